@@ -1,1 +1,1 @@
-"""Ends of links, whatever protocol their clients speak, if any."""
+"""The router's ends of links, for every protocol of clients and for links without a client."""

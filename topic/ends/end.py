@@ -1,11 +1,11 @@
-"""Our end of a link at a topic, of whatever protocol. The core has it for the `link` of its actions (`topic.actions`).
+"""The router's end of a link at a topic, for any protocol. It is the `link` of the core's actions (`topic.actions`).
 
-The core names a delivery by its record. A client knows it by something else: a handle of AMQP, an identifier of MQTT, a
+The core names a delivery by its record. A client names it otherwise: by an AMQP handle, an MQTT identifier, or a
 position of a queue. An end translates, and decides nothing about a delivery. `PublishingEnd` and `SubscribingEnd` are
-the two kinds. Each has one method for each thing that the core asks for. An end of a protocol says what that is there.
+the two kinds. Each has one method for each request of the core. The subclass for a protocol implements these methods.
 
-The shell has a client's end do what the core asks: it knows the client's connection. An end inside the router
-(`InsideEnd`) has no connection: its node has it do that.
+If the end belongs to a client, the shell passes the core's actions to it, because the shell knows the client's
+connection. An end inside the router (`InsideEnd`) has no connection: its node passes the actions to it.
 
 Never here: a protocol, a connection, time.
 """
@@ -22,7 +22,7 @@ from topic.termini.attaches import Claim
 
 
 class EndNode(Protocol):
-    """What an end needs of its node (`topic.node.Node`)."""
+    """The part of a node (`topic.node.Node`) that an end uses."""
 
     topic: Topic
 
@@ -32,15 +32,15 @@ class EndNode(Protocol):
 
 
 class InsideEnd:
-    """It is a part of this router, and no client's."""
+    """An end of the router itself, without a client."""
 
     def perform(self, action: LinkAction) -> None:
-        """Do what the core asks."""
+        """Perform an action of the core."""
         raise NotImplementedError
 
 
 class LinkEnd:
-    """Of either kind. One end may attach again and again, or there is one for each attach."""
+    """The common part of both kinds. A link may keep one end for all its attaches, or have one for each attach."""
 
     role: ClassVar[Role]
 
@@ -48,49 +48,50 @@ class LinkEnd:
         self.node = node
         self.identity = identity
         self.lifetime = lifetime
-        """Of the next attach."""
+        """The lifetime that the next attach asks for."""
         self.settles_first = settles_first
-        """Receiver settle mode first: what is told an outcome is settled by that."""
+        """Receiver settle mode first: the client's link settles a delivery when it is sent the outcome."""
         self.epoch: Epoch | None = None
-        """Of its last attach here, whatever has become of the link since; None if there was none."""
+        """Epoch of the last attach through this end, whatever has become of the link since; None before the first."""
         self.is_answered = False
-        """The core has answered that attach, and the link is still there."""
+        """Whether the core has answered that attach, and the link is still connected."""
         self.is_detached = False
-        """By the core: the link is attached elsewhere, or has ended."""
+        """Whether the core has detached the link, because the link is attached elsewhere or has ended."""
 
     @cached_property
     def index(self) -> Index:
         return self.role, link_name(self.identity)
 
     def known(self) -> LinkEntry | None:
-        """What the mesh knows of the link."""
+        """The directory's entry of the link, or None."""
         return self.node.topic.directory.entry(self.index)
 
     @property
     def is_current(self) -> bool:
-        """Whether the link is where this end left it: it was not elsewhere since, as far as the mesh knows, nor has it
-        ended."""
+        """Whether the link is still as this end left it: as far as this router knows, the link has not attached
+        elsewhere since, and has not ended."""
         if self.epoch is None:
             return True
         known = self.known()
         return known is not None and known.live and known.epoch == self.epoch
 
     def claim(self, unsettled: Mapping[bytes, int] | None, *, complete: bool = True) -> Claim:
-        """What an attach brings that goes on with this map where the link is now, for all that is known here. With a
-        null one it begins afresh."""
+        """Return the claim of an attach that resumes the link from its present owner with this map. If the map is None,
+        the attach begins afresh."""
         known = self.known()
         generation = known.generation if known is not None and unsettled is not None else None
         return Claim(generation, unsettled, complete, known.epoch if known is not None else NOWHERE)
 
     @property
     def is_there(self) -> bool:
-        """Whether something may be said on the link."""
+        """Whether the end can send on the link."""
         raise NotImplementedError
 
     def perform(self, action: LinkAction) -> None:
-        """Do what the core asks."""
+        """Perform an action of the core."""
         raise NotImplementedError
 
     def leave(self, now: float, *, closed: bool) -> None:
-        """The link is over; `closed`: its terminus, too. After a `Detach` the core knows that."""
+        """The link is detached; with `closed` its terminus ends, too. After a `Detach` the core is not informed
+        again."""
         raise NotImplementedError

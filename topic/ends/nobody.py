@@ -1,4 +1,4 @@
-"""An end without a client: what is attached with it is about to be closed."""
+"""An end without a client, for a link that the router attaches only to close it."""
 
 from topic.actions import LinkAction
 from topic.directory.entry import LinkEntry, Role
@@ -6,15 +6,15 @@ from topic.ends.end import EndNode, InsideEnd
 
 
 class Nobody(InsideEnd):
-    """In the place of an end: what the core asks of it is left out of account."""
+    """An end that ignores all actions of the core."""
 
     def perform(self, action: LinkAction) -> None: ...
 
 
 def end_link(node: EndNode, entry: LinkEntry, clock: int = 0) -> None:
-    """Close it in its client's place, wherever that was: the link is attached here, later than everywhere, and closed.
-    A client that is attached out of sight is told that its link was stolen. `clock`: of the attach, if the leader of a
-    set makes it (14.2)."""
+    """Close a link in place of its client, wherever the client is: attach the link here, with the latest epoch, and
+    close it. A client that is attached out of reach later reads that its link was stolen. `clock`: clock of the attach,
+    if the leader of a set makes it (14.2)."""
     topic, nobody = node.topic, Nobody()
     link, now, seen, lifetime = entry.identity, node.now(), entry.epoch, entry.lifetime
     if entry.role is Role.SUBSCRIBER:

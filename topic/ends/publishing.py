@@ -1,10 +1,10 @@
-"""Our end of a link that is received from: a publisher's (protocol 5, 6.6, 7).
+"""The router's end of a publisher's link (protocol 5, 6.6, 7).
 
     attach ──▶ begin ──▶ publish, tell, grant … ──▶ leave, detach
       ▲                                               │
       ╰────── with the map of what is unsettled ──────╯
 
-Never here: what is published, when, and in which words it is told its outcome.
+Never here: the contents of messages, the time of publishing, the form in which a protocol reports outcomes.
 """
 
 from collections.abc import Sequence
@@ -19,27 +19,27 @@ from topic.identity import NOWHERE, LinkIdentity
 from topic.termini.attaches import Claim
 
 AFRESH = Claim(None, None, True, NOWHERE)
-"""Of a publisher that says nothing of what was before."""
+"""The claim of a publisher that does not resume an earlier life."""
 
 Known = TypeVar("Known")
 
 
 class PublishingEnd(LinkEnd, Generic[Known]):
-    """`Known` is what its publisher knows a delivery by."""
+    """`Known` is the type of the publisher's own name for a delivery."""
 
     role = Role.PUBLISHER
     stream: HomeStream
-    """Of its last attach: there once `epoch` is."""
+    """The stream of the last attach; set once `epoch` is set."""
 
     def __init__(self, node: EndNode, identity: LinkIdentity, lifetime: Lifetime, *, settles_first: bool) -> None:
         LinkEnd.__init__(self, node, identity, lifetime, settles_first=settles_first)
         self.open: dict[Record, Known] = {}
-        """What was transferred on this attach, and is not settled, in its order."""
+        """The deliveries that were transferred on this attach and are not settled, in order."""
 
     # what the publisher does
 
     def attach(self, claim: Claim, now: float, allowance: Allowance | None = None) -> None:
-        """What it has unsettled counts against the `allowance`."""
+        """The deliveries of the publisher's map count against the `allowance`."""
         self.is_answered = False
         self.stream = self.node.topic.attach_publisher(
             self.identity,
@@ -59,13 +59,15 @@ class PublishingEnd(LinkEnd, Generic[Known]):
     def publish(
         self, known: Sequence[Known], tags: list[bytes], messages: list[bytes], until: Sequence[float] | None = None
     ) -> list[Record]:
-        """Take a batch of unsettled transfers (`Topic.publish`), also of what the map of this attach has."""
+        """Publish a batch of unsettled transfers (`Topic.publish`). The deliveries of the attach's map are published
+        again this way, too."""
         records = self.node.topic.publish(self.stream, tags, messages, presettled=False, until=until)
         self.open.update(zip(records, known, strict=True))
         return records
 
     def alive(self, answered: bool) -> None:
-        """The publisher was there after it was last asked. It has `answered`, or its machine has acknowledged it."""
+        """Report a sign of life after the last echo: the publisher has `answered`, or its machine has acknowledged the
+        bytes."""
         if self.is_there:
             self.node.now()
             self.node.topic.alive(self.stream, answered=answered)
@@ -110,35 +112,37 @@ class PublishingEnd(LinkEnd, Generic[Known]):
                 raise AssertionError(f"the end of a publisher cannot perform {action}")
 
     def begin(self, action: AnswerPublisher) -> None:
-        """The attach is answered. First what is in doubt by its map is published again, in its order."""
+        """The core has answered the attach. The publisher first publishes the deliveries in doubt of its map again, in
+        order."""
         raise NotImplementedError
 
     def tell(self, action: AnswerDeliveries) -> None:
-        """These have an outcome. Some may not be open any more, if the end has attached again meanwhile."""
+        """Send the outcomes of these records. If the end has attached again meanwhile, some records may not be open any
+        more."""
         raise NotImplementedError
 
     def grant(self, count: int) -> None:
-        """So many more may be published."""
+        """Grant credit for `count` more deliveries."""
         raise NotImplementedError
 
     def choose(self, action: Chosen) -> None:
-        """Home has chosen a subscriber for these. Only a queue is asked to agree."""
+        """The home has chosen a subscriber for these deliveries. Only a queue has to agree."""
         raise AssertionError(f"the end of a publisher that is no queue cannot perform {action}")
 
     def forget_refusals(self, subscriber: bytes) -> None:
-        """What the subscriber of this name has refused for itself it may be offered. Only a queue is told."""
+        """The home may offer this subscriber again the deliveries that it had refused. Only a queue needs this."""
         raise AssertionError("the end of a publisher that is no queue is not told of its subscribers")
 
     def want(self) -> None:
-        """Subscribers take more. Only a queue is told."""
+        """The subscribers take more deliveries. Only a queue needs this."""
         raise AssertionError("the end of a publisher that is no queue is not told what subscribers take")
 
     def ask(self) -> None:
-        """The publisher is to show that it is there: `alive` is called when it has."""
+        """Ask the publisher for a sign of life. When it comes, `alive` is called."""
         raise NotImplementedError
 
     def proven(self) -> None:
-        """It has shown that."""
+        """The publisher has given the sign of life that `ask` asked for."""
 
     def detach(self, action: Detach) -> None:
         """The core has forgotten the link."""
@@ -146,5 +150,5 @@ class PublishingEnd(LinkEnd, Generic[Known]):
 
     @property
     def answers(self) -> bool:
-        """Whether only its own word shows that it is there, not that of its machine."""
+        """Whether only an answer of the publisher itself is a sign of life, not an acknowledgement of its machine."""
         raise NotImplementedError

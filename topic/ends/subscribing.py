@@ -1,12 +1,12 @@
-"""Our end of a link that is sent to: a subscriber's (protocol 5, 6).
+"""The router's end of a subscriber's link (protocol 5, 6).
 
     attach ──▶ begin ──▶ deliver, redeliver, resume, settle … ──▶ leave, detach
       ▲                                                             │
       ╰───────────── with the map of what is unsettled ─────────────╯
 
-Credit, room and outcomes an end gives the core directly (`Topic.credit`, `Topic.room`, `Topic.outcomes`).
+An end gives credit, room and outcomes to the core directly (`Topic.credit`, `Topic.room`, `Topic.outcomes`).
 
-Never here: what is made of a message, and how much a client takes.
+Never here: how a protocol encodes a message, how much a client takes.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,22 @@ from topic.termini.attaches import Claim
 class SubscribingEnd(LinkEnd):
     role = Role.SUBSCRIBER
     subscriber: LocalSubscriber
-    """Of its last attach: there once `epoch` is."""
+    """The core's object for the last attach; set once `epoch` is set."""
 
     def __init__(
         self, node: EndNode, identity: LinkIdentity, lifetime: Lifetime, *, settles_first: bool, sends_settled: bool
     ) -> None:
         LinkEnd.__init__(self, node, identity, lifetime, settles_first=settles_first)
         self.sends_settled = sends_settled
-        """What is sent counts as accepted."""
+        """Whether the end sends settled deliveries, which count as accepted once sent."""
         self.named: dict[bytes, int] = {}
-        """By key: what the map of its last attach has with which state, if it is neither resumed nor settled yet."""
+        """Keyed by delivery key: the states in the map of the last attach, for deliveries that are neither resumed nor
+        settled yet."""
 
     # what the subscriber does
 
     def attach(self, claim: Claim, now: float, *, told: bool = False, wants: Wants | None = None) -> None:
-        """`told`: it knows that its last link has ended without its doing (protocol 8, Apart). `wants`: its filter."""
+        """`told`: the client knows that the mesh ended its last link (protocol 8, Apart). `wants`: its filter."""
         self.is_answered = False
         self.named = dict(claim.unsettled or {})
         self.subscriber = self.node.topic.attach_subscriber(
@@ -93,36 +94,37 @@ class SubscribingEnd(LinkEnd):
                 raise AssertionError(f"the end of a subscriber cannot perform {action}")
 
     def _drop_what_is_over(self, ours: dict[bytes, int]) -> None:
-        """What our map leaves out of that of the attach is settled (protocol 6.8)."""
+        """A delivery of the attach's map that the router's map leaves out is settled (protocol 6.8)."""
         over = [key for key in self.named if key not in ours]
         self.named = {key: state for key, state in self.named.items() if key in ours}  # deleting would free no memory
         self.forget(over)
 
     def begin(self, action: AnswerSubscriber) -> None:
-        """The attach is answered: what its map named is resumed, and credit counts from now on."""
+        """The core has answered the attach. The deliveries of its map are resumed, and its credit counts from now
+        on."""
         raise NotImplementedError
 
     def forget(self, keys: Sequence[bytes]) -> None:
-        """These, which the map of the attach named, are settled. `settle` may have been told of some before."""
+        """Settle these deliveries, which the map of the attach named. `settle` may have settled some of them before."""
         raise NotImplementedError
 
     def deliver(self, records: list[Record]) -> None:
-        """Transfer these, in this order; settled ones if the first is presettled."""
+        """Transfer these, in this order. If the first is presettled, all are, and the transfers are settled."""
         raise NotImplementedError
 
     def redeliver(self, record: Record) -> None:
-        """Settle what was given back, and transfer it anew."""
+        """Settle the delivery that the subscriber gave back, and transfer it anew."""
         raise NotImplementedError
 
     def resume(self, action: Resume) -> None:
         raise NotImplementedError
 
     def settle(self, records: Sequence[Record]) -> None:
-        """Their publisher has settled these."""
+        """Settle these deliveries, because their publisher has settled them."""
         raise NotImplementedError
 
     def ask(self) -> None:
-        """Ask whether it has read all that was written so far: `Topic.echoed` is called when it has."""
+        """Ask whether the subscriber has read all frames so far. When it has, the end calls `Topic.echoed`."""
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:
