@@ -1,1 +1,1 @@
-"""Who is where: the links of all routers, as one router knows them. Nothing of deliveries, and nothing is sent."""
+"""The links of all routers, as one router knows them. Nothing here concerns deliveries, and nothing here sends."""

@@ -1,10 +1,11 @@
 """Addresses, and patterns of addresses that subscribers attach to (protocol 2, Address).
 
-A publisher has an exact address, a subscriber that or a pattern. Everywhere else both are texts that are the address of
-a link; who belongs together is asked here.
+A publisher has an exact address. A subscriber has an exact address or a pattern. Everywhere else both are texts, the
+address of a link. This module decides which addresses and patterns meet.
 
-What meets an address or a pattern is found at the cost of what that is, not of what there is (`tree`). As long as
-nobody has asked for what a pattern covers, exact addresses are only looked up: they come and go with messages.
+A search costs as much as its results, not as much as the table (`tree`). Exact addresses come and go with messages.
+They are indexed by their words only once a search for the addresses of a pattern has been made; until then they are
+only looked up.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,21 +19,23 @@ from topic.directory.words import LEVEL, REST, SEPARATORS, WORD, Mark, marks, re
 K = TypeVar("K")
 V = TypeVar("V")
 MOST: Final = 4096
-"""Addresses of which it is remembered what was found out of them."""
+"""Addresses whose results a `Found` keeps."""
 
 
 def is_pattern(address: str) -> bool:
-    """Few are: the rest is not read, as no more than some of that are remembered."""
+    """Whether the address is a pattern. Most addresses have no wildcard character and are not parsed: the cache of
+    parsed addresses is small."""
     return (WORD in address or LEVEL in address or REST in address) and bool(read(address)[1])
 
 
 def is_misplaced(address: str) -> bool:
-    """Whether it has a `#` for a word that is not the last one."""
+    """Whether the address has a `#` that is not its last word."""
     return any(word.lstrip(SEPARATORS) == REST for word in read(address)[0][:-1])
 
 
 def parts(pattern: str) -> tuple[str, str | None]:
-    """What everything that the pattern covers begins with, and the one address that does not; else None."""
+    """Return the prefix of all addresses that the pattern covers. If the pattern covers one address without this
+    prefix, return this address, too; else None."""
     words, wildcards = read(pattern)
     first = min(wildcards)
     begin = "".join(words[:first])
@@ -40,7 +43,7 @@ def parts(pattern: str) -> tuple[str, str | None]:
 
 
 def meets(one: str, other: str) -> bool:
-    """Whether these have an address in common; of two patterns it is assumed."""
+    """Whether an address belongs to both. Two patterns are assumed to meet."""
     if one == other:
         return True
     if is_pattern(one):
@@ -49,7 +52,7 @@ def meets(one: str, other: str) -> bool:
 
 
 def _covers(pattern: str, address: str) -> bool:
-    """Looks at each word once."""
+    """Whether the pattern covers the address. Each word is read once."""
     (wanted, wildcards), (words, _) = read(pattern), read(address)
     at = 0
     for place, word in enumerate(wanted):
@@ -72,17 +75,18 @@ def _covers(pattern: str, address: str) -> bool:
 
 
 class Found(Generic[V]):
-    """What was found out of exact addresses, `MOST` of them: anybody may name others. What a pattern changes is noticed
-    when an address is asked for: many patterns that change meanwhile cost it no more than one."""
+    """Results for exact addresses, at most `MOST`, because clients may name any number of addresses. When a pattern
+    changes, the results that it covers become stale. A stale result is found when its address is looked up, so that
+    many changes of patterns cost a lookup no more than one change."""
 
     __slots__ = ("_changed", "_changes", "_found")
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[V, int]] = {}
-        """And after how many changes that held."""
+        """The result, and the number of changes before which it was valid."""
         self._changes = 0
         self._changed: Tree[int] = Tree()
-        """Patterns, and how many changes there had been before the last of each."""
+        """Patterns that changed, and how many changes had come before the last change of each."""
 
     def get(self, address: str) -> V | None:
         known = self._found.get(address)
@@ -107,7 +111,7 @@ class Found(Generic[V]):
         self._changes, self._changed = 0, Tree()
 
     def forget(self, address: str) -> None:
-        """It holds no more of this one; or of those that a pattern covers."""
+        """Forget the result of this address, or of all addresses that a pattern covers."""
         if not is_pattern(address):
             self._found.pop(address, None)
         elif self._changes >= MOST:
@@ -118,8 +122,8 @@ class Found(Generic[V]):
 
 
 class Covered(Generic[V]):
-    """What is at the exact addresses of a table that a pattern covers. They are listed by their words when somebody
-    asks; what has come and gone since, when somebody asks again."""
+    """The exact addresses of a table that a pattern covers. The addresses are indexed by their words at the first
+    search; later changes are indexed at the next search."""
 
     __slots__ = ("_by_mark", "_changed", "_table")
 
@@ -129,14 +133,15 @@ class Covered(Generic[V]):
         self._changed: dict[str, None] = {}
 
     def changed(self, address: str) -> None:
-        """It has come, or gone."""
+        """An address was added to the table, or removed."""
         if self._by_mark is not None:
             self._changed[address] = None
-            if len(self._changed) > MOST + len(self._table):  # nobody has asked for long
+            if len(self._changed) > MOST + len(self._table):  # no search for a long time
                 self._by_mark = None
 
     def by(self, pattern: str) -> list[V]:
-        """In no order. Looks at those that share with the pattern what the fewest do."""
+        """The values at the addresses that the pattern covers, in no order. Searches the shortest list of addresses
+        that share a mark with the pattern."""
         if self._by_mark is None:
             self._by_mark, self._changed = {}, dict.fromkeys(self._table)
         for address in self._changed:
@@ -155,7 +160,7 @@ class Covered(Generic[V]):
 
     @staticmethod
     def _unlist(by_mark: dict[Mark, dict[str, None]], address: str) -> None:
-        """If it is listed."""
+        """Remove the address from the index, if it is there."""
         for mark in marks(address):
             alike = by_mark.get(mark, {})
             if alike.pop(address, address) is None and not alike:
@@ -163,17 +168,17 @@ class Covered(Generic[V]):
 
 
 class _Members(dict[K, V]):
-    """What is at one address."""
+    """The values at one address."""
 
     __slots__ = ("number",)
 
     number: int
-    """How many addresses had come before."""
+    """How many addresses came before this one."""
 
 
 class ByAddress(Generic[K, V]):
-    """What is at each address or pattern, by a key of its own, in order. An exact address is looked up: it is matched
-    with the patterns that there are when one that covers it has come or gone."""
+    """The values at each address or pattern, keyed by a key of their own, in order. An exact address is looked up. It
+    is matched with the patterns again only after a pattern that covers it has come or gone."""
 
     __slots__ = ("_asked", "_at", "_covered", "_found", "_number", "_patterns", "_tree")
 
@@ -181,16 +186,16 @@ class ByAddress(Generic[K, V]):
         self._at: dict[str, _Members[K, V]] = {}
         self._number = 0
         self._patterns: dict[str, _Members[K, V]] = {}
-        """Those of `_at` that are at patterns."""
+        """The members of `_at` that are at patterns."""
         self._tree: Tree[_Members[K, V]] = Tree()
-        """The same."""
+        """The same members as a tree."""
         self._covered: Covered[_Members[K, V]] = Covered(self._at)
         self._found: Found[list[_Members[K, V]]] = Found()
         self._asked: dict[str, list[_Members[K, V]]] = {}
-        """What meets the pattern that was asked for last: who asks will again."""
+        """The members that meet the last pattern that was looked up: the same pattern is often looked up again."""
 
     def at(self, address: str) -> dict[K, V]:
-        """What is at that very address or pattern, to add to it."""
+        """The values at exactly that address or pattern; the caller may add to them."""
         members = self._at.get(address)
         if members is None:
             members = self._at[address] = _Members()
@@ -217,7 +222,7 @@ class ByAddress(Generic[K, V]):
                     self._found.clear()
 
     def _changed(self, address: str) -> None:
-        """It has come, or gone. Without patterns nothing is found that could be forgotten."""
+        """An address or pattern has come or gone. Without patterns, no results are kept."""
         self._covered.changed(address)
         if self._patterns:
             self._found.forget(address)
@@ -225,7 +230,7 @@ class ByAddress(Generic[K, V]):
             self._asked.clear()
 
     def meeting(self, address: str) -> Collection[V]:
-        """What is at the address, and at whatever else meets it."""
+        """The values at the address, and at every pattern or address that meets it."""
         if is_pattern(address):
             found = self._asked.get(address)
             if found is None:

@@ -1,7 +1,7 @@
 """The directory: which routers hold which publishers and subscribers (protocol 3.3).
 
 Every router is the only writer of its *section*. A contact begins with the whole section and gossip; versioned deltas
-follow. The highest epoch wins. What follows from a change is `topic.termini.changes`'s business.
+follow. The entry with the highest epoch wins. `topic.termini.changes` draws the consequences of a change.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -36,8 +36,9 @@ class Directory:
     def __init__(
         self, members: Members, remembered: Iterable[LinkEntry] = (), configured: Iterable[LinkIdentity] = ()
     ) -> None:
-        """`remembered` are the durable links of the state store, `configured` the subscribers that the configuration
-        lists. They are orphans: the owners of the former are gone, and the latter have had none yet."""
+        """`remembered` are the durable links of the state store. `configured` are the subscribers that the
+        configuration lists. All of them are orphans: the former have lost their owners, and the latter have had none
+        yet."""
         self.router = members.router
         self.incarnation = members.incarnation
         self.members = members
@@ -50,24 +51,26 @@ class Directory:
         self._entries = LinkEntries()
         self.kept = self._entries.kept
         self.lapsed: dict[bytes, int] = {}
-        """Subscribers that nobody waits for here (8, Apart), and since when they are out of reach, in wall-clock us."""
+        """Subscribers for which this router does not wait (8, Apart), with the start of their absence in us of the wall
+        clock."""
         self._announced: set[Index] = set()
-        """Links that moved, as the router says that they left, and their new owner not yet. They are orphans."""
+        """Links that have left their router, as this router said, while their new owner has not confirmed them. They
+        are orphans."""
         self._rumours = Rumours()
         self._tombstones: SectionLog[Index] = SectionLog()
-        """Links of ours that have ended."""
+        """Links of this router that have ended."""
         self._ended: dict[Index, None] = {}
-        """Links of others that have ended, and are forgotten when everybody knows."""
+        """Links of other routers that have ended. They are forgotten when all routers know of the ending."""
         self._audiences: Found[AddressAudience] = Found()
         self.unsaved: list[LinkEntry] = []
-        """Durable entries that changed since the shell last took them to the state store."""
+        """Durable entries that changed since the shell last wrote them to the state store."""
         for entry in (*remembered, *map(configured_subscriber, configured)):
             self._put(entry)
         self.unsaved.clear()
 
     @property
     def complete(self) -> bool:
-        """Whether all routers are in contact and have told their sections."""
+        """Whether all routers are in contact and have sent their sections."""
         return self.members.are_all_in(self.applied, self.contacts)
 
     def publisher(self, name: bytes) -> LinkEntry | None:
@@ -87,19 +90,20 @@ class Directory:
         return iter(self._entries)
 
     def latest(self, index: Index) -> int:
-        """Clock of the link's latest attach, also of one that is forgotten (`LinkEntries.latest`)."""
+        """Clock of the link's latest attach, even if the link is forgotten (`LinkEntries.latest`)."""
         return self._entries.latest(index)
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """What is known of the link of an attach: its entry, or a later ending that is forgotten."""
+        """The entry of the link of an attach, or a later ending that is forgotten."""
         return self._entries.known_of(attach)
 
     def expired_lives(self) -> list[LinkEntry]:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """Live links without a client, as is seen from here, the latest attach first: our own, but for those whose
-        client `is_here` and what expires with them, orphans, and what we agreed to let expire. No lapsed plain ones."""
+        """Return the live links that have no client as far as this router knows, the latest attach first. These are
+        links of this router, unless their client, or the client of a link that expires with them, `is_here`; orphans;
+        and links that this router has agreed to let expire. Lapsed plain subscribers are left out."""
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
@@ -108,33 +112,33 @@ class Directory:
         return sorted(entries.alone(live, is_here, self.is_mine), key=lambda entry: entry.epoch, reverse=True)
 
     def _may_expire_at_once(self, entry: LinkEntry) -> bool:
-        """Whether a link without a timeout has a new owner that says nothing of it, or is agreed to expire."""
+        """Whether a link without a timeout has a new owner that has not confirmed it, or is agreed to expire."""
         return self.is_announced(entry) or entry.status is Status.BOUND
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
-        """The links of a client that expire together (8, Expiry), and those of them that have ended."""
+        """The links of a client that expire together (8, Expiry), ended ones included."""
         return self._entries.of_session(session)
 
     def is_mine(self, entry: LinkEntry) -> bool:
         return entry.owner == (self.router, self.incarnation)
 
     def in_contact(self, entry: LinkEntry) -> bool:
-        """Whether the link's owner, in that incarnation, is this router, or has told its section in contact."""
+        """Whether the link's owner is this router, or a contact of that incarnation that has sent its section."""
         return not self.is_announced(entry) and (self.is_mine(entry) or self.tells_itself(entry))
 
     def is_announced(self, entry: LinkEntry) -> bool:
-        """Whether the link has moved, and its new owner has not said so."""
+        """Whether the link has moved, and its new owner has not confirmed it."""
         return entry.index in self._announced
 
     def is_counted_on(self, entry: LinkEntry) -> bool:
-        """Whether this is a plain subscriber of a router that may come back with it: homes wait for the router (8, Lost
-        router)."""
+        """Whether this is a plain subscriber of a router out of contact that may come back with it: homes wait for the
+        router (8, Lost router)."""
         is_plain = entry.live and not entry.lasts and entry.role is Role.SUBSCRIBER
         is_away = not (self.is_announced(entry) or self.in_contact(entry))
         return is_plain and is_away and entry.name not in self.lapsed
 
     def tells_itself(self, entry: LinkEntry) -> bool:
-        """Whether the link's owner, in that incarnation, is in contact and has told its section."""
+        """Whether the link's owner, in that incarnation, is in contact and has sent its section."""
         return self.tells(entry.owner)
 
     def tells(self, owner: Owner) -> bool:
@@ -155,7 +159,7 @@ class Directory:
     # own section
 
     def write(self, entry: LinkEntry) -> Change:
-        """Put an entry of our own into the section. The caller sends the delta of the new version."""
+        """Put an entry of this router into its section. The caller sends the delta of the new version."""
         assert self.is_mine(entry), "a router writes its own section only"
         self.version += 1
         self.members.write(entry.epoch)
@@ -166,14 +170,16 @@ class Directory:
         return Change(old, entry)
 
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
-        """Our whole section, and gossip: what has ended, and links that last, whose owner the contact may not reach. A
-        configured link that nobody has attached yet is known to all."""
+        """Return our whole section, and the gossip for a contact: links that have ended, and links of other routers
+        that last, because the contact may not reach their owners. A configured link without any attach is known to all
+        routers, and left out."""
         own = self._entries.in_order(self._entries.owned((self.router, self.incarnation)))
         others = [entry for entry in self._entries if not self.is_announced(entry) and not self.is_mine(entry)]
         return own, [entry for entry in others if (entry.lasts or not entry.live) and entry.epoch != NOWHERE]
 
     def depart(self, name: bytes) -> None:
-        """A subscriber of ours moved away, or lapsed. Logged until all contacts know (3.3); the caller sends it."""
+        """A subscriber of ours moved away, or lapsed. The log keeps it until all contacts know (3.3). The caller sends
+        it."""
         self.version += 1
         self.departures.add(name, self.version)
 
@@ -184,11 +190,11 @@ class Directory:
 
     @property
     def _all_know(self) -> bool:
-        """Whether all routers are in contact and have been told what has ended: nobody takes it for live."""
+        """Whether all routers are in contact and know all endings, so that none takes an ended link for live."""
         return self.complete and self.members.least(0) >= 0
 
     def _prune(self) -> None:
-        """Forget departures that every contact knows, and endings that every router knows."""
+        """Forget the departures that every contact knows, and the endings that every router knows."""
         self.departures.take(min((self.members.acked[router] for router in self.contacts), default=self.version))
         ended = list(self._ended) if self._all_know else []
         for index in (*ended, *self._tombstones.take(self.members.least(self.version))):
@@ -197,13 +203,14 @@ class Directory:
     # links that expire
 
     def lapse(self, entry: LinkEntry, since_us: int) -> None:
-        """Nobody waits for this subscriber any more, until its owner says that it lives (8, Apart)."""
+        """Stop waiting for this subscriber until its owner says that it lives (8, Apart)."""
         assert entry.live and entry.role is Role.SUBSCRIBER
         self.lapsed[entry.name] = since_us
         self._audiences.forget(entry.identity.address)
 
     def take_back(self, entry: LinkEntry) -> bool:
-        """The owner says that the subscriber lives: it is waited for again. False if it has been all along."""
+        """The owner says that the subscriber lives: wait for it again. Returns whether this router had stopped
+        waiting."""
         known = self.subscriber(entry.name)
         is_known = known is not None and entry.role is Role.SUBSCRIBER and known.epoch == entry.epoch
         if not is_known or self.lapsed.pop(entry.name, None) is None:
@@ -212,7 +219,8 @@ class Directory:
         return True
 
     def mark(self, entry: LinkEntry, status: Status, ending: str = "") -> Change:
-        """Note what we decided of a link, whoever owns it (8, Expiry). The text `ending` is for its client."""
+        """Write a decision on a link into its entry, whoever owns the link (8, Expiry). The text `ending` is for its
+        client."""
         marked = attrs.evolve(entry, status=status, ending=ending)
         announced = self.is_announced(entry)
         lapsed = self.lapsed.get(entry.name) if entry.role is Role.SUBSCRIBER else None
@@ -224,14 +232,15 @@ class Directory:
         return Change(entry, marked)
 
     def forget(self, entry: LinkEntry) -> None:
-        """Forget an expired life that nobody comes back for."""
+        """Forget an expired life that no client resumes."""
         self._remove(entry.index)
 
     # the others' sections
 
     def contact(self, router: str, incarnation: int) -> list[Change]:
-        """Links with timeout 0 have ended with the router's former incarnations: those that had lapsed are returned.
-        What something was accepted without is kept: an older attach may be in use out of sight, and has to be told."""
+        """A contact begins. Links with timeout 0 have ended with the router's former incarnations; return the changes.
+        A lapsed link whose client has to read of a message accepted without it is kept: an older attach may be in use
+        out of reach."""
         assert router not in self.contacts
         self.contacts[router] = incarnation
         self.members.contact(router)
@@ -240,13 +249,13 @@ class Directory:
         return self._end(entry for entry in former if not entry.lifetime.timeout and not entry.ending)
 
     def follow(self, plan: Plan) -> list[Change]:
-        """The plan has changed. Plain links of a router that was removed, which nobody brings back, have ended."""
+        """The plan has changed. The plain links of a removed router have ended, because no router brings them back."""
         self.members.follow(plan.listed, self.contacts)
         self._prune()
         return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
 
     def lost(self, router: str) -> list[Change]:
-        """The router's links are orphans at once. Plain publishers end: these are returned."""
+        """A contact is lost. The router's links are orphans at once. Its plain publishers end; return these changes."""
         del self.contacts[router]
         self.members.lost(router)
         self.applied.pop(router, None)
@@ -256,8 +265,8 @@ class Directory:
         return self._end(self._plain(router, Role.PUBLISHER))
 
     def give_up(self, owner: Owner, since_us: int) -> None:
-        """Nobody waits for the plain subscribers of a router out of contact any more: they lapse (8, Apart), as of that
-        time of the wall clock. Those of a later incarnation do not."""
+        """Stop waiting for the plain subscribers of a router out of contact: they lapse (8, Apart), as of `since_us` of
+        the wall clock. The subscribers of a later incarnation do not."""
         router, incarnation = owner
         for entry in self._plain(router, Role.SUBSCRIBER):
             if entry.owner[1] <= incarnation:
@@ -275,9 +284,10 @@ class Directory:
     def apply_section(
         self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]
     ) -> list[Change]:
-        """Take a contact's whole section; `latest` as in `apply_delta`. It lists what it closed until we
-        acknowledge that. So a link that it does not list has moved: it is an orphan, or expires if it has no timeout;
-        also if gossip told of a later attach than the section does: the owner has not said so yet."""
+        """Apply a contact's whole section; `latest` as in `apply_delta`. A section lists each closed link until we
+        acknowledge it. So a known link that is not listed has moved: it is an orphan, or ends if it has no timeout. The
+        same is true if gossip told of a later attach than the section does: the owner has not confirmed this attach
+        yet."""
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
         known = list(self._entries.owned((router, self.contacts[router])))
@@ -289,9 +299,9 @@ class Directory:
         return changes + self.apply_delta(router, version, latest, own) + self.apply_gossip(router, gossip)
 
     def apply_gossip(self, router: str, entries: list[LinkEntry]) -> list[Change]:
-        """Take what `router` knows of others. Of live links of another contact only its own word counts, as gossip may
-        be old. Until it speaks, or is lost, its subscribers are rumours; a publisher that `router` had has left it,
-        also if it came here and we have forgotten that."""
+        """Apply what `router` knows of the links of others. If the owner of a live link is in contact, only the owner's
+        own word counts, as gossip may be old. Its subscribers are rumours until it speaks or is lost. A publisher that
+        was at `router` has left it, even if the publisher came here and this router has forgotten that."""
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
@@ -302,24 +312,25 @@ class Directory:
         return left + self._merge([e for e in others if not (e.live and self.tells_itself(e))])
 
     def believe_rumours(self, router: str) -> list[Change]:
-        """The contact is over before the router told what others say of its subscribers: they are orphans."""
+        """The contact is over before the router confirmed what others say of its subscribers: take them in, as
+        orphans."""
         return self._merge(self._rumours.take(router))
 
     def counted_on(self, router: str) -> list[LinkEntry]:
-        """The plain subscribers for which a router is waited for."""
+        """The plain subscribers for which homes wait for this router."""
         return [entry for entry in self._plain(router, Role.SUBSCRIBER) if self.is_counted_on(entry)]
 
     def has_plain(self, owner: Owner) -> bool:
-        """Whether any subscriber of that router incarnation ends with it."""
+        """Whether any subscriber ends with that incarnation of a router."""
         return any(e.live and not e.lasts and e.role is Role.SUBSCRIBER for e in self._entries.owned(owner))
 
     def load_of(self, router: str) -> int:
-        """How many links the router has, as far as is known here."""
+        """Number of links that the router has, as far as this router knows."""
         return self._entries.count(router)
 
     def apply_delta(self, router: str, version: int, latest: int, entries: list[LinkEntry]) -> list[Change]:
-        """Take entries that a contact wrote. `version` is its section's version with them; `latest` is the clock up to
-        which it has told of the attaches at it."""
+        """Apply entries that a contact wrote. `version`: version of its section with them. `latest`: the clock up to
+        which the contact has told of the attaches at it."""
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
             raise BreachError(f"the section of router {router} went back to version {version}")
@@ -330,9 +341,10 @@ class Directory:
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
-        """Take word of links that moved away from `router`. One that moved to a contact waits as an orphan for its
-        word, so that nobody counts on `router`; so does one that moved elsewhere, for its timeout, and one with a
-        timeout that the contact has not told: it moved on. Others are lost, or have ended before we heard of this."""
+        """Apply the news that links moved away from `router`. A link that moved to a contact is an orphan until the
+        contact confirms it, so that no home counts on `router`. A link with a timeout is an orphan for its timeout, if
+        it moved elsewhere, or if the contact has not listed it, because it moved on. All other links are lost, or ended
+        before this news came."""
         changes: list[Change] = []
         for entry in moved:
             old = self._entries.get(entry.index)
@@ -359,7 +371,7 @@ class Directory:
         for entry in entries:
             old = self._entries.get(entry.index)
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
-                entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
+                entry = attrs.evolve(entry, status=old.status)  # this router may have agreed to let it expire
             elif (old is not None and old.rank >= entry.rank) or self._entries.past(entry):
                 continue
             self._put(entry)
@@ -370,7 +382,7 @@ class Directory:
         return changes
 
     def _put(self, entry: LinkEntry) -> LinkEntry | None:
-        """Returns the entry in whose place it comes."""
+        """Returns the entry that it replaces."""
         self._rumours.settle(entry)
         old = self._entries.put(entry)
         self._changed(entry)
@@ -387,7 +399,7 @@ class Directory:
             self.unsaved.append(attrs.evolve(entry, status=Status.CLOSED))
 
     def _changed(self, entry: LinkEntry) -> None:
-        """What was noted of the link's last entry holds no more."""
+        """Notes about the link's last entry hold no more."""
         self._tombstones.discard(entry.index)
         self._ended.pop(entry.index, None)
         self._announced.discard(entry.index)

@@ -1,7 +1,7 @@
-"""The entries of one directory, and where they are found: by link, by owner, by address (protocol 3.3).
+"""The entries of one directory, indexed by link, by owner and by address (protocol 3.3).
 
-What concerns few links costs what these are, however many there are. Whom to believe of a link is
-`topic.directory.directory`'s business.
+An operation costs as much as the links that it concerns, however many there are. `topic.directory.directory` decides
+which news about a link to believe.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -16,12 +16,12 @@ from topic.identity import NOWHERE, Epoch
 
 Test = Callable[[LinkEntry], bool]
 MOST_PAST: Final = 1000
-"""Endings whose epochs are remembered when the endings are forgotten."""
+"""Forgotten endings whose epochs are remembered."""
 
 
 class LinkEntries:
-    """One entry for each link, in the order in which links became known; subscribers of an address, in that of their
-    latest entries."""
+    """One entry for each link, in the order in which this router learned of the links. The subscribers of an address
+    are in the order of their latest entries."""
 
     def __init__(self) -> None:
         self._by_index: dict[Index, LinkEntry] = {}
@@ -32,11 +32,11 @@ class LinkEntries:
         self._subscribers: ByAddress[bytes, LinkEntry] = ByAddress()
         self._untold: ByAddress[bytes, LinkEntry] = ByAddress()
         self._past: dict[Index, Epoch] = {}
-        """The last endings of links with a timeout that were forgotten here."""
+        """The last endings of links with a timeout, after the entries are forgotten."""
         self.expired_lives: dict[Index, LinkEntry] = {}
         self.bound: dict[Index, LinkEntry] = {}
         self.kept: dict[str, int] = {}
-        """How many of each user outlive their routers."""
+        """Links of each user that outlive their routers."""
 
     def __iter__(self) -> Iterator[LinkEntry]:
         return iter(self._by_index.values())
@@ -49,7 +49,7 @@ class LinkEntries:
         return self._subscribers.meeting(address)
 
     def untold(self, address: str) -> Collection[LinkEntry]:
-        """Subscribers of an address that something was accepted without, and that have not been told."""
+        """Subscribers of an address that have missed an accepted message, and whose clients do not know yet."""
         return self._untold.meeting(address)
 
     @property
@@ -65,15 +65,16 @@ class LinkEntries:
         return self.owned(*(owner for owner in self._owned if owner[0] == router))
 
     def count(self, router: str) -> int:
-        """How many there are of all incarnations of a router."""
+        """Number of entries of all incarnations of a router."""
         return sum(len(self._owned[owner]) for owner in self._owned if owner[0] == router)
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
-        """The links of a client that expire together, and those of them that have ended."""
+        """The links of a client that expire together, ended ones included."""
         return self._sessions.get(session, {}).values()
 
     def alone(self, live: Iterable[LinkEntry], is_here: Test, is_mine: Test) -> list[LinkEntry]:
-        """Those of these whose client is not here; of ours those only that expire with none whose client is."""
+        """Return the links whose client is not here. A link of this router is left out if it expires together with a
+        link whose client is here."""
         alone, here = [], set[Session]()
         for entry in live:
             if not is_here(entry):
@@ -83,30 +84,30 @@ class LinkEntries:
         return [entry for entry in alone if not (entry.session in here and is_mine(entry))] if here else alone
 
     def past(self, entry: LinkEntry) -> Epoch | None:
-        """The last ending of the link that was known here, and is forgotten, if this is of no later attach: word of it
-        was long under way, or comes from who has not heard of the end."""
+        """The link's last forgotten ending, if `entry` is of no later attach; else None. This news is late, or its
+        sender does not know of the ending."""
         ended = self._past.get(entry.index)
         return ended if ended is not None and entry.epoch <= ended else None
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The link's entry; or its ending, if that is forgotten, and of this attach or a later one."""
+        """The link's entry; or its forgotten ending, if this is of the same attach or a later one."""
         known, ended = self._by_index.get(attach.index), self.past(attach)
         if ended is None or (known is not None and known.epoch >= ended):
             return known
         return attrs.evolve(attach, epoch=ended, status=Status.CLOSED)
 
     def latest(self, index: Index) -> int:
-        """Clock of the link's latest attach that is known here, or whose ending was; 0 if there is none."""
+        """Clock of the link's latest attach that this router knows, forgotten endings included; 0 if there is none."""
         entry, past = self._by_index.get(index), self._past.get(index, NOWHERE)
         return past.hlc if entry is None else max(past.hlc, entry.epoch.hlc)
 
     def in_order(self, entries: Iterable[LinkEntry]) -> list[LinkEntry]:
-        """These, in the order in which they became known."""
+        """The entries in the order in which this router learned of the links."""
         numbers = self._numbers
         return sorted(entries, key=lambda entry: numbers[entry.index])
 
     def put(self, entry: LinkEntry) -> LinkEntry | None:
-        """Take the entry in. Returns the one in whose place it comes."""
+        """Add the entry. Returns the entry that it replaces."""
         index = entry.index
         old = self._by_index.get(index)
         if old is None:
@@ -137,7 +138,7 @@ class LinkEntries:
         return entry
 
     def _remember(self, ended: LinkEntry) -> None:
-        """The latest ending counts: word of an older one may be late, too."""
+        """The latest ending counts: news of an older one may be late, too."""
         self._past[ended.index] = max(ended.epoch, self._past.pop(ended.index, ended.epoch))
         if len(self._past) > MOST_PAST:
             del self._past[next(iter(self._past))]

@@ -1,6 +1,6 @@
-"""What the directory is made of: one entry per link, what can become of it, and the audience of an address.
+"""The values of the directory: the entry of a link, the states of a link, and the audience of an address.
 
-These are values. Who believes what is `topic.directory.directory`'s business.
+`topic.directory.directory` decides which news to believe.
 """
 
 import enum
@@ -15,24 +15,25 @@ from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
 
 
 class Role(enum.IntEnum):
-    """Which end of a delivery the client is."""
+    """The client's end of a delivery."""
 
     PUBLISHER = 0
     SUBSCRIBER = 1
 
 
 class Status(enum.IntEnum):
-    """A link only moves forward through these within one epoch. Attaching again is a new epoch."""
+    """The states of a link within one epoch, in order; no link goes back. Attaching again is a new epoch."""
 
     ATTACHED = 0
     BOUND = 1
-    """Attached or suspended, and we agreed to let it expire (8, Expiry): resumed here, it begins afresh."""
+    """Attached or suspended, and this router agreed to let it expire (8, Expiry): if it is resumed here, it begins
+    afresh."""
     CLOSED = 2
     EXPIRED = 3
 
 
 class Decision(enum.IntEnum):
-    """What routers agree on about a link that has no client (8, Expiry and Apart)."""
+    """The result of a vote of the routers on a link without a client (8, Expiry and Apart)."""
 
     NOTHING = 0
     LAPSED = 1
@@ -40,9 +41,10 @@ class Decision(enum.IntEnum):
 
 
 TOGETHER: Final = "client-gone"
-"""An expiry policy, beside those of AMQP: the links of a client expire together, when it has none any more."""
+"""An expiry policy besides the policies of AMQP: when the client has no connection any more, all its links expire
+together."""
 Session = tuple[str, str]
-"""Container-id and user of a client whose links do."""
+"""Container-id and user of a client whose links expire together."""
 
 
 @attrs.frozen(slots=True)
@@ -50,10 +52,10 @@ class Lifetime:
     """How long a terminus outlives its link, as granted to its client (AMQP 1.0 3.5.3, 3.5.4; protocol 1)."""
 
     timeout: int = 0
-    """Seconds; 0 expires it with the loss of link or router."""
+    """Seconds; with 0 the terminus ends with the link or the router."""
     policy: str = "session-end"
     durable: int = 0
-    """1 and 2: every router remembers the link on disk, so that it outlives all of them."""
+    """1 and 2: every router stores the link on disk, so that it outlives all of them."""
 
 
 CONFIGURED: Final = Lifetime(timeout=1, policy="configured")
@@ -75,12 +77,14 @@ class LinkEntry:
     status: Status = Status.ATTACHED
     lifetime: Lifetime = Lifetime()
     resumed: bool = False
-    """A subscriber that was attached before, by its map or by our knowledge: it may be owed what is in doubt."""
+    """Whether the subscriber was attached before, by its map or by the mesh's knowledge: it may need the messages in
+    doubt."""
     ending: str = ""
-    """A subscriber that something was accepted without, and that has not been told: by whom, and after how long."""
+    """If the subscriber has missed an accepted message and its client does not know: the router that decided this, and
+    after how long."""
     aware: int = 0
-    """Clock of the latest ending that a subscriber can have known of as it attached: of a later one it has to be told
-    (8, Apart)."""
+    """Clock of the latest ending that the subscriber's client can have known of at its attach. The router tells the
+    client of a later ending (8, Apart)."""
 
     @property
     def live(self) -> bool:
@@ -88,7 +92,7 @@ class LinkEntry:
 
     @property
     def lasts(self) -> bool:
-        """Whether its client may come back to it when its connection, or its router, is gone."""
+        """Whether the client may resume the link after its connection, or its router, is gone."""
         return self.live and self.lifetime.timeout > 0
 
     @property
@@ -98,27 +102,28 @@ class LinkEntry:
 
     @property
     def session(self) -> Session | None:
-        """Of links that expire together."""
+        """The name of the group of links that expire together, or None."""
         is_of_one = self.lifetime.policy == TOGETHER
         return (self.identity.container, self.identity.user) if is_of_one else None
 
     @property
     def expired_life(self) -> bool:
-        """Whether a publisher's life, a subscriber that something was accepted without, or a link of a session ended
-        without its client's word: the client may not know, and come back with its map, or to what is left of it."""
+        """Whether the mesh ended a publisher's life, a subscriber that has missed an accepted message, or a link of a
+        session. The client may not know of the ending, and may come back with its map, or to the remaining links of the
+        session."""
         is_missed = self.role is Role.PUBLISHER or self.ending != "" or self.session is not None
         return self.status is Status.EXPIRED and is_missed
 
     @property
     def is_untold(self) -> bool:
-        """Whether something was accepted without this subscriber, and its client has to be told. Plain ones may be of a
-        router that has died."""
+        """Whether the subscriber has missed an accepted message, and its client has to be told. A plain subscriber does
+        not count: its router may have died."""
         return self.status is Status.EXPIRED and self.ending != "" and self.lifetime.timeout > 0
 
     @property
     def outlives_router(self) -> bool:
-        """Whether a router that starts again is to know it: a durable link that may come back, or is not to (3.3), and
-        any other with a timeout that is to be told of its end (8, Apart)."""
+        """Whether a restarted router has to know the link: a durable link that may come back or must not (3.3), and any
+        other link with a timeout whose client has to be told of its ending (8, Apart)."""
         if not self.lifetime.timeout:
             return False
         is_durable = self.lifetime.durable > 0
@@ -126,12 +131,12 @@ class LinkEntry:
 
     @property
     def rank(self) -> tuple[Epoch, Status, bool]:
-        """The higher is the later. Of one ending, that its client was told of it comes last."""
+        """The higher rank is the later. Of the entries of one ending, the last is that its client was told."""
         return self.epoch, self.status, not self.ending
 
     @property
     def aware_until(self) -> int:
-        """Clock of the latest ending that the client has heard of when it comes back with its map."""
+        """Clock of the latest ending that the client knows when it comes back with its map."""
         return self.aware if self.live else self.epoch.hlc
 
     @property
@@ -144,7 +149,7 @@ class LinkEntry:
 
     @property
     def owner(self) -> "Owner":
-        """The home or custodian: a router, and which incarnation of it."""
+        """The home or custodian: a router and its incarnation."""
         return self.epoch[1:]
 
     def pack(self) -> list[Any]:
@@ -156,12 +161,12 @@ class LinkEntry:
 
 
 def configured_subscriber(identity: LinkIdentity) -> LinkEntry:
-    """The entry of a subscriber that the configuration lists, before anybody has attached it."""
+    """The entry of a subscriber that the configuration lists, before its first attach."""
     return LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, NOWHERE, lifetime=CONFIGURED)
 
 
 def unpack_entry(fields: list[Any]) -> LinkEntry:
-    """The entry of one packed list, of the shape that `topic.wire` has checked."""
+    """The entry of a packed list, whose shape `topic.wire` has checked."""
     role, names, epoch, generation, status, timeout, policy, durable, *subscription = fields
     identity = LinkIdentity(*names)
     epoch, status, lifetime = Epoch(*epoch), Status(status), Lifetime(timeout, policy, durable)
@@ -169,27 +174,28 @@ def unpack_entry(fields: list[Any]) -> LinkEntry:
 
 
 def unpack_entries(packed: list[Any]) -> list[LinkEntry]:
-    """What is told at once. Raises BreachError."""
+    """The entries of one message. Raises BreachError if a link occurs twice."""
     entries = [unpack_entry(fields) for fields in packed]
     check_once(entries)
     return entries
 
 
 def check_once(entries: list[LinkEntry]) -> None:
-    """A list has a link once, as it is now: what follows from a change finds the directory as that has left it. Raises
+    """Check that no link occurs twice: the consequences of a change are drawn from the directory right after it. Raises
     BreachError."""
     if len({entry.index for entry in entries}) < len(entries):
         raise BreachError("one message names the same link twice")
 
 
 def overtakes(seen: Epoch, known: LinkEntry | None) -> bool:
-    """Whether an attach takes a live link from one that its client had not heard of as it sent it: it may be late."""
+    """Whether an attach takes a live link from an epoch that its client did not know when it sent the attach: it may be
+    late."""
     return known is not None and known.live and seen < known.epoch
 
 
 @attrs.frozen(slots=True)
 class Change:
-    """What applying an entry did: `old` is None for a link not known before, `new` None for one forgotten."""
+    """The effect of applying an entry: `old` is None for a link not known before, `new` None for a forgotten one."""
 
     old: LinkEntry | None
     new: LinkEntry | None
@@ -202,23 +208,24 @@ class Change:
 
 
 NOBODY: dict[bytes, None] = {}
-"""Nothing is ever put into it."""
+"""Always empty."""
 
 
 @attrs.frozen(slots=True)
 class AddressAudience:
-    """Who gets what is published to an address now: routers in contact (sorted) and orphans, besides the locals."""
+    """The audience of a message published to an address now: routers in contact (sorted) and orphans, besides local
+    subscribers."""
 
     routers: tuple[str, ...]
     orphans: tuple[bytes, ...]
     lapsed: dict[bytes, None]
-    """Subscribers that nobody waits for any more, and that have not been told (8, Apart), in order."""
+    """Subscribers that the home does not wait for, and whose clients do not know that yet (8, Apart), in order."""
     size: int
-    """How many subscribers are meant, local ones included."""
+    """Number of subscribers, local ones included."""
     detail: str
     """JSON list of their names, for the delivery log."""
     counted_on: tuple[str, ...] = ()
-    """Routers out of contact whose plain subscribers are waited for, sorted (8, Lost router)."""
+    """Routers out of contact for whose plain subscribers the home waits, sorted (8, Lost router)."""
 
 
 Index = tuple[Role, bytes]
@@ -228,7 +235,7 @@ Owner = tuple[str, int]
 def audience_of(
     router: str, members: list[tuple[LinkEntry, bool]], counted_on: Set[str], lapsed: Iterable[bytes]
 ) -> AddressAudience:
-    """The audience at `router`: its `members`, and whether the owner of each is in contact, or counted on."""
+    """The audience at `router`. `members` pairs each subscriber with whether its owner is in contact, or counted on."""
     orphans = tuple(entry.name for entry, is_there in members if not is_there)
     routers = {entry.router for entry, is_there in members if is_there} - {router}
     names = json.dumps([entry.name.decode() for entry, _ in members])

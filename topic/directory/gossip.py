@@ -1,10 +1,10 @@
-"""News of subscribers for a router that may not have them from their owner (protocol 3.3, 7.4).
+"""News of subscribers for a router that may not have it from their owner (protocol 3.3, 7.4).
 
 Contacts are not transitive at every instant: an owner may have told us of a subscriber just before its contact with
-another router ended. If a publisher moves from us to that router, what it has in doubt is owed to the subscriber there,
-too. So a router that takes over a publisher says how far it has applied the sections of others, and is told what it
-lacks ahead of our acknowledgement. Everything is told once in a contact. What a section or gossip told us is passed on
-at once, by `topic.peers`.
+another router ended. If a publisher moves from us to that router, the subscriber needs the publisher's messages in
+doubt there, too. So a router that takes over a publisher sends us how far it has applied the sections of others. We
+send it the missing subscribers before our acknowledgement, each once in a contact. `topic.peers` passes the news of a
+section or of gossip on at once.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 
 FEW = 64
-"""Subscribers that have ended are not looked for among fewer."""
+"""News of ended subscribers is not dropped below this count."""
 
 
 @attrs.frozen(slots=True)
 class _News:
     number: int
     version: int
-    """Version of the owner's section in the delta that told of it."""
+    """Version of the owner's section in the delta that told of the subscriber."""
 
 
 class Gossip:
@@ -33,12 +33,12 @@ class Gossip:
         self._number = 0
         self._news: dict[bytes, _News] = {}
         self._many = FEW
-        """Above so many, those of subscribers that have ended are dropped."""
+        """Count of news above which the news of ended subscribers is dropped."""
         self._told: dict[str, int] = {}
-        """By contact: the number up to which it has heard everything."""
+        """Keyed by contact: the number of the last news that it has."""
 
     def contact(self, router: str) -> None:
-        """A contact begins: our section, with everything that lasts, is on its way there."""
+        """A contact begins: our section, with gossip of every link that lasts, is on its way to the router."""
         self._told[router] = self._number
 
     def learned(self, name: bytes, version: int) -> None:
@@ -50,7 +50,8 @@ class Gossip:
             self._drop_ended()
 
     def _drop_ended(self) -> None:
-        """Once in so many that each costs the same."""
+        """Drop the news of ended subscribers. The next time comes after so many more that the cost for each news is
+        constant."""
         self._news = {name: news for name, news in self._news.items() if self._lives(name)}
         self._many = 2 * len(self._news) + FEW
 
@@ -59,8 +60,8 @@ class Gossip:
         return entry is not None and entry.live
 
     def lacking(self, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
-        """The subscribers that neither we nor their owner have told the contact of: it has applied sections up to the
-        version that `applied` has for their router and incarnation."""
+        """Return the subscribers that the contact has neither from us nor from their owner. `applied` gives the
+        incarnation and version of each section that the contact has applied."""
         told, self._told[router] = self._told[router], self._number
         found: list[LinkEntry] = []
         for name, news in reversed(self._news.items()):

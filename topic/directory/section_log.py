@@ -1,4 +1,4 @@
-"""What has happened in our section, by its versions, and is kept until others have acknowledged that (protocol 3.3)."""
+"""Changes of our section, keyed by version, and kept until other routers have acknowledged them (protocol 3.3)."""
 
 from collections.abc import Hashable, Iterator
 from itertools import takewhile
@@ -8,7 +8,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class SectionLog(Generic[T]):
-    """Items, each once, by ascending version."""
+    """Items, each once, in ascending order of their versions."""
 
     def __init__(self) -> None:
         self._versions: dict[T, int] = {}
@@ -20,7 +20,7 @@ class SectionLog(Generic[T]):
         return len(self._versions)
 
     def add(self, item: T, version: int) -> None:
-        """The version is none lower than any before."""
+        """Add the item. No version is lower than the one before."""
         self.discard(item)
         self._versions[item] = version
 
@@ -28,14 +28,14 @@ class SectionLog(Generic[T]):
         self._versions.pop(item, None)
 
     def since(self, version: int) -> tuple[T, ...]:
-        """What came after that version."""
+        """The items after that version."""
         if not self._versions:
             return ()
         later = takewhile(lambda item: self._versions[item] > version, reversed(self._versions))
         return tuple(later)[::-1]
 
     def take(self, version: int) -> list[T]:
-        """Take what came up to that version."""
+        """Remove and return the items up to that version."""
         if not self._versions:
             return []
         earlier = list(takewhile(lambda item: self._versions[item] <= version, self._versions))

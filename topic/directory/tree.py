@@ -1,8 +1,8 @@
-"""Patterns in a tree of their words: which of them cover an address is found without looking at each (protocol 2,
-Address).
+"""Patterns in a tree of their words, which finds the patterns that cover an address without looking at each (protocol
+2, Address).
 
-A node stands for the words that lead to it. What only one way leads through is one node, however many words that is:
-so there are at most two nodes for each run of words, of any length. A wildcard has a node of its own.
+A node stands for the words that lead to it. A run of words without a branch is one node, however long it is. So there
+are at most two nodes for each run of words. A wildcard has a node of its own.
 
 Never here: what is at a pattern (`addresses`).
 """
@@ -20,8 +20,8 @@ _NEXT: Final = re.compile("[./][^./]*")
 
 
 class _Node(Generic[V]):
-    """One wildcard, written as `*.`, or a run of words, each with the separator before it; what is there, if there is
-    something; and what comes next, by its first word, or as the wildcard that it is."""
+    """One wildcard, written as `*.`, or a run of words, each with the separator before it. `value` is the value here,
+    or None. `next` has the next nodes, keyed by their first word or by the wildcard."""
 
     __slots__ = ("label", "next", "value")
 
@@ -31,7 +31,7 @@ class _Node(Generic[V]):
         self.value: V | None = None
 
     def put(self, step: str) -> "_Node[V]":
-        """The node behind that step, new if there is none."""
+        """Return the node behind that step; create it if there is none."""
         node = self
         while step:
             first = _first(step)
@@ -45,7 +45,7 @@ class _Node(Generic[V]):
         return node
 
     def _part(self, first: str, at: int) -> "_Node[V]":
-        """Another way leaves the one to that child, so far behind its begin."""
+        """Split that child after `at` characters, so that another branch can begin there."""
         child = self.next[first]
         between = self.next[first] = _Node(child.label[:at])
         child.label = child.label[at:]
@@ -53,7 +53,7 @@ class _Node(Generic[V]):
         return between
 
     def way(self, step: str) -> list["_Node[V]"] | None:
-        """To the node behind that step; None if there is none."""
+        """The nodes to the end of that step; None if there is no node."""
         node, way = self, []
         while step:
             child = node.next.get(_first(step))
@@ -64,7 +64,7 @@ class _Node(Generic[V]):
         return way
 
     def join(self) -> None:
-        """Nothing is here, and only one way leads on: both are one node, if they are words."""
+        """Merge this node with its only child, if no value is here and both are runs of words."""
         if self.value is None and len(self.next) == 1:
             (child,) = self.next.values()
             if _is_run(self.label) and _is_run(child.label):
@@ -73,13 +73,13 @@ class _Node(Generic[V]):
 
 
 class Tree(Generic[V]):
-    """Something at each of some addresses and patterns."""
+    """A value at each of some addresses and patterns."""
 
     __slots__ = ("_begin",)
 
     def __init__(self) -> None:
         self._begin: dict[str, _Node[V]] = {}
-        """By the first word, which has no separator before it."""
+        """Keyed by the first word, which has no separator before it."""
 
     def put(self, address: str, value: V) -> None:
         first, steps = _steps(address)
@@ -91,7 +91,7 @@ class Tree(Generic[V]):
         node.value = value
 
     def remove(self, address: str) -> None:
-        """If something is there."""
+        """Remove the value at the address, if there is one."""
         way = self._way(address)
         if not way:
             return
@@ -105,7 +105,7 @@ class Tree(Generic[V]):
             del self._begin[_begin_of(address)]
 
     def _way(self, address: str) -> list[_Node[V]]:
-        """To the node of the address; empty if nothing is there."""
+        """The nodes to the address; empty if no value is there."""
         first, steps = _steps(address)
         begin = self._begin.get(first)
         way = [] if begin is None else [begin]
@@ -117,7 +117,7 @@ class Tree(Generic[V]):
         return way if way and way[-1].value is not None else []
 
     def covering(self, address: str) -> list[V]:
-        """What is at the address itself, and at patterns that cover it; in no order."""
+        """The values at the address itself, and at the patterns that cover it; in no order."""
         first = _begin_of(address)
         begin = self._begin.get(first)
         found: list[V | None] = []
@@ -133,7 +133,8 @@ class Tree(Generic[V]):
 
 
 def _on(node: _Node[V], address: str, at: int, found: list[V | None]) -> Iterator[tuple[_Node[V], int]]:
-    """Where it goes on from the node for the rest of the address; `found` takes what is at a `#` there."""
+    """The next nodes for the rest of the address, with the place behind each. The value of a `#` here is appended to
+    `found`."""
     separator, end = address[at], _end(address, at)
     child = node.next.get(address[at:end])
     if child is not None and address.startswith(child.label, at) and _is_end(address, at + len(child.label)):
@@ -152,8 +153,8 @@ _RESTS: Final = [REST + separator for separator in SEPARATORS]
 
 
 def _steps(address: str) -> tuple[str, list[str]]:
-    """Its first word; then, in order, its wildcards and the runs of words between them. A run begins with a separator,
-    a wildcard does not."""
+    """Split an address into its first word, and then, in order, its wildcards and the runs of words between them. A run
+    begins with a separator, a wildcard does not."""
     words, wildcards = read(address)
     steps, run = [], 1
     for place in wildcards:
@@ -167,12 +168,12 @@ def _is_run(step: str) -> bool:
 
 
 def _first(step: str) -> str:
-    """The word that a run begins with; or the wildcard."""
+    """The first word of a run; or the wildcard."""
     return step[: _end(step, 0)] if _is_run(step) else step
 
 
 def _same(one: str, other: str) -> int:
-    """How long the words are that both begin with; these are runs that begin with the same, or one wildcard."""
+    """Characters of the words that both begin with. Both are runs with the same first word, or one wildcard."""
     if one == other:
         return len(one)
     pairs = zip(_NEXT.findall(one), _NEXT.findall(other), strict=False)
@@ -188,7 +189,7 @@ _FIRST: Final = re.compile("[^./]*")
 
 
 def _end(run: str, at: int) -> int:
-    """Of the word that begins there."""
+    """Where the word that begins at `at` ends."""
     found = _NEXT.match(run, at)
     assert found is not None
     return found.end()

@@ -1,4 +1,4 @@
-"""How an address is read: its words, and which of them are wildcards (protocol 2, Address)."""
+"""Parses an address: its words, and which of them are wildcards (protocol 2, Address)."""
 
 import re
 from collections.abc import Sequence
@@ -8,18 +8,19 @@ from typing import Final
 WORD, LEVEL, REST = "*", "+", "#"
 SEPARATORS: Final = "./"
 MOST_READ: Final = 1024
-"""Addresses of which it is remembered what they are made of."""
+"""Addresses whose parsed words are cached."""
 
 MARKED: Final = 16
-"""Words of an address that it is found by."""
+"""Words of an address that are indexed."""
 Mark = tuple[int, int, str]
-"""The number of a level, that of a word in it, and the word; no word where an address ends."""
+"""A word by its place: the number of its level, its number in the level, and the word. The word is empty at the end of
+an address."""
 
 
 @lru_cache(maxsize=MOST_READ)
 def read(address: str) -> tuple[list[str], dict[int, str]]:
-    """Words, all but the first with the separator before them; and which of them are wildcards, by their places, in
-    order."""
+    """Return the words, all but the first with the separator before them, and the wildcards among them, keyed by their
+    places, in order."""
     words = re.split("(?=[./])", address)
     return words, {at: words[at][1:] for at in range(1, len(words)) if _is_wildcard(words, at)}
 
@@ -33,9 +34,9 @@ def _is_wildcard(words: Sequence[str], at: int) -> bool:
 
 
 def marks(address: str) -> list[Mark]:
-    """What it has in common with all addresses that it covers, or with those patterns: words at their places, `MARKED`
-    of them, and where it ends. All but a wildcard of several words leave what follows where it is; that leaves the
-    next level there."""
+    """The marks that a pattern shares with all addresses that it covers: words at their places, at most `MARKED` of
+    them, and the end. A wildcard of one word does not move the words after it. A wildcard of several words does, but
+    only within its level."""
     words, wildcards = read(address)
     found: list[Mark] = []
     level = place = 0
