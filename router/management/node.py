@@ -137,7 +137,7 @@ class Callers:
             caller.errands.clear()
 
     def awaits_credit(self, connection: Host) -> bool:
-        """Note that the connection may have credit now. Returns whether the answer to its next request can go out."""
+        """Note that the connection may have credit now. Returns whether a request of it waits for its answer."""
         caller = self._callers.get(connection)
         if caller is None:
             return False

@@ -1,7 +1,7 @@
-"""What may be done to routers of the plan (protocol 11). To create one is to let a router join that runs elsewhere.
+"""The operations on routers of the plan (protocol 11). A CREATE lets a router join that runs elsewhere.
 
-Who joins says what it takes the mesh to be. The plan tells changes only: what the mesh was begun with each router knows
-from its own topology file, so the file of who joins has to have the same routers.
+The request has the joining router's view of the mesh. The plan has only changes, and each router knows the initial
+routers from its own topology file. So the topology file of the joining router has to have the same routers.
 """
 
 from collections.abc import Collection, Mapping

@@ -46,7 +46,7 @@ class RecentEvents(logging.Handler):
         self.counts: Counter[str] = Counter()
         """Number of events so far, by kind."""
         self._fenced: object = None
-        """The router whose batches were dropped last: further drops of the same router are no new event."""
+        """Link, epoch and peer whose batches were dropped last: further drops of the same are no new event."""
 
     @property
     def last(self) -> int:

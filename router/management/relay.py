@@ -18,7 +18,7 @@ from topic.errors import BreachError
 from topic.node import Node
 
 PATIENCE_S: Final = 10.0
-"""Seconds to wait for an answer. The loss of a contact ends the wait earlier."""
+"""Seconds to wait for an answer. After the loss of a contact, the next request to the router fails at once."""
 ASK: Final = b"?"
 ANSWER: Final = b"!"
 NUMBER_BYTES: Final = 8

@@ -1,6 +1,6 @@
 """A store of replica sets that no process uses, as evidence of the messages that a router had (protocol 13.5).
 
-The files are copied, and only the copy is opened: `QueueStore` tells there what a router would find if it started now.
+The files are copied, and only the copy is opened: `QueueStore` then shows what a router would find if it started now.
 """
 
 import fcntl
@@ -26,8 +26,8 @@ STORE_ID: Final = 16
 
 
 def read_at_rest(path: Path) -> tuple[str, Mapping[str, SetContent]] | None:
-    """The router of a store, and what the store has of each set. A set whose part is damaged, or is not what was
-    acknowledged, is empty. None: a process uses the store, or it cannot be read. Raises OSError."""
+    """The router of a store, and the content of each set. The content is empty if the set's part is damaged, or is less
+    than the router has acknowledged. None if a process uses the store, or it cannot be read. Raises OSError."""
     if not path.exists() or _is_used(path):
         return None
     try:
@@ -67,8 +67,7 @@ def _is_used(path: Path) -> bool:
 
 
 def _read(copy: Path) -> tuple[str, str, str, list[Part]]:
-    """Mesh, router, how it is synced, and the parts of sets, whose checksums nobody has looked at. Raises
-    UnusableError."""
+    """Mesh, router, kind of sync, and the parts of sets, whose checksums are not verified. Raises UnusableError."""
     with closing(SqliteFile(copy, FORM)) as file:
         [(packed, _)] = file.connection.execute("SELECT * FROM store").fetchall()
         parts = file.connection.execute("SELECT key, packed FROM part").fetchall()

@@ -1,4 +1,4 @@
-"""Which start of the machine this is. Writes that were not synced last until the next one."""
+"""The identity of the machine's present start. Writes that were not synced survive until the next start."""
 
 from pathlib import Path
 from typing import Final
@@ -10,8 +10,8 @@ BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """The same text until the machine starts again. Elsewhere than on Linux it is the time of the start in seconds: a
-    clock that is set makes another one of it."""
+    """The same text until the machine starts again. On systems other than Linux it is the time of the start in seconds,
+    which changes if the clock is set."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

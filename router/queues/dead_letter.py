@@ -1,6 +1,6 @@
-"""What the message of a dead letter says of its life (protocol 14.11): annotations that start with `x-opt-oncemesh-`.
+"""The annotations of a dead letter about its life (protocol 14.11): their names start with `x-opt-oncemesh-`.
 
-A message that is not made of AMQP sections, or has another message-format, is published as it is.
+A message that has no AMQP sections, or another message-format, is published unchanged.
 """
 
 from typing import Final
@@ -11,11 +11,11 @@ from topic.properties import DEAD_FROM, DEAD_WHY, DEATHS
 from topic.queues.outgoing.outbox import Why
 
 MOST_DEATHS: Final = 16
-"""A message that was a dead letter so often is none any more: it stays in the outbox."""
+"""After so many deaths a message becomes no further dead letter: it stays in the outbox."""
 
 
 def dead_letter(message: bytes, queue: str, why: Why) -> bytes | None:
-    """The message of a dead letter of this queue; None: it was one too often."""
+    """The message of a dead letter of this queue; None if it has died too often."""
     deaths = annotations_of(message).get(DEATHS)
     count = deaths if isinstance(deaths, int) and not isinstance(deaths, bool) else 0
     if count >= MOST_DEATHS:

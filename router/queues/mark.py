@@ -1,9 +1,9 @@
-"""How far a store has come, in a file beside it that is written without fsync.
+"""The progress of a store, in a file beside it that is written without fsync.
 
 A change is acknowledged when the store has it and the mark names it. The kernel keeps both when a process is killed. So
-a store that has less than its mark says has lost what was acknowledged: an older file was put in its place, its
-write-ahead log was cut, or the last transaction of that log was damaged. A power failure may leave an older mark, or a
-torn one, which tells nothing.
+a store with less than its mark names has lost acknowledged changes: an older file took its place, its write-ahead log
+was cut, or the last transaction of that log was damaged. A power failure may leave an older mark, or a torn one, which
+proves nothing.
 """
 
 import os
@@ -33,7 +33,7 @@ class Mark:
 
 
 def read_mark(path: Path) -> Mark | None:
-    """None if there is none, or a torn one. Raises OSError."""
+    """The mark in a file; None if there is no file, or the mark is torn. Raises OSError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -48,11 +48,11 @@ class MarkFile:
     """The mark of one store, open to be written again and again."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+        """Open the file. Raises OSError."""
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def write(self, mark: Mark) -> None:
-        """Raises OSError."""
+        """Write the mark. Raises OSError."""
         data = mark.pack()
         if os.pwrite(self._file, data, 0) < len(data):
             raise OSError("only a part of the file was written")

@@ -1,4 +1,4 @@
-"""What a store has of one set, as rows.
+"""One set's part of a store, as rows.
 
 | table | key | columns |
 | --- | --- | --- |
@@ -14,8 +14,8 @@ own rows is whole. It has only the number of bodies, and of entries before the l
 digests of these bodies.
 
 A message is written once, with the entry that has enqueued it. When the snapshot passes the entry, the entry stays as
-long as the state has one of its messages. When the messages that are left are less than a quarter of it, each gets a
-row of `body`: so one message that nobody takes holds few others on the disk.
+long as the state has one of its messages. When the remaining messages are less than a quarter of it, each gets a row of
+`body`. So one message that no consumer takes keeps few others on the disk.
 """
 
 from array import array
@@ -34,7 +34,7 @@ PLACE: Final = 48
 PLACES: Final = 1 << 15
 """Sets that a store may have: a key has 63 bits."""
 _PREFIX: Final = 2
-"""Bytes of the place of its set with which the key of a row of the state begins."""
+"""Bytes of the set's place at the start of the key of a row of the state."""
 
 KEYED: Final = ("row", "body")
 """The tables whose keys are bytes."""
@@ -44,7 +44,7 @@ Row = tuple[Any, ...]
 
 @attrs.define(slots=True)
 class RowSums:
-    """How many rows of a table a set has, and the sum of their checksums."""
+    """The number of a set's rows in a table, and the sum of their checksums."""
 
     count: int = 0
     total: int = 0
@@ -67,23 +67,23 @@ class Part:
     place: int
     name: str
     store: bytes
-    """Its identity."""
+    """The identity of the set's store."""
     number: int = 0
-    """The number of its last change. It goes on when the part begins anew."""
+    """The number of the last change. It continues when the part begins anew."""
     hard: Hard = attrs.Factory(Hard)
     snapshot: Snapshot = NOTHING
     rows: RowSums = attrs.Factory(RowSums)
-    """Those of the state at the snapshot, without bodies."""
+    """Rows of the state at the snapshot, without bodies."""
     bodies: int = 0
-    """How many bodies the snapshot has in rows of their own."""
+    """Number of bodies of the snapshot with rows of their own."""
     kept: int = 0
-    """How many entries before the log have bodies of the snapshot."""
+    """Number of entries before the log that have bodies of the snapshot."""
     pieces: RowSums = attrs.Factory(RowSums)
-    """Those of the snapshot that a leader sends."""
+    """Rows of the snapshot that a leader sends."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
     """Checksums of the rows of the entries behind the snapshot."""
     total: int = 0
-    """Their sum."""
+    """The sum of `sums`."""
 
     @property
     def last(self) -> int:
@@ -110,7 +110,9 @@ class Part:
         return row
 
     def has_entry(self, row: Row) -> bool:
-        """Whether the row, which is whole, is one of the entries. Of one before the log only the bodies count."""
+        """Whether the row, which is whole, is one of the part's entries. For an entry before the log only the bodies
+        count, so it always is.
+        """
         place = row[0] - self.key(self.snapshot.index + 1)
         return place < 0 or bool(place < len(self.sums) and self.sums[place] == row[-1])
 
@@ -122,7 +124,7 @@ class Part:
         del self.sums[place:]
 
     def compact(self, snapshot: Snapshot) -> None:
-        """Let the rows of the state stand for the entries up to this index."""
+        """Replace the entries up to the snapshot's index by the rows of the state."""
         gone = snapshot.index - self.snapshot.index
         self.total -= sum(self.sums[:gone])
         del self.sums[:gone]
@@ -142,7 +144,7 @@ class Part:
 
 
 def keys_of(table: str, place: int) -> tuple[Any, Any]:
-    """The least and the greatest key that a row of this set may have in a table."""
+    """The least and the greatest key of this set's rows in a table."""
     if table == "part":
         return place, place
     if table in KEYED:
@@ -162,7 +164,7 @@ def _prefix(place: int) -> bytes:
 
 
 def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
-    """The part that a whole row has, without its entries; how many these are, and the sum of their checksums."""
+    """The part in a whole row, without its entries; then the number of entries, and the sum of their checksums."""
     file, name, store, number, hard, snapshot, rows, bodies, kept, pieces, entries, total = msgpack.unpackb(packed)
     life, mapping, begun, term, vote = hard
     index, index_term, members = snapshot
@@ -179,7 +181,7 @@ def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
 
 
 def read_entry(row: Row) -> Entry:
-    """The entry that a row has, which is whole."""
+    """The entry in a whole row."""
     _, term, data, members, _ = row
     return Entry(term, data, None if members is None else _configuration(msgpack.unpackb(members)))
 

@@ -1,5 +1,5 @@
-"""The replica sets of a router process: what they start with, where their changes go, and who hears of their answers
-(protocol 13).
+"""The replica sets of a router process: their content at the start, the writer of their changes, and the tasks that
+wait for their answers (protocol 13).
 
     Node ── keep ─▶ QueueWriter ─▶ QueueStore          in a thread
          ◀─ stored, piece_read, bodies_read ──╯
@@ -36,25 +36,27 @@ from topic.raft.limits import RaftLimits
 log = logging.getLogger("oncemesh")
 
 TOLD_S: Final = 0.05
-"""As `RaftLimits.told`: under load the next entries come sooner, and save a message for each round of the log."""
+"""As `RaftLimits.told`: under load the next entries come sooner, and make one message per round of the log
+unnecessary.
+"""
 PREFER_S: Final = 60.0
-"""How long the preferred voter of a set is in contact before it leads again: it may not have come to stay."""
+"""Seconds in contact after which the preferred voter of a set leads again, as it may not stay."""
 STORE_BYTES: Final = 16
-"""The length of the identity of a store."""
+"""Bytes of the identity of a store."""
 
 
 class ReplicasOwner(Protocol):
-    """The process, as seen from here. It is whole before anything is to be done."""
+    """The process as this module sees it. It is complete before there is anything to do."""
 
     @property
     def node(self) -> Node: ...
 
     def step(self) -> None:
-        """Pump the node, and write what comes of that."""
+        """Pump the node, and write its outputs."""
 
 
 class RouterReplicas:
-    """What the node and the writer of the store have to do with each other. The log is told what is wrong."""
+    """Connects the node and the writer of the store. Problems go to the log."""
 
     def __init__(self, owner: ReplicasOwner, store: QueueStore, requests: SetRequests) -> None:
         self._owner = owner
@@ -63,8 +65,8 @@ class RouterReplicas:
         self._writer = QueueWriter(store, self)
 
     def port(self, topology: Topology, topic: Topic, routers: Collection[str], left_ms: LeftMs) -> SetPort:
-        """The sets as the store has them, for a node. `routers`: all of the mesh. `left_ms` as of `ReplicaSets`. Raises
-        RunError if the topology does not fit the store."""
+        """The port of a node to the sets, with their content from the store. `routers`: all routers of the mesh.
+        `left_ms`: as in `ReplicaSets`. Raises RunError if the topology does not fit the store."""
         assert topology.queues is not None
         try:
             sets = ReplicaSets(
@@ -87,16 +89,16 @@ class RouterReplicas:
         return SetPort(sets, self)
 
     async def run(self) -> None:
-        """Raises QueueStoreError if the store fails: the process has to end."""
+        """Run the writer. Raises QueueStoreError if the store fails: the process has to end."""
         self._warn()
         await self._writer.run()
 
     def _warn(self) -> None:
-        """Log what the store has set aside."""
+        """Log each part that the store has set aside."""
         while self._store.notes:
             log.warning("%s", self._store.notes.pop(0))
 
-    # what the node asks (`topic.node.SetShell`)
+    # for the node (`topic.node.SetShell`)
 
     def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self._writer.ask(changes)
@@ -122,7 +124,7 @@ class RouterReplicas:
     def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
         return dead_letter(message, queue, why)
 
-    # what the writer tells (`router.queues.writer.Asker`)
+    # for the writer (`router.queues.writer.Asker`)
 
     def stored(self, write: Write) -> None:
         self._owner.node.stored(write)

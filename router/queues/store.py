@@ -1,11 +1,11 @@
 """The store of a router's replica sets, in DIR/<router>/queues.db (protocol 13.5): one file of SQLite for all sets.
 
-A write is one transaction in the write-ahead log. It returns when that is on the disk; then the mark beside the file
-names it. A write that fails is never tried again, because the kernel may have dropped what it could not write and say
-next time that all is well.
+A write is one transaction in the write-ahead log. It returns when the transaction is on the disk; then the mark beside
+the file names it. A failed write is never tried again, because the kernel may have dropped the data, and may report
+success the next time.
 
-A store that may have lost what it acknowledged must not vote by it. So each part of the file that is not what was
-written gets another identity as it is opened, and what is there of it is kept under another name:
+A store that may have lost acknowledged changes must not vote. So when the file is opened, each part that differs from
+what was written gets another identity. Its former content is kept under another name:
 
 | what is found | what gets another identity | how it is found |
 | --- | --- | --- |
@@ -19,9 +19,9 @@ written gets another identity as it is opened, and what is there of it is kept u
 While the router runs, `scrub` reads all rows again, a few at a time: a replica whose row is found damaged begins anew
 while the other replicas are whole.
 
-One loss stays unseen: a write-ahead log cut between two transactions, by a power failure that takes the mark as well.
-If a leader remembers the acknowledgement, it notices (`Distrust`). A file of another router, or of another version of
-this program, is refused.
+One loss stays undetected: a power failure cuts the write-ahead log between two transactions, and destroys the mark as
+well. A leader that remembers the acknowledgement notices this (`Distrust`). A file of another router, or of another
+version of this program, is refused.
 """
 
 import contextlib
@@ -55,19 +55,19 @@ from topic.raft.messages import StagedPiece, StoreContent
 MERGE: Final = 4 << 20
 """Bytes of changes after which the write-ahead log is merged into the file."""
 CHANGED: Final = 3 * 4096
-"""Bytes in that log, about, of a set that a transaction changes, beside those of the change: a few pages."""
+"""Bytes in that log per set that a transaction changes, about, besides the change itself: a few pages."""
 LOOSE: Final = 1024
-"""Free pages that a file may keep, beside as many as it uses."""
+"""Free pages that a file may keep, besides as many as it uses."""
 VACUUM: Final = 1024
 """Free pages that one merge gives back to the file system at most."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
-"""Rows of a table that one scrub reads at most. It reads the tables in this order."""
+"""Rows of a table that one scrub reads, at most, in the order of the tables."""
 SCRUBBED_BYTES: Final = 16 << 20
-"""Bytes of these rows, about: more by one row at most."""
+"""Bytes of these rows, about: at most one row more."""
 STORE: Final = "queues.db"
-"""The name of the file, in the folder of its router."""
+"""Name of the file, in the folder of its router."""
 SUFFIXES: Final = ("", "-wal", "-mark")
-"""What the names of the files of a store end with."""
+"""Suffixes of the names of a store's files."""
 
 _PART: Final = "REPLACE INTO part VALUES (?, ?, ?)"
 _ENTRY: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?)"
@@ -89,7 +89,7 @@ FORM: Final = FileForm(
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
         "CREATE TABLE entry (key INTEGER PRIMARY KEY, term INTEGER, data BLOB, members BLOB, sum INTEGER)",
         "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB, sum INTEGER) WITHOUT ROWID",
-        # with rowids: else SQLite has a page of its own for the end of each row of 1 kB
+        # With rowids: otherwise SQLite needs a page of its own for the end of each row of 1 kB.
         "CREATE TABLE body (key BLOB PRIMARY KEY, value BLOB, sum INTEGER)",
         "CREATE TABLE piece (key INTEGER PRIMARY KEY, data BLOB, sum INTEGER)",
     ),
@@ -131,10 +131,10 @@ class _Owner:
     file: bytes
     """The identity of this file."""
     boot: str
-    """The start of the machine at which it was opened last."""
+    """The start of the machine at which the store was opened last."""
     sync: str
     is_closed: bool
-    """It was closed in order, and is on the disk."""
+    """Whether the store was closed in order, and is on the disk."""
 
     def row(self) -> Row:
         return summed(msgpack.packb(attrs.astuple(self)))
@@ -155,17 +155,19 @@ class QueueStore:
     ) -> None:
         """`new_store` draws identities. Raises QueueStoreError if the file is another router's, or cannot be used."""
         self.notes: list[str] = []
-        """What was set aside, for the log."""
+        """Parts that were set aside, for the log."""
         self.contents: dict[str, SetContent] = {}
-        """What the store had of each set when it was opened. It costs memory: empty it when the replicas have begun."""
+        """The content of each set when the store was opened. It costs memory: the caller empties it when the replicas
+        have begun.
+        """
         self._path = path
         self._new_store = new_store
         self._owner = _Owner(mesh, router, b"", boot_id, sync.value, is_closed=False)
         self._parts: dict[str, Part] = {}
-        """All in the file, also of sets that the topology does not have."""
+        """All parts in the file, also those of sets that the topology does not have."""
         self._unmerged = 0
         self._scrubbed: tuple[str, Any] = ("entry", -1)
-        """Table and key of the row that was scrubbed last."""
+        """Table and key of the last row that was scrubbed."""
         self._is_sound = True
         with self._explained():
             try:
@@ -180,7 +182,7 @@ class QueueStore:
     # opening
 
     def _open(self, sets: Collection[str]) -> None:
-        """Raises UnusableError; OSError."""
+        """Open the file. Raises UnusableError and OSError."""
         self._parts.clear()
         self._owner = attrs.evolve(self._owner, file=self._new_store())
         left = [f"{self._path}{suffix}" for suffix in SUFFIXES if os.path.exists(f"{self._path}{suffix}")]
@@ -227,7 +229,7 @@ class QueueStore:
         self._owner = attrs.evolve(owner, file=found.file)
 
     def _load(self, sets: Collection[str], marked: Mapping[str, int]) -> None:
-        """Read all parts. Those of `sets` that are not what was written begin anew; so do new sets."""
+        """Read all parts. Parts of `sets` that differ from what was written begin anew; so do new sets."""
         entries: dict[str, tuple[int, int]] = {}
         for row in self._connection.execute("SELECT * FROM part"):
             if is_whole(row):
@@ -255,7 +257,7 @@ class QueueStore:
                 self._renew(part, self._new_store(), error.reason)
 
     def _put_lost_aside(self) -> None:
-        """Rows of sets whose own row is damaged or missing."""
+        """Set aside the rows of sets whose own row is damaged or missing."""
         known = {part.place for part in self._parts.values()}
         for place in sorted({place for table in _INSERTS for place in self._places(table)} - known):
             kept = self._keep(place, f"place-{place}")
@@ -275,7 +277,7 @@ class QueueStore:
             last = keys_of(table, place)[1]
 
     def _read(self, part: Part, entries: int, total: int) -> None:
-        """Raises DamagedError if the rows of this part are not what was written."""
+        """Read the rows of this part. Raises DamagedError if they differ from what was written."""
         read: list[Entry] = []
         first, last = part.key(part.snapshot.index + 1), keys_of("entry", part.place)[1]
         for index, row in enumerate(self._select("entry", first, last), part.snapshot.index + 1):
@@ -318,7 +320,7 @@ class QueueStore:
     # parts
 
     def _begin(self, part: Part) -> None:
-        """Have an empty part."""
+        """Add an empty part."""
         self._parts[part.name] = part
         self._put(part)
         self.contents[part.name] = SetContent(part.store, StoreContent(), PackedRows())
@@ -331,7 +333,7 @@ class QueueStore:
         self.notes.append(f"{self._path}: replica set {part.name} begins anew here, because {why}. {kept}")
 
     def _keep(self, place: int, name: str) -> str:
-        """Copy all rows of a set into a file of their own, as they are. Returns where they are."""
+        """Copy all rows of a set into a file of their own, unchanged. Returns a sentence with the file's path."""
         former = _free(Path(f"{self._path}.{name}"))
         SqliteFile(former, FORM, self._copied(place)).close()
         return f"Its former content is kept in {former}"
@@ -352,10 +354,10 @@ class QueueStore:
     # changes
 
     def write(self, changes: Sequence[StoreChange]) -> None:
-        """Keep all of this or nothing, in this order. Returns when it is on the disk.
+        """Write all these changes or none, in this order. Returns when they are on the disk.
 
-        Raises FullError before it writes, if the disk has no room; QueueStoreError if it fails: then this store writes
-        nothing any more."""
+        Raises FullError before it writes, if the disk has no room. Raises QueueStoreError if the write fails: this
+        store then writes nothing any more."""
         if not self._is_sound:
             raise QueueStoreError(f"{self._path}: the store of replica sets has failed before, so it writes nothing")
         size = sum(map(self._written, changes))
@@ -378,7 +380,7 @@ class QueueStore:
         self._unmerged += size + CHANGED * len(changed)
 
     def _written(self, change: StoreChange) -> int:
-        """Bytes, about, that the change writes: entries that stay have most bodies of its rows."""
+        """Bytes that the change writes, about: most bodies of its rows are in entries that stay."""
         size = size_of(change)
         if isinstance(change, Write) and change.changes:
             part = self._parts[change.set]
@@ -408,7 +410,7 @@ class QueueStore:
         self._connection.executemany(_ENTRY, map(part.append, persist.entries))
 
     def _move_snapshot(self, part: Part, snapshot: Snapshot, changes: Changes | None) -> None:
-        """Let rows of the state stand for the entries up to a later index. `changes`: as in `Write`."""
+        """Replace the entries up to a later index by rows of the state. `changes`: as in `Write`."""
         passed = range(part.snapshot.index + 1, min(part.last, snapshot.index) + 1)
         part.compact(snapshot)
         if changes is None:
@@ -463,8 +465,9 @@ class QueueStore:
         part.bodies -= self._connection.execute(_NO_BODIES, (part.row_key(first), part.row_key(last))).rowcount
 
     def _thin_out(self, part: Part, index: int) -> None:
-        """Messages of an entry before the log are gone. If the state has no others of it, or few, the entry goes as
-        well. If it is damaged, or a row about its messages is, it stays: a read of its bodies tells that."""
+        """Thin out an entry before the log after messages of it are gone. If the state has no or few other messages of
+        it, the entry goes as well. If the entry is damaged, or a row about its messages is, it stays: a read of its
+        bodies reports this."""
         first, following = position_of(index, 0), position_of(index + 1, 0)
         rows = [*self._select("row", *(part.row_key(about_key(at)) for at in (first, following - 1)))]
         size = self._connection.execute("SELECT length(data) FROM entry WHERE key = ?", (part.key(index),)).fetchone()
@@ -488,7 +491,7 @@ class QueueStore:
             part.rows.add(row[-1])
 
     def _put_aside(self, part: Part, piece: StagedPiece) -> None:
-        """Keep a piece of a leader's snapshot. The first piece ends the snapshot that was sent before."""
+        """Keep a piece of a leader's snapshot. The first piece replaces a snapshot that was sent before."""
         if not piece.place:
             self._drop_pieces(part)
         assert part.pieces.count == piece.place, "a piece is missing"
@@ -497,8 +500,8 @@ class QueueStore:
         part.pieces.add(row[-1])
 
     def _restore(self, part: Part) -> None:
-        """Put the rows of the pieces that were put aside in the place of the state. A piece that holds no rows is
-        skipped: the replica cannot read it either, and begins anew."""
+        """Replace the rows of the state by those of the kept pieces. A piece without rows is skipped: the replica
+        cannot read it either, and begins anew."""
         for table in KEYED:
             self._delete(table, *keys_of(table, part.place))
         part.rows, part.bodies, part.kept = RowSums(), 0, 0
@@ -522,7 +525,7 @@ class QueueStore:
         self._mark_file.write(Mark(self._owner.file, numbers))
 
     def read(self, piece: ReadPiece) -> FoundPiece | None:
-        """None if the snapshot is not at that index any more.
+        """Read a piece of the snapshot; None if the snapshot is not at that index any more.
 
         Raises QueueStoreError if a row is damaged."""
         part = self._parts[piece.set]
@@ -532,7 +535,7 @@ class QueueStore:
             return piece_of(self._rows_behind(part, piece.after))
 
     def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of the state behind this key, with the body of each message behind the row about it."""
+        """The rows of the state after this key. The body of each message follows the row about it."""
         messages: dict[int, Sequence[bytes]] = {}
         if (position := position_in(after)) is not None and not is_body(after):
             yield self._row_of_body(part, position, messages)
@@ -552,14 +555,14 @@ class QueueStore:
         return body_key(position), body
 
     def bodies(self, read: ReadBodies) -> FoundBodies:
-        """Those at these positions, in the same order. Raises QueueStoreError if the file is damaged."""
+        """The bodies at these positions, in the same order. Raises QueueStoreError if the file is damaged."""
         part, messages = self._parts[read.set], dict[int, Sequence[bytes]]()
         with self._explained(), self._file.explained():
             return [self._body(part, position, messages) for position in read.positions]
 
     def _body(self, part: Part, position: int, messages: dict[int, Sequence[bytes]]) -> bytes | None:
-        """The body of a message of the state; None: there is none, or it is damaged. `messages`: those of the entry
-        that was read last, by its index. A reader that goes on in order needs no other entry."""
+        """The body of a message of the state; None if there is none, or it is damaged. `messages`: the messages of the
+        entry that was read last, keyed by its index, as a reader that goes on in order needs no other entry."""
         index = index_of(position)
         if index not in messages:
             messages.clear()
@@ -573,7 +576,7 @@ class QueueStore:
         return row[1] if row is not None and is_whole(row) else None
 
     def _messages_of(self, part: Part, index: int) -> Sequence[bytes]:
-        """The messages of an entry before the log, by their places; empty: the entry is not there, or is damaged."""
+        """The messages of an entry before the log, by their places; empty if the entry is missing or damaged."""
         if not 0 < index <= part.snapshot.index:
             return ()
         row = self._connection.execute("SELECT * FROM entry WHERE key = ?", (part.key(index),)).fetchone()
@@ -586,8 +589,8 @@ class QueueStore:
         return self._unmerged >= MERGE
 
     def merge(self) -> None:
-        """Merge the write-ahead log into the file, so that it is written from its beginning again, and give free pages
-        back. Raises QueueStoreError: then this store writes nothing any more."""
+        """Merge the write-ahead log into the file, so that the log is written from its start again, and give free pages
+        back. Raises QueueStoreError: this store then writes nothing any more."""
         self._is_sound = False
         try:
             self._shrink()
@@ -611,8 +614,8 @@ class QueueStore:
     # scrubbing
 
     def scrub(self) -> dict[str, str]:
-        """Read the next rows, from the first one again behind the last. Returns why each set is damaged of which a row
-        is not what was written. Raises QueueStoreError if the file itself is damaged."""
+        """Read the next rows; after the last row, begin at the first again. Returns the reason for each set with a
+        damaged row. Raises QueueStoreError if the file itself is damaged."""
         table, last = self._scrubbed
         of_place = {part.place: part for part in self._parts.values()}
         found: dict[str, str] = {}
@@ -638,7 +641,7 @@ class QueueStore:
     # the end
 
     def close(self) -> None:
-        """Close the store in order, if nothing has failed. Raises QueueStoreError if that fails."""
+        """Close the store in order, if nothing has failed. Raises QueueStoreError if closing fails."""
         try:
             if self._is_sound:
                 self._is_sound = False
@@ -669,8 +672,8 @@ class QueueStore:
             raise QueueStoreError(f"{self._path}: the router cannot use this store of replica sets: {why}") from error
 
     def _set_aside(self) -> str:
-        """Keep the file with its log and its mark under another name. Returns where. A log without its file is less
-        than a file without a name, so the file comes first."""
+        """Keep the file with its log and its mark under another name. Returns its path. The file is renamed first, as a
+        log without its file is worth less than a file without a log."""
         former = _free(self._path)
         for suffix in SUFFIXES:
             with contextlib.suppress(FileNotFoundError):
@@ -680,7 +683,7 @@ class QueueStore:
 
 
 def size_of(change: StoreChange) -> int:
-    """Bytes, about."""
+    """Bytes of the change, about."""
     match change:
         case Write(persist=persist, changes=changes):
             rows = sum(len(key) + len(value or b"") for key, value in changes.items()) if changes else 0
@@ -701,7 +704,7 @@ def _free(path: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """See to it that the names of new files are on the disk."""
+    """Sync the folder, so that the names of new files are on the disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -1,8 +1,8 @@
 """The thread that writes the store of a router's replica sets. The loop never waits for it.
 
-What is asked for while the disk works goes into the next transaction, for all sets together: the slower the disk, the
-more goes into one. To wait for more before a transaction begins was measured, with 2 ms: it saved at most a tenth of
-the processor time, and each change took several milliseconds longer.
+Changes that come while the disk works go into the next transaction, for all sets together: the slower the disk, the
+larger a transaction. A measured wait of 2 ms before each transaction saved at most a tenth of the processor time, and
+delayed each change by several milliseconds.
 """
 
 from collections import deque
@@ -17,19 +17,21 @@ from router.queues.store import FullError, size_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetStore, StoreChange, StoreRead, Write
 
 MOST: Final = 1 << 20
-"""Bytes of changes after which a transaction takes no more: a vote behind them does not wait for all that follows."""
+"""Bytes of changes after which a transaction takes no more: so a vote behind them does not wait for all that
+follows.
+"""
 SCRUB_S: Final = 60.0
-"""From one scrub to the next."""
+"""Seconds from one scrub to the next."""
 FULL_S: Final = 1.0
-"""How long the writer waits for room on a full disk before it looks again."""
+"""Seconds that the writer waits for room on a full disk before it looks again."""
 
 Ask = StoreChange | StoreRead
 Found = tuple[deque[FoundPiece | None], deque[FoundBodies]]
-"""What was read, in order."""
+"""The results of reads, in order."""
 
 
 class KeptStore(SetStore, Protocol):
-    """A store that wants to be kept in order now and then."""
+    """A store that needs maintenance now and then."""
 
     @property
     def is_to_be_merged(self) -> bool: ...
@@ -37,11 +39,11 @@ class KeptStore(SetStore, Protocol):
     def merge(self) -> None: ...
 
     def scrub(self) -> Mapping[str, str]:
-        """Read some rows again. Returns why each set is damaged of which a row is not what was written."""
+        """Read some rows again. Returns the reason for each set with a damaged row."""
 
 
 class Asker(Protocol):
-    """Hears in the loop, in order, that what it has asked for is done."""
+    """The caller of the writer. The writer reports to it in the loop, in order, when its requests are done."""
 
     def stored(self, write: Write) -> None: ...
 
@@ -50,13 +52,13 @@ class Asker(Protocol):
     def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None: ...
 
     def damaged(self, name: str, why: str) -> None:
-        """The part of a set is not what was written."""
+        """The part of a set differs from what was written."""
 
     def heard(self) -> None:
-        """All that one transaction, or one scrub, has done was told."""
+        """The writer has reported all results of one transaction, or of one scrub."""
 
     def noted(self, text: str) -> None:
-        """A line for the log of the router."""
+        """A line for the router's log."""
 
 
 class QueueWriter:
@@ -69,14 +71,14 @@ class QueueWriter:
         self._woken = trio.Event()
 
     def ask(self, asks: Iterable[Ask]) -> None:
-        """Do this behind all that was asked for before. A read may come behind changes that are asked for later."""
+        """Do this after all earlier requests. A read may come after changes that are requested later."""
         self._asks.extend(asks)
         if self._asks:
             self._woken.set()
 
     async def run(self) -> None:
-        """Raises QueueStoreError if the store fails: then the process has to end, and nobody hears of what may not be
-        on the disk."""
+        """Write and read until cancelled. Raises QueueStoreError if the store fails: the process then has to end, and
+        no result is reported that may not be on the disk."""
         scrub_at = trio.current_time() + SCRUB_S
         with StoreThread() as thread:
             while True:
@@ -109,7 +111,7 @@ class QueueWriter:
             self._asker.heard()
 
     def _take(self) -> list[Ask]:
-        """What is done next."""
+        """The requests for the next transaction."""
         asks: list[Ask] = []
         size = 0
         while self._asks and size < MOST:
@@ -121,7 +123,9 @@ class QueueWriter:
         return asks
 
     async def _do_when_there_is_room(self, thread: StoreThread, asks: Sequence[Ask]) -> Found:
-        """Do it, and again until the disk has room. Other routers take a full disk for one that hangs."""
+        """Execute the requests, again and again until the disk has room. Other routers treat a full disk as one that
+        hangs.
+        """
         is_full = False
         while True:
             try:
