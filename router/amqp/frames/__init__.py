@@ -1,1 +1,1 @@
-"""Between proton and the socket: what proton cannot say or hear is added to the frames and read from them."""
+"""Between proton and the socket: adds to outgoing frames what proton cannot say, and reads what proton cannot hear."""

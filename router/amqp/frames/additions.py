@@ -1,9 +1,9 @@
-"""The outgoing half of the tap: what proton cannot say is added to its frames.
+"""The outgoing half of the tap: adds to proton's frames what proton cannot say.
 
-Frames that were announced (`announce`, `resume`, `envelope`) get what was asked for; with nothing announced the output
-is not even looked at.
+`announce`, `resume` and `envelope` announce what is to be added to a later frame. If nothing is announced, the output
+is not even parsed.
 
-Never here: what maps and resumed deliveries mean.
+The callers know what maps and resumed deliveries mean.
 """
 
 from typing import Final
@@ -28,15 +28,15 @@ MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's 
 
 
 class Additions:
-    """One a connection."""
+    """The additions of one connection."""
 
     def __init__(self, walk: Walk, settlements: Settlements) -> None:
         self.max_frame = MIN_MAX_FRAME
-        """The peer's."""
+        """The peer's max-frame-size, in bytes."""
         self.is_known = False
-        """By the peer's open."""
+        """Whether the peer's open has come, which gives `max_frame`."""
         self.misfit: AmqpError | None = None
-        """What must be said has no room in a frame of the peer's."""
+        """Set if a frame that must be sent does not fit into a frame of the peer."""
         self._opens = True  # our open is to be written
         self._walk = walk
         self._settlements = settlements
@@ -49,11 +49,11 @@ class Additions:
 
     @property
     def owes(self) -> bool:
-        """An attach of ours is to be written."""
+        """Whether an attach of ours is still to be written."""
         return bool(self._announced)
 
     def announce(self, link: Link) -> int:
-        """The attach that has this number among its properties will be this link's."""
+        """Announce an attach of this link. Returns the number that the attach will have among its properties."""
         self._number += 1
         self._announced[self._number] = link
         if link.unsettled is not None:
@@ -61,17 +61,18 @@ class Additions:
         return self._number
 
     def resume(self, link: LinkDeliveries, tag: bytes, aborted: bool) -> None:
-        """The next delivery of this tag on the link is a resumed one."""
+        """The next delivery with this tag on the link is a resumed one."""
         tags = self._resumed.setdefault(link, {})
         assert tag not in tags, "resumed already, and not written yet"
         tags[tag] = aborted
 
     def envelope(self, link: LinkDeliveries, tag: bytes, message: bytes) -> None:
-        """The next delivery of this tag on the link that begins so has its message in an envelope (`message`)."""
+        """The next delivery with this tag on the link has its message in an envelope (`message`), which begins with
+        these bytes."""
         self._envelopes.setdefault(link, {}).setdefault(tag, []).append(message[:ENVELOPE_SIZE])
 
     def forget(self, link: Link) -> None:
-        """The link is over; proton writes nothing of it any more."""
+        """The link is over; proton writes no more frames for it."""
         self._announced.pop(link.number, None)
         self._resumed.pop(link, None)
         self._envelopes.pop(link, None)
@@ -80,7 +81,7 @@ class Additions:
             del self._wires[link.wire]
 
     def rewrite(self, data: bytes) -> bytes:
-        """Whole frames, as they are to be sent."""
+        """Rewrite whole frames of proton to the frames that are sent."""
         transfers = bool(self._resumed or self._envelopes or self._going_on)
         is_small = self.is_known and self.max_frame < SMALL
         if not self._announced and not transfers and not self._opens and not is_small:
@@ -103,7 +104,7 @@ class Additions:
         return b"".join((*parts, data[start:]))
 
     def _fitted(self, frame: bytes) -> bytes:
-        """As the peer's frames have room for it; nothing if they have not, and then that is told."""
+        """The frame, shortened to fit the peer's frames; empty if it cannot be, and then `misfit` is set."""
         if not self.is_known:
             return frame
         try:
@@ -138,12 +139,12 @@ class Additions:
         return self._fitted(performative.build(frame[6:8], ATTACH, fields))
 
     def _number_of(self, name: str, *, is_sender: bool) -> int:
-        """Of the first link of this name that is announced."""
+        """The number of the first announced link with this name."""
         found = (link for link in self._announced.values() if link.name == name.partition("\0")[0])
         return next(link.number for link in found if link.is_sender == is_sender)
 
     def _fit_map(self, link: Link, channel: bytes, fields: list[bytes]) -> None:
-        """As much of our map as fits the peer's frames; in the order in which it was given."""
+        """Put as many entries of our map into the attach as fit the peer's frames, in the order of the map."""
         assert link.unsettled is not None
         fields[7], fields[8] = performative.join_map(()), TRUE
         room = self.max_frame - len(performative.build(channel, ATTACH, fields)) - 6  # lists may get longer
@@ -175,7 +176,7 @@ class Additions:
         return self._resuming(frame[6:8], fields, payload, aborted)
 
     def _taken_out(self, link: Link, tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
-        """The payload without its envelope, whose message-format goes where AMQP has it."""
+        """The payload without its envelope, whose message-format goes into the transfer's field."""
         more = len(fields) > MORE and fields[MORE] in TRUES
         if link in self._going_on:
             fields[MESSAGE_FORMAT] = NULL  # as said before; proton says 0
@@ -199,7 +200,8 @@ class Additions:
         whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self.max_frame:
             return whole
-        # Only at peers with frames of the least size: proton heeds no reserve there. The rest gets a frame of its own.
+        # This happens only at peers with the smallest frame size, where proton ignores the reserve. The rest gets a
+        # frame of its own.
         resumed[5] = TRUE
         cut = len(payload) - (len(whole) - self.max_frame) - 1
         first = performative.build(channel, TRANSFER, resumed, payload[:cut])

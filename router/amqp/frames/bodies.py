@@ -1,12 +1,12 @@
-"""Frames that carry bodies between containers of one kind: of types of their own, which AMQP leaves to others (2.3.1).
+"""Frames that carry bodies between two containers of ours. AMQP leaves their frame types free for such use (2.3.1).
 
     size (4 bytes) | 2 | type: BODY or PART | lane (2 bytes) | bytes of a body
 
-A body that is longer than a frame comes in PARTs and a last BODY. Lanes are streams of bodies; one goes on while
-another has a part. Frames of AMQP stand between these as they would alone. Proton sees none of ours, nor do they need
-session, link or credit: how much may be under way is for those to say who send them.
+A body that is longer than a frame comes in PARTs and a last BODY. Lanes are independent streams of bodies: one
+continues while another has an incomplete body. AMQP frames may stand between these frames. Proton sees no body frame,
+and bodies need no session, link or credit: the senders themselves bound what is in flight.
 
-Never here: what bodies say.
+The senders also know what bodies mean.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _OURS: Final = (BODY, PART)
 
 
 def framed(lane: int, bodies: Sequence[bytes], max_frame: int) -> list[Buffer]:
-    """The frames of one body, which is all of these together, to be written one after the other."""
+    """The frames of one body, which is the concatenation of `bodies`, to be written in a row."""
     size, room = sum(map(len, bodies)), max_frame - _HEAD
     if size <= room:
         return [_head(size, BODY, lane), *bodies]
@@ -42,7 +42,7 @@ def _head(size: int, kind: int, lane: int) -> bytes:
 
 
 class BodyReader:
-    """What comes of them in one direction of a connection."""
+    """Reads the bodies and AMQP frames of one direction of a connection."""
 
     __slots__ = (
         "_held",
@@ -58,9 +58,9 @@ class BodyReader:
     )
 
     def __init__(self, max_frame: int, max_body: int, lanes: int) -> None:
-        """Bytes of a frame, and of bodies that are not complete, at most; how many lanes there are."""
+        """The largest frame, and the largest body that is kept while incomplete, in bytes; and the number of lanes."""
         self.are_let_in = False
-        """Of strangers none are."""
+        """Whether bodies are allowed. A stranger may send none."""
         self._max_frame = max_frame
         self._max_body = max_body
         self._lanes = lanes
@@ -72,7 +72,7 @@ class BodyReader:
         self._parts_size = 0
 
     def split(self, data: bytes) -> Iterator[tuple[int | None, Buffer]]:
-        """What is complete by now, in order: bodies, each with its lane, and with None AMQP's frames and its header.
+        """The complete parts of the input, in order: each body with its lane, and AMQP's header and frames with None.
         Raises AmqpError."""
         view, at, end = memoryview(data), 0, len(data)
         while at < end:
@@ -100,11 +100,11 @@ class BodyReader:
                 yield frame[6] << 8 | frame[7], whole
 
     def forget(self) -> None:
-        """The rest will not come."""
+        """Drop incomplete bodies: the rest will not come."""
         self._held, self._parts = [], {}
 
     def _behind(self, data: bytes, at: int) -> int:
-        """Where the frames of AMQP end that follow there, as far as they are whole and right."""
+        """The offset behind the whole and valid AMQP frames that begin at `at`."""
         end = len(data)
         while end - at >= _HEAD and data[at + 5] not in _OURS:
             size = int.from_bytes(data[at : at + 4], "big")
@@ -126,7 +126,7 @@ class BodyReader:
         return size
 
     def _joined(self, frame: memoryview) -> Buffer | None:
-        """The body that a frame of ours completes, if it does."""
+        """The body that this frame completes; None if it completes none."""
         if not self.are_let_in:
             raise AmqpError(NOT_ALLOWED, "the neighbour sent data before both ends were open")
         if frame[4] != _DOFF:

@@ -1,9 +1,10 @@
-"""What proton would keep of a peer's performative, as far as there is room for it.
+"""Bounds the parts of a peer's performatives that proton would keep.
 
-Proton makes a node of some 70 bytes for each value in a field, and keeps those of an open, a begin or an attach with
-the connection, session or link, those of an error with the link, and those of a state with each delivery of the range.
+Proton makes a node of some 70 bytes for each value in a field. It keeps the nodes of an open, begin or attach with the
+connection, session or link, the nodes of an error with the link, and the nodes of a state with each delivery of the
+range.
 
-Pure. Never here: what the fields mean.
+Pure. The callers know what the fields mean.
 """
 
 from collections.abc import Sequence
@@ -31,28 +32,28 @@ from router.amqp.frames.forms import UNSETTLED, name_of, place
 LARGE: Final = 1024
 """Bytes of each text of an error, of its info, and of any other state of a disposition."""
 MOST_TOLD: Final = 64
-"""Values of an error's info, and of such a state."""
+"""Values in an error's info, and in any other state."""
 MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
-"""By performative, without an unsettled map, which has a limit of its own and is not proton's. An open names the
-routers that a client may go to (`router.plan.alternates`), with nine values each."""
+"""Keyed by performative: its values, without an unsettled map, which has its own limit and does not reach proton. An
+open names the routers that a client may go to (`router.plan.alternates`), with nine values for each."""
 MOST_BYTES: Final = {BEGIN: 4096, ATTACH: 16 * 1024}
-"""The same in bytes. A connection may have many sessions and links, but it opens once, with one frame."""
+"""Keyed by performative: its bytes. A connection may have many sessions and links, but opens once, with one frame."""
 
 _DETAILS: Final = {
     DISPOSITION: place(DISPOSITION, "state"),
     **{code: place(code, "error") for code in (DETACH, END, CLOSE)},
 }
-"""By performative: the place of its state, or its error."""
+"""Keyed by performative: the place of its state, or of its error."""
 _REJECTED: Final = b"\x00\x53\x25"
 _ERROR: Final = b"\x00\x53\x1d"
 _FIRST: Final = {0x00: 1, 0xC0: 3, 0xC1: 3, 0xD0: 9, 0xD1: 9}
-"""By constructor of what has values in it: where the first of them begins."""
+"""Keyed by constructor of a compound value: the offset of its first element."""
 _ARRAYS: Final = (0xE0, 0xF0)
 
 
 def bounded(code: int, fields: list[bytes]) -> list[bytes]:
-    """The fields of a performative, of its error what is not large; the same list if all of it may stay. Raises
-    AmqpError at any other state that is large, and at too many values or bytes."""
+    """The fields of a performative, with its error cut to size; the same list if nothing is cut. Raises AmqpError if
+    another state is too large, or if there are too many values or bytes."""
     arrays = code not in (FLOW, TRANSFER) and _check_arrays(fields)
     if code in MOST_VALUES:
         counted = [field for at, field in enumerate(fields) if (code, at) != UNSETTLED]
@@ -68,8 +69,8 @@ def bounded(code: int, fields: list[bytes]) -> list[bytes]:
 
 
 def _check_arrays(fields: list[bytes]) -> bool:
-    """Whether there may be arrays. Raises AmqpError at one with too many elements without bytes: proton makes room for
-    all that it counts."""
+    """Whether the fields may contain arrays. Raises AmqpError if an array has too many elements without bytes, because
+    proton allocates memory for each element of its count."""
     suspects = [field for field in fields if b"\xe0" in field or b"\xf0" in field]
     for field in suspects:
         decode(field)
@@ -81,7 +82,8 @@ def _is_large(detail: bytes, *, arrays: bool) -> bool:
 
 
 def _are_more(fields: Sequence[bytes], most: int, *, arrays: bool) -> bool:
-    """Than so many values, however they lie in each other. Without `arrays` each value takes a byte."""
+    """Whether the fields have more than `most` values, nested ones included. Without `arrays`, each value takes a
+    byte."""
     if not arrays and sum(map(len, fields)) <= most:
         return False
     for field in fields:
@@ -93,7 +95,7 @@ def _are_more(fields: Sequence[bytes], most: int, *, arrays: bool) -> bool:
 
 
 def _values_of(data: bytes, at: int) -> int:
-    """Of an array: its elements; if there are values in these, at least as many as it has bytes."""
+    """The number of values in an array. If its elements are compound, an upper bound: at least one for each byte."""
     elements, end = decode(data, at)
     if elements and isinstance(elements[0], (list, dict, Described)):
         return max(end - at, sum(map(_values_in, elements)))
@@ -101,7 +103,7 @@ def _values_of(data: bytes, at: int) -> int:
 
 
 def _values_in(value: Any) -> int:
-    """It and those in it."""
+    """The number of values in this value, itself included."""
     match value:
         case list():
             return 1 + sum(map(_values_in, value))
@@ -121,7 +123,7 @@ def _bounded_state(state: bytes) -> bytes:
 
 
 def _bounded_error(error: bytes) -> bytes:
-    """Its condition and its description, each cut, and its info, if that is not large."""
+    """The error with its condition and description cut to size, and with its info if that is not too large."""
     if not error.startswith(b"\0"):
         return NULL
     _, at = decode(error, 1)
@@ -131,7 +133,7 @@ def _bounded_error(error: bytes) -> bytes:
 
 
 def _cut(field: bytes) -> bytes:
-    """A text as far as there is room for it; null for what is none and has no room."""
+    """A text cut to size; null for a field that is too large and no text."""
     if len(field) <= LARGE:
         return field
     text, _ = decode(field)

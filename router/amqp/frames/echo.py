@@ -1,20 +1,20 @@
-"""Asking the peer for an echo of a link's flow state, and answering when it asks (AMQP 1.0 2.7.4).
+"""Asks the peer for an echo of a link's flow state, and answers the peer's echoes (AMQP 1.0 2.7.4).
 
-AMQP does not say which flow answers which echo, and a flow that the peer sent before it read ours may still be on its
-way. So what counts as the answer is less than every flow:
+AMQP does not say which flow answers which echo, and a flow that the peer sent before it read our echo may still be
+under way. So only some flows count as an answer:
 
-- On a link that we send on, one that changes nothing; after one that changes the link's credit we ask again.
-- On a link that we receive on, where the answer is a sign of life, one that knows of all the credit that we had given
-  when we asked. The peer has no reason to send any other flow there (docs/clients.md), and we ask again only once it
-  has answered: so an answer is never that to an older question, however late it comes. Where we have taken credit back,
-  a flow does not tell which it knows of: no answer counts.
+- On a sending link, a flow that changes nothing. After a flow that changes the link's credit, we ask again.
+- On a receiving link, where the answer is a sign of life, a flow that knows all the credit that we had given when we
+  asked. The peer has no other reason to send a flow there (docs/clients.md), and we ask again only after an answer, so
+  an answer never belongs to an older echo. If we have taken credit back, a flow does not show which credit it knows, so
+  no answer counts.
 
-What we say so may carry properties of the link (2.7.4), if its owner has something to tell (`LinkStates`).
+Our flow may carry link properties (2.7.4), if the owner has some (`LinkStates`).
 
-Who answers the peer is the engine, at once, unless the owner has taken that over (`Connection`): on a link that sends,
-an answer says that the owner still uses this link, and what it was told before it does not forget by a crash.
+The engine answers the peer at once, unless the owner has taken this over (`Connection`). On a sending link, an answer
+says that the owner still uses the link, and that a crash will not make it forget what it was told before.
 
-Proton can neither ask nor answer. It is made to write a flow with the session's numbers, which becomes ours.
+Proton can neither ask nor answer. It is made to write a flow with the session's numbers, which is changed to ours.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,17 +35,18 @@ _LEAST: Final = 14  # bytes of a flow
 
 
 class LinkStates(Protocol):
-    """The owner of a connection, as far as it has something to tell of its links."""
+    """The owner of a connection, as far as it has properties for its links' flows."""
 
     def state_of(self, link: Link) -> Mapping[str, int] | None:
-        """The properties of a flow that answers the peer; None for none."""
+        """The link properties for a flow that answers the peer; None for none."""
 
 
 class Echoes:
-    """One a connection."""
+    """The echoes of one connection."""
 
     def __init__(self, engine: Engine, tap: Tap, owner: LinkStates, asked: Callable[[Link], None] | None) -> None:
-        """`asked`: the owner is asked for an answer, and gives it (`answer`) in its own time."""
+        """`asked`: called when the peer asks for an answer, which the owner gives later (`answer`); None: the engine
+        answers."""
         self._engine = engine
         self._owner = owner
         self._tap = tap
@@ -70,11 +71,11 @@ class Echoes:
         self._sessions[session] = None
 
     def forget_session(self, session: Any) -> None:
-        """It is over."""
+        """The session is over."""
         self._sessions.pop(session, None)
 
     def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:
-        """A flow of the peer's on a link; whether it is the answer that we waited for."""
+        """A flow of the peer on a link. Returns whether it is the answer that we wait for."""
         asked = self._tap.asked
         if link.is_sender and flow.properties != NULL and len(flow.properties) <= LARGE:
             link.told = flow.properties
@@ -93,7 +94,7 @@ class Echoes:
         return True
 
     def flows(self) -> bytes:
-        """What is to be written behind all other output, which must have been pulled."""
+        """The flows to be written after all other output, which must have been taken from proton before."""
         said = self._give_back() if self._drained else b""
         if not self._to_send and not self._sessions:
             return said
@@ -117,7 +118,8 @@ class Echoes:
         return b"".join(flows)
 
     def _give_back(self) -> bytes:
-        """The credit that is left on drained links: proton says so. It says nothing where none is left."""
+        """Give back the unused credit of drained links, by a flow of proton. Proton writes none if no credit is
+        left."""
         gives = False
         for link in list(self._drained):
             if link.ended or (link.wire[0] and not lib.pn_link_queued(link.pointer)):
@@ -129,8 +131,8 @@ class Echoes:
         return self._engine.pull() if gives else b""
 
     def _made_ours(self, data: bytes, said: dict[Wire, list[tuple[Link, bool]]]) -> Iterator[bytes]:
-        """Proton's frames. A flow with the numbers that are needed becomes ours: one of the session's for the links
-        that we send on, which tells that of the session as well, one of the link's for those that we receive on."""
+        """Proton's frames, with its flows changed to ours: a flow of the session becomes one of each sending link,
+        which also tells the session's state, and a flow of a receiving link becomes one of that link."""
         for frame in performative.frames_of(data):
             fields = _fields_of(frame)
             links = said.pop((frame[6:8], fields[HANDLE]), None) if fields is not None else None
@@ -162,7 +164,7 @@ class Echoes:
 
 
 def _fields_of(frame: bytes) -> list[bytes] | None:
-    """Of a flow; None if it is another frame."""
+    """The fields of a flow; None if the frame is no flow."""
     if len(frame) < _LEAST or performative.code_of(frame) != FLOW:
         return None
     return performative.padded(performative.parse(frame).fields, ECHO)
@@ -175,5 +177,6 @@ def _limit(fields: list[bytes]) -> int:
 
 
 def _knows(theirs: int | None, ours: int | None) -> bool:
-    """Whether who names this limit has read ours (serial numbers, AMQP 1.0 2.8.10); None is no limit yet."""
+    """Whether the peer, which names the limit `theirs`, has read our limit `ours` (serial numbers, AMQP 1.0 2.8.10);
+    None is no limit yet."""
     return theirs is not None and ours is not None and (theirs - ours) % 2**32 < 2**31

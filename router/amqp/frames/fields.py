@@ -1,6 +1,6 @@
-"""Fields of a peer's performatives: those that the tap (`tap`) has to look into, and what is refused in them.
+"""Fields of a peer's performatives that the tap (`tap`) has to decode, and what it refuses in them.
 
-Pure. Never here: which field of which performative it is.
+Pure. The callers know to which performative a field belongs.
 """
 
 from typing import Final
@@ -23,20 +23,21 @@ def number_of(fields: list[bytes], place: int) -> int | None:
 
 
 def first_of(terminus: bytes) -> bytes:
-    """A source's or target's address; null if it has none, as a coordinator."""
+    """The address of a source or target; null if it has none, as a coordinator."""
     _, at = decode(terminus, 1) if terminus != NULL else (None, 0)
     elements, _ = split_list(terminus, at, 1) if at else ([], 0)
     return elements[0] if elements else NULL
 
 
 def is_transactional(state: bytes) -> bool:
-    """Of a delivery state (AMQP 1.0 4.5.5)."""
+    """Whether a delivery state is transactional (AMQP 1.0 4.5.5)."""
     value = decode(state)[0]
     return isinstance(value, Described) and value.descriptor in (TRANSACTIONAL, "amqp:transactional-state:list")
 
 
 def check_name(encoded: bytes, what: str) -> str:
-    """Proton would cut it off at a NUL, and take it for another one. Null is an empty one."""
+    """Decode a name. Null is an empty name. A NUL is refused, because proton would cut the name there and mistake it
+    for another name."""
     name = decode(encoded)[0] or ""
     if "\0" in name:
         raise AmqpError(INVALID_FIELD, f"{what} has a NUL character")
@@ -44,12 +45,13 @@ def check_name(encoded: bytes, what: str) -> str:
 
 
 def alias_of(name: str, number: int) -> str:
-    """As proton is to know a link if it knows another one of this name: it tells nobody what is behind a NUL."""
+    """The name of a link for proton, if proton has another link of this name. Proton never shows the part behind a
+    NUL."""
     return f"{name}\0{number}"
 
 
 def with_outcomes(source: bytes) -> bytes:
-    """A source that says which outcomes are understood here: all; its default is released (AMQP 1.0 3.5.3)."""
+    """The source with all outcomes that are understood here; its default outcome is released (AMQP 1.0 3.5.3)."""
     fields = performative.padded(performative.split_list(source, 3)[0], 10)
     fields[8:10] = _DEFAULT_OUTCOME, _OUTCOMES
     return source[:3] + performative.join_list(fields)

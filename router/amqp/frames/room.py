@@ -1,9 +1,10 @@
-"""Frames of ours that are larger than the peer takes: what may be left unsaid goes, the rest is refused by name.
+"""Shortens our frames that are larger than the peer takes, or refuses them by name.
 
-An open or an attach says less of its properties, from the largest on; an error less of its description; a modified
-outcome no annotations (AMQP 1.0 2.4.1, 2.8.15). Transfers are cut by proton, and unsettled maps as they are written.
+The largest properties are left out of an open or an attach, a part of the description out of an error, and the
+annotations out of a modified outcome (AMQP 1.0 2.4.1, 2.8.15). Proton splits transfers, and unsettled maps are cut as
+they are written.
 
-Pure. Never here: what is said.
+Pure. The callers know what the frames mean.
 """
 
 from typing import Final
@@ -26,7 +27,7 @@ from router.amqp.format.performative import (
 from router.amqp.frames.forms import place
 
 SMALL: Final = 4096
-"""Bytes: no frame of ours is larger but opens, attaches and transfers."""
+"""Bytes: only opens, attaches and transfers of ours can be larger."""
 _PROPERTIES: Final = {code: place(code, "properties") for code in (OPEN, ATTACH)}
 _ERRORS: Final = {code: place(code, "error") for code in (DETACH, END)}
 _STATE: Final = place(DISPOSITION, "state")
@@ -37,7 +38,7 @@ _MODIFIED: Final = b"\x00\x53\x27"
 
 
 def fitted(frame: bytes, most: int) -> bytes:
-    """A frame of no more bytes than that. Raises AmqpError if what must be said takes more."""
+    """The frame in at most `most` bytes. Raises AmqpError if its required fields take more."""
     if len(frame) <= most:
         return frame
     excess, code = len(frame) - most + _SLACK, frame[10]
@@ -65,7 +66,7 @@ def _fewer(properties: bytes, excess: int) -> bytes:
 
 
 def _shorter(error: bytes, excess: int) -> bytes:
-    """With its condition, and as much of its description as there is room for, if that is less than before."""
+    """The error with its condition, and with as much of its description as fits."""
     if error == NULL:
         return error
     condition, description, *info = [*split_list(error, _DESCRIPTOR, 3)[0], NULL, NULL][:3]

@@ -1,8 +1,9 @@
-"""Answers to the settlements of publishers in mode second.
+"""Answers the settlements of publishers with receiver settle mode second.
 
-The receiver settles last there, and says nothing of it, as nobody has the delivery any more (AMQP 1.0 2.6.12). But some
-libraries keep a delivery until they have read that the receiver has settled it: rhea stops sending at 2,048 of them. So
-what a publisher settles is settled to it in turn: many deliveries at once, and all when none is unsettled.
+In this mode the receiver settles last, and AMQP requires no answer, because neither end has the delivery any more (AMQP
+1.0 2.6.12). But some libraries keep a delivery until they read that the receiver has settled it: rhea stops sending at
+2,048 of them. So the router settles these deliveries to the publisher in turn: many at once, and the rest when none is
+unsettled.
 """
 
 from typing import Final
@@ -30,7 +31,7 @@ class _Session:
         return not any(lib.pn_link_unsettled(link.pointer) for link in self.links if not link.ended)
 
     def frames(self) -> bytes:
-        """As few as the settlements' ranges let."""
+        """As few dispositions as the ranges of the settlements allow."""
         ranges: list[int] = []
         for first, last in zip(self.told[::2], self.told[1::2], strict=True):
             if ranges and first == ranges[-1] + 1:
@@ -44,20 +45,20 @@ class _Session:
 
 
 class Settlements:
-    """Of one connection: those that the peer has told and we have not answered."""
+    """The settlements of one connection's peer that are not answered yet."""
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, _Session] = {}  # those with such publishers, by the peer's channel
 
     def begin(self, channel: bytes, link: Link) -> None:
-        """A publisher in mode second has attached there, and been answered."""
+        """A publisher with mode second has attached there, and its attach is answered."""
         session = self._sessions.get(channel)
         if session is None:
             session = self._sessions[channel] = _Session(link.wire[0])
         session.links[link] = None
 
     def forget(self, link: Link) -> None:
-        """It is over."""
+        """The link is over."""
         session = self._sessions.get(link.remote_channel)
         if session is not None:
             session.links.pop(link, None)
@@ -67,12 +68,13 @@ class Settlements:
         self._sessions.pop(channel, None)
 
     def told(self, channel: bytes) -> list[int] | None:
-        """Where a settlement is noted, as the first and the last delivery-id; None if it needs no answer."""
+        """The list to which the channel's settlements are added as first and last delivery-id; None if they need no
+        answer."""
         session = self._sessions.get(channel)
         return session.told if session is not None else None
 
     def take(self, channel: bytes, fields: list[bytes]) -> None:
-        """A disposition of the peer's: role, first, last, settled."""
+        """A disposition of the peer, by its fields role, first, last, settled."""
         told = self.told(channel)
         role, first_id, last_id, settled = performative.padded(fields, 4)[:4]
         if told is None or role in TRUES or settled not in TRUES:
@@ -82,7 +84,7 @@ class Settlements:
             told += first, last
 
     def frames(self) -> bytes:
-        """What is to be answered now; before other output, which may end the session."""
+        """The answers that are due now; to be written before other output, which may end the session."""
         if not self._sessions:
             return b""
         due = [session for session in self._sessions.values() if session.told and session.is_due()]
