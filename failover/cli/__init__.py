@@ -1,1 +1,1 @@
-"""Commands that attach clients to a mesh, break one, or judge one. `router.cli.main` has the list of all commands."""
+"""Commands that attach clients to a mesh, break a mesh, or judge one. `router.cli.main` lists all commands."""

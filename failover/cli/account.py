@@ -1,4 +1,4 @@
-"""What `publish` tells: how far it is, and what became of its messages."""
+"""The report of `publish`: its progress, and the outcomes of its messages."""
 
 import sys
 from collections import Counter
@@ -13,7 +13,7 @@ from router.mesh.errors import RunError
 from router.text.printable import printable
 
 MOST_REASONS: Final = 5
-"""Different reasons of rejections that the summary lists."""
+"""The number of different reasons of rejections in the summary, at most."""
 OTHER_REASONS: Final = "other reasons"
 NO_REASON: Final = "no reason given"
 WIDE: Final = 60
@@ -21,7 +21,7 @@ WIDE: Final = 60
 
 
 class Account:
-    """What became of the messages so far."""
+    """The outcomes of the messages so far."""
 
     def __init__(self, address: str, count: int | None, *, keeps: bool = False) -> None:
         self._address = address
@@ -33,7 +33,7 @@ class Account:
         """The number of rejections for each reason: condition and description of the error."""
         self.open: dict[Handle, None] = {}  # without an outcome
         self.alone = 0  # accepted by nobody
-        self.error: RunError | None = None  # of what was to be sent next
+        self.error: RunError | None = None  # of the message that came next
         self.interrupted = False
 
     @property
@@ -43,7 +43,7 @@ class Account:
 
     @property
     def progress(self) -> int | None:
-        """How many have an outcome; None while all that have begun do."""
+        """The number of messages with an outcome; None while no message lacks one."""
         return self.outcomes.total() if self.open else None
 
     def expect(self, more: int) -> None:
@@ -67,11 +67,11 @@ class Account:
 
     @property
     def kept(self) -> int:
-        """How many a later run with the same state goes on with."""
+        """The number of messages that a later run with the same state continues with."""
         return sum(delivery.stored for delivery in self.open) if self._keeps else 0
 
     def as_json(self) -> dict[str, object]:
-        """When all is over."""
+        """The final account as JSON."""
         sent = sum(delivery.transferred for delivery in self.open)
         return {
             "address": self._address,
@@ -109,7 +109,7 @@ class Account:
 
 
 class Bar:
-    """How far it is, on a terminal that is not typed on."""
+    """Shows the progress as a bar, unless the user types messages on the terminal."""
 
     def __init__(self, out: Console, address: str, count: int | None) -> None:
         typed_on = count is None and sys.stdin is not None and sys.stdin.isatty()
@@ -138,11 +138,11 @@ class Bar:
         self._bars.advance(self._task)
 
     def tell(self, what: str) -> None:
-        """A line above it."""
+        """Print a line above the bar."""
         self._out.print(what, soft_wrap=True)
 
     def say(self, what: str) -> None:
-        """What it waits for, if anything."""
+        """Show the reason of a wait; empty: there is none."""
         if self.shown:
             self._bars.update(self._task, description=what or self._address)
         elif what:

@@ -1,6 +1,6 @@
-"""The commands that read delivery logs: audit, which judges, and story, which tells the life of one delivery.
+"""The commands that read delivery logs: `audit` judges a run, and `story` shows the history of one delivery.
 
-The exit status of audit is the verdict (see failover/audit/report/report.py).
+The exit status of `audit` is the verdict (see failover/audit/report/report.py).
 """
 
 import json
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 DOING = ("reading", "judging")
 TELL_S = 10.0
-"""Between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress without a terminal."""
 NO_VERDICT = 2
 
 CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
-"""Keys may begin with a hyphen; no option of this command has a short form they could be taken for."""
+"""Keys may begin with a hyphen. This command has no short options, so no key reads as an option."""
 
 
 @click.command()
@@ -99,13 +99,13 @@ def audit(
 def judge(
     run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool = False, tables: str | None = None
 ) -> int:
-    """Audits, shows and writes the verdict; returns the exit status."""
+    """Audit the logs, show and write the verdict, and return the exit status."""
     return _guarded(lambda: _judge(run_dirs, master, spark, tables))
 
 
 def _guarded(auditing: Callable[[], int]) -> int:
-    """Its exit status. Whatever goes wrong, it is never that of a violation: who relies on the status must not take a
-    failure of the audit for one of the mesh. SIGTERM is told like Ctrl-C."""
+    """Run an audit and return its exit status. If the audit fails, the status is never that of a violation, because
+    scripts rely on the status. SIGTERM counts as Ctrl-C."""
     interrupted = False
 
     def interrupt(*_: Any) -> NoReturn:
@@ -116,10 +116,10 @@ def _guarded(auditing: Callable[[], int]) -> int:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return auditing()
-    except SystemExit:  # by rich: nobody reads on
+    except SystemExit:  # from rich: standard output is closed
         return NO_VERDICT
     except (KeyboardInterrupt, Exception) as error:
-        if interrupted or isinstance(error, KeyboardInterrupt):  # what is still closed then may fail at Spark
+        if interrupted or isinstance(error, KeyboardInterrupt):  # after an interrupt, Spark may fail while it closes
             click.echo("Error: the audit was interrupted: no verdict", err=True)
             return INTERRUPTED
         click.echo(f"Error: the audit failed, so there is no verdict: {_last_line(error)}", err=True)
@@ -130,7 +130,7 @@ def _guarded(auditing: Callable[[], int]) -> int:
 
 
 def _last_line(error: Exception) -> str:
-    """What a traceback would end with, without the page that Java adds; which file it was is no matter of Python."""
+    """The last line of a traceback, without Java's stack. For an OSError, the file and the reason."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     lines = "".join(traceback.format_exception_only(error)).splitlines()
@@ -138,7 +138,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -> int:
-    """Until a signal comes; what is being judged then is judged first."""
+    """Follow the logs until a signal comes. A verdict in progress is completed first."""
     from failover.audit import AuditError
     from failover.audit.follow import follow
 
@@ -223,7 +223,7 @@ def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: s
 
 
 def _written(path: Path, write: Callable[[Path], None]) -> bool:
-    """Whether it could be: the logs have been judged, and the verdict stands, wherever it is kept."""
+    """Call `write`; False if the file cannot be written. The verdict stands in any case."""
     try:
         write(path)
     except OSError as error:
@@ -234,7 +234,7 @@ def _written(path: Path, write: Callable[[Path], None]) -> bool:
 
 @contextmanager
 def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
-    """A bar that shows how many bytes of logs are read; all that comes before and after takes as long as it does."""
+    """Show a bar of the bytes read. The steps before and after reading show no progress."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeElapsedColumn()
@@ -250,12 +250,12 @@ def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def lasting_stderr() -> Iterator["Console"]:
-    """A console on the present stderr. It shows its lines even while the process puts its stderr by, as it does until
-    Java has started."""
+    """A console on the current stderr. It stays visible while the process redirects its stderr, as it does until Java
+    has started."""
     out = console(stderr=True)
     try:
         own = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # a stderr without a file
+    except (OSError, ValueError):  # stderr is no file
         yield out
         return
     with open(own, "w", buffering=1, encoding="utf-8", errors="backslashreplace") as out.file:
@@ -264,7 +264,7 @@ def lasting_stderr() -> Iterator["Console"]:
 
 @contextmanager
 def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[[int, int], None]]:
-    """The same where there is no terminal: a line now and then, none of a short audit."""
+    """Report progress without a terminal: a line at intervals, so that a short audit prints none."""
     said, done, began = "auditing", threading.Event(), time.monotonic()
 
     def show(read: int, size: int) -> None:
@@ -286,7 +286,7 @@ def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[
 
 
 class Story(click.Command):
-    """Alone, -h is no key."""
+    """The command's class: an only argument `-h` is a request for help and no key."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(context, ["--help"] if args == ["-h"] else args)
@@ -310,7 +310,7 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     """
     from failover.audit import AuditError, tell_story
 
-    if not run_dirs:  # of one argument click takes the key to be there
+    if not run_dirs:  # click takes a single argument for the key
         raise click.UsageError(f"expected RUN_DIR and KEY, got only {key!r}")
     try:
         told = tell_story(run_dirs, key, master)

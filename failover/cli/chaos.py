@@ -1,4 +1,4 @@
-"""The command that breaks a mesh on purpose: chaos. Its exit status is the audit's (`failover.cli.audit`)."""
+"""The command `chaos`, which breaks a mesh on purpose. Its exit status is the audit's (`failover.cli.audit`)."""
 
 import json
 import logging
@@ -60,7 +60,8 @@ def chaos(script: Path, run_dir: Path | None, seed: int | None, namespaces: bool
 
 
 def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = False) -> int:
-    """A run and its verdict; returns the exit status. What goes wrong before is never that of a violation."""
+    """Run a script and audit the run; returns the exit status. A failure before the audit never has the status of a
+    violation."""
     from failover.chaos.hosts.namespace import lacking
     from failover.chaos.run import prepare
     from failover.chaos.script.reader import load
@@ -94,7 +95,7 @@ def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = 
 
 
 def _disputed(directory: RunDirectory) -> list[str]:
-    """What the clients' own accounts miss and the audit does not explain."""
+    """Messages that the clients' own accounts lack, and the audit does not explain."""
     from failover.chaos.accounts import unexplained
     from failover.chaos.record import FILE
 
@@ -110,7 +111,7 @@ async def _play(script: "Script", seed: int, directory: RunDirectory, namespaces
     from failover.chaos.run import perform
     from failover.chaos.view import LiveView, PlainView
 
-    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # what connections suffer is meant to happen
+    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # connections fail on purpose here
     out = console()
     out.print(f"script {script.name}, seed {seed}, run directory {directory.path}", style="bold", soft_wrap=True)
     ending = None

@@ -1,8 +1,8 @@
-"""What the commands that are clients share, publish and subscribe.
+"""The common part of the commands `publish` and `subscribe`.
 
-Both attach to a mesh by its run directory, or to any router by `--url`. With a run directory they keep a
-delivery log there, so that the audit judges the mesh by what its clients saw. When their router is lost they go on at
-another; with a state file they also go on where an earlier run of theirs ended, however it did.
+Both attach to a mesh by its run directory, or to any router by `--url`. With a run directory they write a delivery log
+there, so that the audit can judge the mesh by what its clients saw. If they lose their router, they go to another one.
+With a state file they also continue where an earlier run has ended, even if it was killed.
 """
 
 import math
@@ -37,13 +37,13 @@ from topic.identity import LinkIdentity
 Result = TypeVar("Result")
 
 LONGEST_NAME = 128
-# A client's name becomes the name of its folder.
+# A client's name is also the name of its folder.
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 
 @attrs.frozen
 class ClientOptions:
-    """What a command's options say of where its client attaches, and who it is."""
+    """The options that say where the client attaches, and who it is."""
 
     urls: tuple[str, ...]
     router: str | None
@@ -53,7 +53,7 @@ class ClientOptions:
     credentials: Credentials
 
     def named(self, role: str) -> str:
-        """The client's name: a new one if none is said."""
+        """The client's name, or a new one."""
         if self.name is None and self.state is not None:
             raise click.UsageError("--state needs --id: only the same client can resume a link")
         return self.name or f"{role}-{secrets.token_hex(4)}"
@@ -63,7 +63,7 @@ class ClientOptions:
 
 
 class Attaching(TypedDict):
-    """What clients of either kind are told alike."""
+    """The arguments that publishers and subscribers have in common."""
 
     container: str
     link: str
@@ -74,7 +74,7 @@ class Attaching(TypedDict):
 
 @attrs.frozen
 class Target:
-    """Where a client attaches: routers in the order in which they are tried; where it logs and keeps its state."""
+    """Where a client attaches: routers in the order of its attempts, and the places of its log and state."""
 
     urls: tuple[str, ...]
     log: Path | None
@@ -97,7 +97,7 @@ class Target:
         }
 
     async def status(self, host: str, port: int, timeout: float) -> dict[str, Any]:
-        """Of a router, asked by who this client is."""
+        """A router's status, asked with this client's credentials."""
 
         return await fetch_status(host, port, timeout, self.credentials, parse_url(self.urls[0]).scheme)
 
@@ -110,7 +110,7 @@ def read_size(context: click.Context, param: click.Parameter, value: str | None)
 
 
 def read_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A name in AMQP."""
+    """Check a name for AMQP."""
     if value is not None and (not value or not value.isprintable()):
         raise click.BadParameter(f"{value!r} is not a valid name, expected one or more printable characters")
     return value
@@ -136,7 +136,7 @@ address_argument = click.argument("address", callback=read_text)
 
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
-    """What tells a client where to attach and who it is: the command is given that as `options`."""
+    """Add the options for a client's target and identity. The command gets them as `options`."""
 
     @wraps(command)
     def asking(
@@ -180,7 +180,7 @@ def find_target(
     state: Path | None = None,
     credentials: Credentials = NOBODY,
 ) -> Target:
-    """In a run directory who shows nothing is who runs the mesh."""
+    """Find the target. Without credentials, a client with a run directory is the operator of the mesh."""
     if urls:
         for option, value in (("--run-dir", run_dir), ("--router", router)):
             if value is not None:
@@ -210,7 +210,7 @@ def client_log(directory: RunDirectory, name: str) -> Path:
 
 @contextmanager
 def kept(target: Target) -> Iterator[SqliteStore | None]:
-    """The client's state file, if it has one."""
+    """The client's state file, or None."""
 
     if target.state is None:
         yield None
@@ -220,7 +220,8 @@ def kept(target: Target) -> Iterator[SqliteStore | None]:
 
 
 def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity: LinkIdentity) -> None:
-    """A state file may keep many links. Who has mistyped its --id, or the address, goes on with none of them."""
+    """Name the other links in the state file. A user who has mistyped --id or the address sees that this run continues
+    none of them."""
     for other, link, unsettled in store.others(role, identity) if store is not None else ():
         whose = f" of user {link.user}" if link.user != identity.user else ""
         kept_too = f"{other} {printable(f'{link}{whose}')}, {unsettled} unsettled"
@@ -253,6 +254,6 @@ def attached(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
     try:
         return run(main, *arguments)
     except BrokenPipeError:
-        raise  # nobody reads our output any more: click ends us quietly
+        raise  # standard output is closed: click ends the command quietly
     except (ConnectionError, ValueError) as error:
         raise RunError(printable(str(error))) from None

@@ -31,7 +31,7 @@ def put_off() -> None:
 
 @contextmanager
 def taken(*numbers: signal.Signals) -> Iterator[AsyncIterator[int]]:
-    """The signals as they come. One that was put off comes again."""
+    """Yield the signals as they come. A signal that was put off comes again."""
     import trio
 
     with trio.open_signal_receiver(*numbers) as signals:

@@ -1,1 +1,2 @@
-"""`oncemesh bench`: a load of a user's own, and how long its messages take. One process: it measures itself, too."""
+"""`oncemesh bench`: puts a load on a mesh and measures the latencies. All clients run in one process, which also
+measures its own processor time."""

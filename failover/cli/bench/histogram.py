@@ -1,4 +1,4 @@
-"""Latencies, counted in bounded memory: in each bucket they differ by 1/64 at most."""
+"""Counts latencies in bounded memory: the values of a bucket differ by at most 1/64."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 
 class Histogram:
-    """Of whole numbers, 0 or more."""
+    """A histogram of integers from 0 on."""
 
     def __init__(self) -> None:
         self._buckets: Counter[tuple[int, int]] = Counter()
@@ -17,7 +17,7 @@ class Histogram:
         self.most = 0
 
     def add(self, value: int) -> None:
-        """A bucket is an exponent and the highest bits."""
+        """Count a value. A bucket is an exponent and the highest bits of the value."""
         assert value >= 0
         shift = max(0, value.bit_length() - SUB_BITS - 1)
         self._buckets[shift, value >> shift] += 1
@@ -25,7 +25,7 @@ class Histogram:
         self.most = max(self.most, value)
 
     def quantile(self, part: float) -> int:
-        """That of which so large a part is no more: the upper end of its bucket. 0 if there is nothing."""
+        """The quantile for `part`: the upper end of its bucket. 0 for an empty histogram."""
         awaited = part * self.count
         for (shift, bits), count in sorted(self._buckets.items()):
             awaited -= count
@@ -34,7 +34,8 @@ class Histogram:
         return self.most
 
     def bars(self, rows: int) -> Sequence[tuple[int, int]]:
-        """At most so many: the upper end of each, and how many values there are up to there and above the last."""
+        """At most `rows` bars: the upper end of each, and the number of values up to this end and above the last
+        one."""
         ordered = sorted(self._buckets.items())
         if not ordered:
             return []

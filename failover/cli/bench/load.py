@@ -1,7 +1,7 @@
-"""The load: publishers and subscribers of `failover.client` in one process, and what they measure.
+"""The load: publishers and subscribers of `failover.client` in one process, and their measurements.
 
-A message says when it was due. So with a rate, a message that was held up by those before it has waited, too; without
-one it is due when it is sent. What is due in the warm-up is not counted.
+Each message carries the time when it was due. With a rate, this includes the time for which earlier messages held it
+up; without a rate, a message is due when it is sent. Messages due in the warm-up do not count.
 """
 
 import math
@@ -18,15 +18,15 @@ from failover.client.workload import Pace, publish, subscribe
 from router.amqp.sasl.credentials import Credentials
 
 STAMP: Final = 8
-"""Bytes of a body that say when it was due."""
+"""Bytes of a body for the time when it was due."""
 BUSY: Final = 0.9
-"""Of a processor: who takes more measures itself."""
+"""The share of a processor above which the process measures its own limit."""
 MS: Final = 1e6
 
 
 @frozen
 class BenchPlan:
-    """`rate` is of all publishers together, in messages a second; None: as fast as it goes."""
+    """`rate`: messages a second of all publishers together; None: as fast as possible."""
 
     address: str
     publishers: int
@@ -44,20 +44,20 @@ class Measured:
     outcomes: dict[str, int] = Factory(dict)
     delivered: int = 0
     acceptance: Histogram = Factory(Histogram)
-    """From when a message was due to its outcome, in ns."""
+    """Time from when a message was due to its outcome, in ns."""
     delivery: Histogram = Factory(Histogram)
-    """To when a subscriber had it."""
+    """Time from when a message was due until a subscriber had it, in ns."""
     seconds: float = 0.0
-    """From the end of the warm-up to the last outcome."""
+    """Time from the end of the warm-up to the last outcome."""
     processor_s: float = 0.0
-    """That this process took meanwhile."""
+    """Processor time of this process in the measured time."""
 
     @property
     def is_busy(self) -> bool:
         return self.processor_s > BUSY * self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Latencies in ms, as `figures`."""
+        """The results; latencies are in ms (`figures`)."""
         seconds = self.seconds or 1.0
         return {
             "address": self.plan.address,
@@ -94,7 +94,7 @@ class Load:
     def __init__(
         self, plan: BenchPlan, urls: Sequence[str], credentials: Credentials, events: Callable[[Event], None]
     ) -> None:
-        """Clients begin at one router after the other."""
+        """The clients start at the routers in turn."""
         self.measured = Measured(plan)
         self._plan = plan
         self._urls = urls
@@ -103,7 +103,7 @@ class Load:
         self._from_ns = 0
 
     async def run(self) -> Measured:
-        """Raises what clients raise."""
+        """Run the load. Raises the errors of its clients."""
 
         plan, name = self._plan, f"bench-{time.time_ns():x}"
         async with trio.open_nursery() as readers:
@@ -137,12 +137,12 @@ class Load:
 
     def _received(self, delivery: Delivery) -> None:
         due, now = int.from_bytes(delivery.body[:STAMP], "big"), time.monotonic_ns()
-        if self._from_ns <= due <= now:  # else it is of the warm-up, or of somebody else
+        if self._from_ns <= due <= now:  # else it belongs to the warm-up, or to another publisher
             self.measured.delivered += 1
             self.measured.delivery.add(now - due)
 
     async def _publish(self, publisher: Publisher, number: int, begin: int) -> None:
-        """Publishers take turns in a rate."""
+        """Publish at an even pace. The publishers take turns within the whole rate."""
         plan, until = self._plan, self._from_ns + round(self._plan.duration_s * 1e9)
         rate = plan.rate / plan.publishers if plan.rate is not None else None
         turn = round((number - plan.publishers) / plan.rate * 1e9) if plan.rate is not None else 0

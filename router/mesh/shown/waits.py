@@ -23,7 +23,7 @@ Status = Mapping[str, Any]
 
 @frozen
 class Wait:
-    """At one router, as it says itself, but for routers that name who is awaited there."""
+    """A wait at one router, as it reports it, without deliveries whose subscriber another router names."""
 
     router: str
     awaited: str
