@@ -1,1 +1,1 @@
-"""Faults struck at a running mesh on purpose. An application: nothing but the command line imports it."""
+"""Strikes faults at a running mesh on purpose. An application: only the command line imports it."""

@@ -16,23 +16,23 @@ EXPLAINED = {
     "doubled": ("unknown", "duplicated"),
     "overtaken": ("unknown", "out of order"),
 }
-"""By what a subscriber counts: the counts and violations of the audit's pairs that tell of the same."""
+"""Maps a count of a subscriber to the audit's counts and violations of pairs that mean the same."""
 SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
-"""The same of messages that are for one of many."""
+"""The same for messages of which each is for one of many subscribers."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 
 @attrs.frozen
 class Published:
-    """Of one publisher, whose messages are numbered from 0."""
+    """The account of one publisher, whose messages are numbered from 0."""
 
     sent: int
     otherwise: frozenset[int]
-    """Those that had another outcome than acceptance."""
+    """The numbers of messages with another outcome than acceptance."""
     unknown: frozenset[int]
-    """Those that had none."""
+    """The numbers of messages without an outcome."""
     pause_ms: int = 0
-    """The longest time between two acceptances of one life."""
+    """The longest time between two acceptances within one life of its process."""
 
     def counts(self) -> dict[str, int]:
         return {
@@ -44,12 +44,13 @@ class Published:
         }
 
     def missing(self, numbers: Sequence[int]) -> int:
-        """How many of those that were accepted are not among these."""
+        """The number of accepted messages that are not among these."""
         return len(set(range(self.sent)) - self.otherwise - self.unknown - set(numbers))
 
 
 def subscriber_counts(received: Mapping[str, Sequence[int]], owed: Mapping[str, Published]) -> dict[str, int]:
-    """`received` by publisher, in order; `owed` is what the publishers of its address have published."""
+    """Return the counts of one subscriber. `received` has the numbers of each publisher, in order; `owed` has the
+    publishers of the subscriber's address."""
     lists = received.values()
     return {
         "received": sum(map(len, lists)),
@@ -60,18 +61,19 @@ def subscriber_counts(received: Mapping[str, Sequence[int]], owed: Mapping[str, 
 
 
 def consumer_counts(received: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Of one of many, at a balanced address: it is owed nothing by itself, nor an order."""
+    """Return the counts of a subscriber at a balanced address, which is owed no message and no order by itself."""
     return subscriber_counts(received, {}) | {"overtaken": 0}
 
 
 def shared_counts(account: Published, received: Iterable[Sequence[int]]) -> dict[str, int]:
-    """Of a publisher whose messages are for one of many each: `received` by all of these."""
+    """Return the counts of a publisher at a balanced address. `received` has the numbers of all subscribers of the
+    address."""
     had = Counter(number for numbers in received for number in set(numbers))
     return {"missing": account.missing(list(had)), "doubled": sum(count > 1 for count in had.values())}
 
 
 def overtaken(numbers: Sequence[int]) -> int:
-    """Messages that came for the first time after a later one."""
+    """The number of messages that came for the first time after a later message."""
     count, highest = 0, -1
     for number in dict.fromkeys(numbers):
         count += number < highest
@@ -82,8 +84,8 @@ def overtaken(numbers: Sequence[int]) -> int:
 def unexplained(
     clients: Mapping[str, Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]], violations: Mapping[str, int]
 ) -> Iterator[str]:
-    """What clients count and the audit does not: `clients` as chaos.json has them, the others as audit.json does. A
-    link is named by its client first."""
+    """Yield each difference between the clients' counts and the audit's: `clients` as chaos.json has them, the others
+    as audit.json does. A link's name begins with its client."""
     shared = [account for account in clients.values() if account["role"] == "publisher"]
     for what, kind in SHARED.items():
         count, known = sum(account.get(what, 0) for account in shared), violations.get(kind, 0)

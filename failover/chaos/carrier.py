@@ -1,8 +1,9 @@
-"""The seam between what is done to the links of a run and what carries them: words become conditions of a link.
+"""The seam between the faults on the links of a run and the network that carries the links: a fault makes a condition
+of a link.
 
-`links` says how bad each link is; a `Ground` says where the mesh stands and what carries its links. There are two:
-`loopback` (all routers on this machine's own addresses, a TCP proxy in each link) and `hosts` (a network namespace for
-each router, a wire for packets between two interfaces).
+`links` says how bad each link is. A `Ground` says where the mesh stands and what carries its links. There are two
+grounds: `loopback` (all routers on this machine's own addresses, a TCP proxy in each link) and `hosts` (a network
+namespace for each router, a wire for packets between two interfaces).
 """
 
 import math
@@ -19,18 +20,18 @@ from router.mesh.config import Topology
 
 @attrs.frozen
 class Impairment:
-    """What is wrong with a link."""
+    """The condition of a link."""
 
     silent: bool = False
     severed: bool = False
     latency: float = 0.0
     jitter: float = 0.0
     resets: float = 0.0
-    """Of its connections, per second."""
+    """Resets of its connections, per second."""
     rate: float = math.inf
-    """Bytes a second that get through."""
+    """Bytes a second that the link carries."""
     loss: float = 0.0
-    """The share of its packets that do not come; proxies have none."""
+    """The share of its packets that get lost; a proxy loses none."""
 
     def __or__(self, other: "Impairment") -> "Impairment":
         return Impairment(
@@ -48,30 +49,33 @@ class Carrier(Protocol):
     """Carries one link between two routers."""
 
     def become(self, condition: Impairment) -> None:
-        """All at once."""
+        """Take on all of the condition at once."""
 
     def reset(self) -> None:
-        """The connections that there are."""
+        """Reset all present connections."""
 
 
 class Ground(Protocol):
-    """Where the mesh of a run stands."""
+    """The place where the mesh of a run stands."""
 
     @property
     def guard(self) -> Sequence[str]:
-        """What a router is started through: the beginning of its command."""
+        """The beginning of the command that starts a router."""
 
     @property
     def namespace(self) -> str:
-        """The path of the network namespace in which its clients are, empty if it is our own."""
+        """The path of the network namespace of the clients; empty if it is our own."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """While this thread is where clients are. Whatever was made for it is gone at the end."""
+        """Keep this thread in the clients' place within the context. All that was made for the run is gone at the
+        end."""
 
     def at(self, router: str) -> AbstractContextManager[None]:
-        """While this thread is where the router is: sockets that it makes and processes that it starts are there."""
+        """Keep this thread in the router's place within the context: the sockets that it makes and the processes that
+        it starts are there."""
 
     async def lay(
         self, topology: Topology, nursery: trio.Nursery, random: Random
     ) -> tuple[Topology, Mapping[tuple[str, str], Carrier]]:
-        """The topology at the addresses that it has here, and what carries each link, in `nursery`."""
+        """Return the topology with the addresses that it has here, and the carrier of each link, which runs in
+        `nursery`."""

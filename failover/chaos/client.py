@@ -32,7 +32,7 @@ from router.security.operator import operator_of
 LINK = "chaos"
 BEGIN, FINISH = b"begin\n", b"finish\n"
 GAVE_UP = 3
-"""The exit status of a client that has found no router for too long; it may be started again."""
+"""The exit status of a client that found no router for too long; it may be started again."""
 COUNT_S = 0.25
 
 
@@ -41,22 +41,22 @@ class Spec:
     name: str
     role: Literal["publisher", "subscriber"]
     run_dir: str
-    """Of the mesh, to which its clients come as who runs it."""
+    """The run directory of the mesh; its clients have the rights of the user who runs the mesh."""
     urls: tuple[str, ...]
-    """In the order in which they are tried."""
+    """The URLs of routers, in the order in which the client tries them."""
     address: str
     folder: str
-    """For its log and its state."""
+    """The folder of its log and its state."""
     timeout: int
-    """Seconds for which it is waited for, and for which it looks for a router."""
+    """The timeout of its link in seconds, and the time for which it looks for a router."""
     rate: float = 1.0
     count: int = 0
-    """The messages that a publisher offers."""
+    """The number of messages that a publisher offers."""
     size: int = 100
     settle: Literal["first", "second"] = "second"
     think: float = 0.0
     namespace: str = ""
-    """The path of a network namespace that it goes to; empty: it stays where it is."""
+    """The path of the network namespace that the client enters; empty: it stays where it is."""
 
     @property
     def state(self) -> Path:
@@ -122,7 +122,7 @@ async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> No
 
 
 async def _count(connection: sqlite3.Connection, counts: Mapping[str, int]) -> None:
-    """In mode first nothing else commits what was received."""
+    """Commit the counts regularly: in settle mode first nothing else commits the received messages."""
     while True:
         await trio.sleep(COUNT_S)
         connection.commit()

@@ -1,6 +1,6 @@
-"""The clients of a run, seen from the nemesis: a process each, started again with its state file after a crash.
+"""The clients of a run as the nemesis sees them: one process each, started again with its state file after a crash.
 
-A process that ends by itself because it found no router for too long is started again as well, and said so.
+A process that ends by itself because it found no router for too long is started again as well, and the run says so.
 """
 
 import contextlib
@@ -23,25 +23,25 @@ from router.mesh.quantities import Address
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
 NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 AGAIN_S: Final = 0.5
-"""Before a client that gave up is started again."""
+"""Seconds before a client that gave up is started again."""
 
 
 class Member:
-    """One client. `tell` is told what people should know."""
+    """One client. `tell` gets each line for the user."""
 
     def __init__(
         self, client: ScriptClient, spec: Spec, tell: Callable[[str], None], command: Sequence[str] = COMMAND
     ) -> None:
         self.client = client
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
-        """As far as it has told, over all its lives; its ledger knows better."""
+        """Its counts as far as it has reported them, over all its lives; its ledger is more exact."""
         self.router: str | None = None
-        """That it is attached to, or was last."""
+        """The router to which it is attached, or was last."""
         self.attached = False
         self.running = False
         self.finished = False
         self.crashes = 0
-        """Ends that nobody wanted."""
+        """The number of times that it ended by itself."""
         self._spec = spec
         self._tell = tell
         self._command = command
@@ -50,7 +50,7 @@ class Member:
         self._wanted = trio.Event()
         self._killed = False
         self._orders: list[bytes] = []
-        """What it was told so far; it is told again in every life."""
+        """The orders sent to it so far; each life gets them again."""
 
     @property
     def name(self) -> str:
@@ -58,11 +58,12 @@ class Member:
 
     @property
     def state(self) -> Path:
-        """Where it keeps what it needs to go on, and its account."""
+        """The file with its state and its account."""
         return self._spec.state
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until it has finished, or this is cancelled; started once it is attached for the first time."""
+        """Run until the client has finished, or until this is cancelled. Started once the client is attached for the
+        first time."""
         self._first = task_status
         while True:
             self._wanted, self._killed = trio.Event(), False
@@ -129,7 +130,7 @@ class Member:
                 self._tell(f"client {self.name} gave up: {reason}")
 
     def leave(self) -> None:
-        """Its process is killed; it stays away until told to come back."""
+        """Kill its process; it stays away until it is ordered back."""
         assert self._process is not None
         self._killed = True
         self.running = self.attached = False
@@ -139,11 +140,11 @@ class Member:
         self._wanted.set()
 
     async def begin(self) -> None:
-        """A publisher offers its messages from now on."""
+        """Order a publisher to offer its messages from now on."""
         await self._order(BEGIN)
 
     async def finish(self) -> None:
-        """A publisher when all outcomes are known, a subscriber at once."""
+        """Order the client to finish: a publisher when it knows all outcomes, a subscriber at once."""
         await self._order(FINISH)
 
     async def _order(self, order: bytes) -> None:
@@ -152,7 +153,7 @@ class Member:
 
     async def _say(self, order: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
-            # One that has ended is told in its next life.
+            # A client that has ended gets the order in its next life.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._process.stdin.send_all(order)
 
@@ -172,7 +173,7 @@ class RunningClients:
 
     @property
     def seats(self) -> dict[str, str]:
-        """Client -> the router that it is attached to, or was last."""
+        """Maps each client to the router to which it is attached, or was last."""
         return {name: member.router for name, member in self.members.items() if member.router is not None}
 
     def total(self, what: str) -> int:
@@ -187,8 +188,8 @@ def make_clients(
     namespace: str = "",
     programs: Mapping[str, Sequence[str]] = NONE,
 ) -> RunningClients:
-    """Every client tries its own router first, then the others round the mesh. `programs` are the commands of clients
-    that are not ours, by name: they are told and tell what `failover.chaos.client` is told and tells."""
+    """Make the clients of a run. Each client tries its own router first, then the others round the mesh. `programs` has
+    the commands of clients that are not ours, by name: they speak the same lines as `failover.chaos.client`."""
     specs = (attrs.evolve(_spec(one, script, addresses, folder), namespace=namespace) for one in script.clients)
     return RunningClients(
         Member(client, spec, tell, programs.get(client.name, COMMAND))

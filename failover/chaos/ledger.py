@@ -1,10 +1,10 @@
-"""What a client of a run knows itself, kept in the database of its unsettled deliveries: a second account beside its
-delivery log.
+"""A client's own account of a run, in the database of its unsettled deliveries: a second account beside its delivery
+log.
 
-A subscriber writes down a message in the transaction of its acceptance. A publisher's messages are numbered by its
-store; only outcomes that are no acceptance are written down, and the longest pause between two that are. What was told
-just before a kill may have been noted nowhere: it counts as accepted, for a publisher that ended in order left nothing
-unanswered.
+A subscriber writes a message into its account in the transaction of the message's acceptance. A publisher's store
+numbers its messages; the account has only the outcomes that are no acceptance, and the longest pause between two
+acceptances. An outcome that came just before a kill may be nowhere: such a message counts as accepted, as a publisher
+that ends in order leaves no message unanswered.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ _TABLES = (
 
 
 class Ledger:
-    """On the connection of the client's store, so that its entries are committed with the store's next write."""
+    """The account. It uses the connection of the client's store, so that the store's next write commits its entries."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
-        """Of this life."""
+        """The counts of this life."""
         self._execute = connection.execute
         self._accepted_at = math.inf
         self._pause_s = 0.0
@@ -55,7 +55,7 @@ class Ledger:
         self.processed(delivery.body)
 
     def processed(self, message: bytes) -> None:
-        """`message` is a body."""
+        """Count a processed message; `message` is its body."""
         publisher, number = parsed(message)
         self.counts["received"] += 1
         self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
@@ -71,7 +71,7 @@ def parsed(message: bytes) -> tuple[str, int]:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """What a killed process has written is not lost, so nobody need wait for the disk."""
+    """Open the database without waiting for the disk: the kernel has every write of a killed process."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
@@ -81,7 +81,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def published(path: Path) -> Published:
-    """A publisher's account over all its lives, when none is running."""
+    """Return a publisher's account over all its lives, while none is running."""
     with _reading(path) as execute:
         [sent] = execute("SELECT coalesce(max(next_number), 0) FROM oncemesh_link").fetchone()
         otherwise = {number for (number,) in execute("SELECT number FROM otherwise")}
@@ -92,7 +92,7 @@ def published(path: Path) -> Published:
 
 
 def received(path: Path) -> dict[str, list[int]]:
-    """A subscriber's: publisher -> numbers, in the order in which they were accepted."""
+    """Return a subscriber's account: the numbers of each publisher, in the order in which they were accepted."""
     found: dict[str, list[int]] = {}
     with _reading(path) as execute:
         for publisher, number in execute("SELECT publisher, number FROM received ORDER BY place"):

@@ -1,4 +1,4 @@
-"""The links of a run: how bad each is follows from all that is wrong with it at the same time."""
+"""The links of a run: the condition of each follows from all faults on it at the time."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ class Links:
         self._ends: dict[str, tuple[str, str]] = {}
         self._carriers: dict[str, Carrier] = {}
         self._wrong: dict[str, dict[int, Impairment]] = {}
-        """Link -> fault -> what that does to it."""
+        """Maps a link to its faults, and each fault to its impairment."""
         self._changed: dict[str, trio.Event] = {}
 
     def open(self, carriers: Mapping[tuple[str, str], Carrier], nursery: trio.Nursery, random: Random) -> None:
@@ -29,11 +29,11 @@ class Links:
         return list(self._carriers)
 
     def of(self, routers: Collection[str]) -> tuple[str, ...]:
-        """All links of these routers."""
+        """Return all links of these routers."""
         return tuple(name for name, ends in self._ends.items() if not {*ends}.isdisjoint(routers))
 
     def between(self, sides: Collection[Collection[str]]) -> tuple[str, ...]:
-        """Those that join two sides."""
+        """Return the links between routers of two sides."""
         return tuple(name for name, (a, b) in self._ends.items() if not any(a in one and b in one for one in sides))
 
     def spoil(self, fault: int, names: Collection[str], condition: Impairment) -> None:
@@ -63,7 +63,7 @@ class Links:
         self._changed[name] = trio.Event()
 
     async def _reset(self, name: str, random: Random) -> None:
-        """A flaky link's connections, as a Poisson process."""
+        """Reset the link's connections at random times, as a Poisson process."""
         while True:
             rate = self._condition(name).resets
             with trio.move_on_after(random.expovariate(rate) if rate else math.inf) as patience:

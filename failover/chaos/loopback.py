@@ -1,7 +1,7 @@
-"""A mesh on this machine's loopback, with a proxy in every link between routers: it needs no privileges.
+"""A mesh on this machine's loopback, with a proxy in every link between routers. It needs no privileges.
 
-Ports are taken from below those that the system gives to outgoing connections: a router that was killed finds its port
-free when it is started again.
+Its ports are below those that the system gives to outgoing connections, so a killed router finds its port free when it
+starts again.
 """
 
 import socket
@@ -24,7 +24,7 @@ PORTS: Final = range(15000, 32000)
 
 
 class Loopback:
-    """All are in the network namespace that we are in."""
+    """All routers and clients are in our own network namespace."""
 
     guard: Final = ()
     namespace: Final = ""
@@ -59,7 +59,7 @@ def _always(address: Address) -> Callable[[], Address]:
 
 
 def free_ports() -> Iterator[int]:
-    """Each is free as it is given."""
+    """Yield ports, each free at that moment."""
     random = Random()  # not the run's: what is free differs from run to run
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:

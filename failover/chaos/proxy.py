@@ -28,17 +28,18 @@ HOST: Final = "127.0.0.1"
 CHUNK: Final = 64 << 10
 LEAST: Final = 1 << 10
 TURN_S: Final = 0.01
-"""A narrow link takes what it carries in so much time, as chunks of LEAST bytes or more."""
+"""Seconds for which a narrow link carries one chunk, of LEAST bytes or more."""
 UNDER_WAY: Final = 64
-"""Chunks that a delayed link holds in each direction; who sends more is kept waiting."""
+"""Chunks that a delayed link holds in each direction; a sender of more has to wait."""
 REFUSED_S: Final = 0.1
-"""Before a connection is given up whose far end does not listen. A dialler that is refused comes back at a growing
-pause, but one that was taken comes back at once."""
+"""Seconds before the proxy gives up a connection whose far end does not listen. A dialler that is refused tries again
+at growing intervals; a dialler that was connected tries again at once."""
 RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time at all: closing tells the peer at once
 
 
 class LinkProxy:
-    """One link. `target` says where its far end listens; it is asked at every connection, as that may be known late."""
+    """The proxy of one link. `target` returns the address where the far end listens; the proxy calls it for each
+    connection, as the address may become known late."""
 
     def __init__(self, target: Callable[[], Address], random: Random | None = None) -> None:
         self._target = target
@@ -51,12 +52,12 @@ class LinkProxy:
 
     @property
     def address(self) -> Address:
-        """Where the near end is to dial."""
+        """The address that the near end dials."""
         assert self._address is not None, "it does not listen yet"
         return self._address
 
     def become(self, condition: Impairment) -> None:
-        """All at once: a link that stays silent lets nothing through when it ceases to be slow."""
+        """Take on all of the condition at once: a link that stays silent carries nothing when it ceases to be slow."""
         was, self.condition = self.condition, condition
         if not condition.silent:
             self._flows.set()
@@ -70,7 +71,7 @@ class LinkProxy:
             scope.cancel()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen on a free port and carry, until cancelled."""
+        """Listen on a free port and carry bytes until cancelled."""
         (listener,) = await trio.open_tcp_listeners(0, host=HOST)
         self._address = Address(*listener.socket.getsockname()[:2])
         task_status.started()
@@ -107,7 +108,7 @@ class LinkProxy:
                     _reset(far)
 
     async def _copy(self, here: trio.SocketStream, there: trio.SocketStream, both: trio.CancelScope) -> None:
-        """One direction. Its end is passed on; an end without a goodbye is one of both directions."""
+        """Copy one direction. The end of the stream is passed on; a broken stream ends both directions."""
         put, take = trio.open_memory_channel[tuple[float, bytes]](UNDER_WAY)
         try:
             async with trio.open_nursery() as nursery:

@@ -1,1 +1,1 @@
-"""Each router of a run on a host of its own, as far as the network tells: interfaces, cables, packets that get lost."""
+"""Gives each router of a run a host of its own in the network: interfaces, cables, packets that get lost."""

@@ -29,7 +29,7 @@ AMQP_PORT, INTER_PORT = 5672, 5772
 
 
 class Hosts:
-    """Of one run."""
+    """The hosts of one run."""
 
     guard: Final = ("setpriv", "--pdeathsig", "KILL")
 
@@ -73,7 +73,7 @@ class Hosts:
         return made
 
     def _router(self, name: str, network: IPv4Address) -> RouterConfig:
-        """With a cable to the clients."""
+        """Make the host of a router, with a cable to the clients."""
         assert self._clients is not None, "it is not entered"
         host = self._routers[name] = self._new()
         ours, theirs = network + 1, network + 2
@@ -87,7 +87,7 @@ class Hosts:
         return RouterConfig(name, Address(str(theirs), AMQP_PORT), Address("0.0.0.0", INTER_PORT))
 
     def _wire(self, link: LinkConfig, number: int, random: Random) -> tuple[Wire, Address]:
-        """And where its lower name dials."""
+        """Make the wire of a link. Also return the address that its lower name dials."""
         network, interface = BETWEEN + 4 * number, f"wire{number}"
         addresses = {link.a: network + 1, link.b: network + 2}
         ends = tuple(self._routers[name].tunnel(interface) for name in addresses)
@@ -103,7 +103,8 @@ class Hosts:
 
 
 def _opened(topology: Topology) -> Topology:
-    """Where nothing closes it, the mesh is open to all that are there: nobody else is."""
+    """Open the mesh to all clients in the clients' namespace, unless its topology closes it: no other client is
+    there."""
     security = topology.security
     closed = {AMQP: security.users is not None or security.tls, INTER: security.closes_mesh}
     opened = tuple(listener for listener, is_closed in closed.items() if not is_closed)

@@ -1,7 +1,7 @@
-"""Network namespaces without names: one lives as long as a descriptor, a process or a thread is in it.
+"""Network namespaces without names: a namespace lives as long as a descriptor, a process or a thread is in it.
 
-So there is nothing to be tidied up. Whatever was in a namespace (interfaces, addresses, routes) goes with it, also if
-whoever made it is killed. Making one takes the rights of root.
+So there is nothing to clean up. A namespace's interfaces, addresses and routes go with it, also if the process that
+made it is killed. To make a namespace takes the rights of root.
 """
 
 import ctypes
@@ -23,13 +23,13 @@ TUN: Final = "/dev/net/tun"
 SET_INTERFACE: Final = 0x400454CA  # TUNSETIFF of linux/if_tun.h
 PACKETS_ONLY: Final = 0x0001 | 0x1000  # IFF_TUN, IFF_NO_PI
 PROGRAMS: Final = {"ip": "iproute2", "setpriv": "util-linux"}
-"""That a run needs, with their packages."""
+"""The programs that a run needs, and their packages."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NamespaceError(RunError):
-    """A namespace, or something in it, cannot be made, with the reason."""
+    """A namespace, or a part of one, cannot be made; the text has the reason."""
 
 
 def _called(name: str, *arguments: int) -> None:
@@ -39,7 +39,7 @@ def _called(name: str, *arguments: int) -> None:
 
 
 def enter(path: str) -> None:
-    """This thread goes to a namespace for good: its sockets and processes are there from now on."""
+    """Move this thread into a namespace for good: its sockets and processes are there from now on."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _called("setns", descriptor, NEW_NETWORK)
@@ -49,7 +49,7 @@ def enter(path: str) -> None:
 
 @contextmanager
 def _elsewhere(call: str, *arguments: int) -> Iterator[None]:
-    """While this thread is where that call takes it."""
+    """Keep this thread where the system call takes it, within the context."""
     home = os.open(OURS, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _called(call, *arguments)
@@ -62,7 +62,7 @@ def _elsewhere(call: str, *arguments: int) -> Iterator[None]:
 
 
 class Namespace:
-    """One that is new, and empty but for its loopback."""
+    """A new namespace, empty but for its loopback."""
 
     def __init__(self) -> None:
         with _elsewhere("unshare", NEW_NETWORK):
@@ -71,24 +71,25 @@ class Namespace:
 
     @property
     def path(self) -> str:
-        """For other processes, while this one lives."""
+        """The path by which other processes enter it, while this object lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def entered(self) -> AbstractContextManager[None]:
-        """While this thread is in it."""
+        """Keep this thread in the namespace within the context."""
         return _elsewhere("setns", self._descriptor, NEW_NETWORK)
 
     def close(self) -> None:
-        """We need it no longer."""
+        """Close our descriptor of it."""
         os.close(self._descriptor)
 
     def configure(self, *commands: str) -> None:
-        """By the program ip: each is what stands behind it on a command line."""
+        """Run the program ip once for each command, its arguments on one line."""
         with self.entered():
             _ip(commands)
 
     def tunnel(self, name: str) -> int:
-        """A new interface in it, whose packets are read from and written to the descriptor; it goes with that."""
+        """Make an interface in the namespace; its packets are read from and written to the returned descriptor. It goes
+        with the descriptor."""
         try:
             with self.entered():
                 descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -109,7 +110,7 @@ def _ip(commands: Sequence[str]) -> None:
 
 
 def lacking() -> str:
-    """Why no host can be made here; empty if one can."""
+    """Return the reason why no host can be made here; empty if one can."""
     if not Path(OURS).exists():
         return "the kernel has no network namespaces"
     if missing := [program for program in PROGRAMS if which(program) is None]:

@@ -1,4 +1,4 @@
-"""IPv4 packets of TCP, as far as a wire has to know them: which connection one is of, and the reset that answers it."""
+"""Reads IPv4 packets of TCP as far as a wire needs: the connection of a packet, and the reset that answers it."""
 
 import struct
 from typing import Final
@@ -10,7 +10,8 @@ _TCP: Final = struct.Struct("!HHIIHHHH")
 
 
 def connection_of(packet: bytes) -> bytes | None:
-    """The same for both directions, and for no other connection between these ends; None of what is not TCP."""
+    """The name of the packet's connection, equal in both directions and different for each connection; None if the
+    packet is not TCP."""
     if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != TCP:
         return None
     begin = (packet[0] & 15) * 4
@@ -19,7 +20,7 @@ def connection_of(packet: bytes) -> bytes | None:
 
 
 def reset_of(packet: bytes) -> bytes | None:
-    """What tells its sender that there is no such connection (RFC 9293, 3.5.2); None if that is no answer to it."""
+    """The reset that answers the packet (RFC 9293, 3.5.2); None if none may."""
     if connection_of(packet) is None:
         return None
     begin = (packet[0] & 15) * 4
@@ -40,7 +41,7 @@ def reset_of(packet: bytes) -> bytes | None:
 
 
 def _checksum(data: bytes) -> int:
-    """Of an even number of bytes (RFC 1071)."""
+    """The checksum of an even number of bytes (RFC 1071)."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -25,16 +25,16 @@ from failover.chaos.hosts.packets import connection_of, reset_of
 
 LARGEST: Final = 1 << 16
 TURN: Final = 64
-"""Packets that are read before others have their turn."""
+"""Packets that are read in one turn, before other tasks run."""
 UNDER_WAY: Final = 10_000
 """Packets that a slow wire holds in each direction; more are lost."""
 WAITING_S: Final = 0.5
 CONNECTIONS: Final = 1000
-"""That a wire remembers, so that it can reset them."""
+"""Connections that a wire remembers, so that it can reset them."""
 
 
 class Wire:
-    """`ends` are the descriptors of two interfaces (`Namespace.tunnel`); they are closed with it."""
+    """`ends` are the descriptors of two interfaces (`Namespace.tunnel`); the wire closes them at its end."""
 
     def __init__(self, ends: tuple[int, int], random: Random) -> None:
         self.condition = Impairment()
@@ -47,11 +47,11 @@ class Wire:
         self.condition = condition
 
     def reset(self) -> None:
-        """Each end is told as it says the next thing."""
+        """Reset all connections: each end gets its reset when it sends its next packet."""
         self._doomed, self._known = self._known, set()
 
     async def run(self) -> None:
-        """Carry, until cancelled."""
+        """Carry packets until cancelled."""
         here, there = self._ends
         try:
             async with trio.open_nursery() as nursery:
@@ -88,7 +88,7 @@ class Wire:
                     news.unpark_all()
 
     def _resets(self, packet: bytes, here: int) -> bool:
-        """Whether it goes no further, as its sender was answered."""
+        """Whether the packet is answered by a reset, and goes no further."""
         connection = connection_of(packet)
         if connection is None:
             return False
