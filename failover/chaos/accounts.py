@@ -1,8 +1,8 @@
-"""What is to be said of a run by the clients' own accounts: missing, doubled, out of order. Pure.
+"""Judges a run by the clients' own accounts: missing, doubled and overtaken messages. Pure.
 
-A second opinion that owes nothing to the delivery logs and the audit. It knows no excuses: what the protocol's limits
-let a subscriber miss, for example while it was away for longer than its timeout, is missing here. So in the end the two
-are compared: what is missing has to be what the audit names.
+This second opinion uses neither the delivery logs nor the audit. It knows no excuses: a message that the protocol lets
+a subscriber miss, for example while the subscriber was away for longer than its timeout, counts as missing here. At the
+end the run compares the two: the audit has to name each missing message.
 """
 
 from collections import Counter

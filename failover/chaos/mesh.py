@@ -1,7 +1,5 @@
-"""The mesh of a run, on the ground that it is given, and its routers' lives.
-
-What a router is doing is kept here, as a strike must know whom it can hit.
-"""
+"""The mesh of a run on its ground, and the lives of its routers. It keeps the state of each router, as a strike has to
+know which routers it can hit."""
 
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -40,11 +38,11 @@ class Life(Enum):
     PAUSED = auto()
     DOWN = auto()
     BUSY = auto()
-    """Being stopped or started."""
+    """The router is being stopped or started."""
 
 
 class ChaosMesh:
-    """`tell` is told what people should know."""
+    """`tell` gets each line for the user."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class ChaosMesh:
         command: Sequence[str] = ROUTER_COMMAND,
         ground: Ground | None = None,
     ) -> None:
-        """By default it stands on the loopback."""
+        """By default the mesh stands on the loopback."""
         self.topology = topology
         self.directory = directory
         self._ground: Ground = ground or Loopback()
@@ -62,7 +60,7 @@ class ChaosMesh:
         self.launcher = Launcher(directory, self._fetch, (*self._ground.guard, *command), self._ground.at, options)
         self.lives = dict.fromkeys(topology.routers, Life.DOWN)
         self.crashes = 0
-        """Ends that nobody wanted."""
+        """The number of times that a router ended by itself."""
         self.links = Links()
         self._offsets = dict.fromkeys(topology.routers, 0.0)
         self._tell = tell
@@ -73,14 +71,14 @@ class ChaosMesh:
 
     @property
     def addresses(self) -> dict[str, Address]:
-        """Where clients connect to."""
+        """The addresses to which clients connect, by router."""
         return {name: router.amqp for name, router in self.topology.routers.items()}
 
     def that_are(self, *lives: Life) -> list[str]:
         return [name for name, life in self.lives.items() if life in lives]
 
     async def up(self, nursery: trio.Nursery, random: Random) -> None:
-        """Its links are carried in `nursery`."""
+        """Start the mesh; `nursery` runs the carriers of its links."""
         self.topology, carriers = await self._ground.lay(self.topology, nursery, random)
         self.links.open(carriers, nursery, random)
         _write(self.topology, self.directory.topology_path)
@@ -90,7 +88,7 @@ class ChaosMesh:
     def _are(self, names: Collection[str], life: Life) -> None:
         self.lives.update(dict.fromkeys(names, life))
 
-    # what is done to routers; each returns when it is done
+    # Faults of routers. Each method returns when the fault is done.
 
     async def kill(self, names: Collection[str]) -> None:
         self._are(names, Life.BUSY)
@@ -104,7 +102,7 @@ class ChaosMesh:
                 path.unlink()
 
     def fill_disks(self, names: Collection[str]) -> None:
-        """The replica sets of these routers find no room on their disks, until `empty_disks`."""
+        """Make the disks of these routers' replica sets full, until `empty_disks`."""
         for name in names:
             (self._folder(name) / FULL_DISK).touch()
 
@@ -135,7 +133,7 @@ class ChaosMesh:
         self._are([name], Life.DOWN)
 
     def start(self, names: Collection[str]) -> None:
-        """Without waiting for what they may lack."""
+        """Start routers, without waiting until they are ready."""
         for name in names:
             try:
                 self.launcher.begin([name], self._offsets[name])
@@ -145,7 +143,7 @@ class ChaosMesh:
                 self._tell(str(error))
 
     def set_clock(self, name: str, offset: float) -> None:
-        """For its next starts."""
+        """Set by how many seconds the router's clock is wrong, from its next start on."""
         self._offsets[name] = offset
 
     def pause(self, names: Collection[str]) -> None:
@@ -161,10 +159,10 @@ class ChaosMesh:
                 processes[name].send_signal(number)
                 self.lives[name] = life
             except (KeyError, psutil.NoSuchProcess):
-                pass  # it has ended by itself, which `crashed` tells
+                pass  # it has ended by itself: `crashed` reports it
 
     def crashed(self) -> Iterator[tuple[str, str]]:
-        """Routers that have ended and were not told to, with the reason."""
+        """Yield the routers that ended without an order, with the reason."""
         for name, reason in self.launcher.endings():
             if self.lives[name] in (Life.UP, Life.PAUSED):
                 self.lives[name] = Life.DOWN
@@ -172,7 +170,7 @@ class ChaosMesh:
                 yield name, reason
 
     async def look(self) -> dict[str, RouterView]:
-        """What the routers say of themselves."""
+        """Return the status of the routers, as they report it."""
         return await look(self.directory, self._fetch)
 
     async def _fetch(self, host: str, port: int, timeout: float) -> dict[str, Any]:
@@ -180,20 +178,20 @@ class ChaosMesh:
         return await fetch_status(host, port, timeout, credentials, scheme)
 
     async def voters(self, name: str) -> list[str]:
-        """The voters of a replica set, the leader first; none if no router that is up says that it leads the set."""
+        """The voters of a replica set, the leader first; none if no router that is up reports that it leads the set."""
         for one in shown_sets((await self.look()).values()):
             if one.name == name and one.best["role"] == LEADER and self.lives[one.by] is Life.UP:
                 return sorted(one.best["voters"], key=lambda voter: voter != one.by)
         return []
 
     async def ready(self, name: str, patience: float) -> None:
-        """Until this router lacks nothing, or so many seconds are over."""
+        """Wait until this router lacks nothing, for at most `patience` seconds."""
         with trio.move_on_after(patience):
             while unfinished(self.topology, await self.look(), [name]):
                 await trio.sleep(LOOK_S)
 
     async def mend(self) -> None:
-        """Everything runs again, and is linked."""
+        """Start and link everything again."""
         self.links.heal()
         self.empty_disks(self.routers)
         self.resume(self.that_are(Life.PAUSED))
@@ -208,7 +206,7 @@ class ChaosMesh:
 
 
 def _write(topology: Topology, path: Path) -> None:
-    """As a file that routers read."""
+    """Write the topology as a file for routers."""
     timing = {name: f"{seconds:.3f}s" for name, seconds in attrs.asdict(topology.timing).items()}
     limits = attrs.asdict(topology.limits)
     limits["opening"] = f"{topology.limits.opening:.3f}s"
@@ -229,7 +227,7 @@ def _write(topology: Topology, path: Path) -> None:
 
 
 def _security(topology: Topology) -> dict[str, Any]:
-    """The same files, named from anywhere."""
+    """The topology's security, with its files named by absolute paths."""
     said = {name: value for name, value in attrs.asdict(topology.security).items() if value}
     base = topology.base.resolve()
     return {name: str(base / said[name]) if name in FILES else value for name, value in said.items()}

@@ -1,7 +1,7 @@
-"""Carries out a plan: strikes when it is time, at whom the mesh of that moment offers, and ends what has lasted.
+"""Carries out a plan: strikes each target in time, and ends each fault after its duration.
 
-Every strike is a task: it finds its targets, does what its word says (`_act`), waits, and undoes it (`_undo`) where
-nobody else has done so before. A strike that finds nobody is told and left out.
+Each strike is a task. It finds its targets in the mesh of that moment, strikes them (`_act`), waits, and undoes the
+fault (`_undo`) unless another strike has done so. A strike without a target is reported and left out.
 """
 
 import time
@@ -22,9 +22,9 @@ from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 
 READY_S = 10.0
-"""For which a rolling restart waits for a router to be up again before it takes the next."""
+"""Seconds for which a rolling restart waits for a router to be ready before it takes the next."""
 LED_S = 30.0
-"""A strike at the leader or a follower of a replica set waits so long for a leader."""
+"""Seconds for which a strike at the leader or a follower of a replica set waits for a leader."""
 LOOK_S = 0.1
 
 
@@ -40,7 +40,7 @@ class Struck:
     options: Mapping[str, object]
     until_us: int | None = None
     open: set[str] = attrs.field(factory=set)
-    """The targets where it is in force still."""
+    """The targets at which the fault is still in force."""
 
 
 def now_us() -> int:
@@ -48,7 +48,7 @@ def now_us() -> int:
 
 
 class Nemesis:
-    """`tell` is told of every fault as it strikes and ends."""
+    """`tell` gets a line for each fault that strikes or ends."""
 
     def __init__(self, script: Script, mesh: ChaosMesh, clients: RunningClients, tell: Callable[[str], None]) -> None:
         self.script = script
@@ -62,7 +62,7 @@ class Nemesis:
         return [struck for struck in self.struck if struck.open]
 
     async def run(self, plan: Sequence[Strike]) -> None:
-        """Until the time of the script is over; what is in force then stays so until `mend`."""
+        """Run until the time of the script is over. Faults that are in force then stay so until `mend`."""
         started = trio.current_time()
         async with trio.open_nursery() as nursery:
             for strike in plan:
@@ -72,7 +72,7 @@ class Nemesis:
             nursery.cancel_scope.cancel()
 
     async def mend(self) -> None:
-        """Everything is as it was in the beginning, but for clocks that are wrong."""
+        """Undo all faults, except wrong clocks."""
         for struck in self.in_force:
             struck.open.clear()
             struck.until_us = now_us()
@@ -103,7 +103,7 @@ class Nemesis:
             await self._end(struck, targets)
 
     async def _end_others(self, strike: Strike) -> None:
-        """`start`, `resume`, `free`, `heal`, `restore`."""
+        """Strike with a word that ends other faults: `start`, `resume`, `free`, `heal`, `restore`."""
         verb = strike.fault.verb
         found = [struck for struck in self.in_force if struck.word in verb.ends]
         targets = {name for struck in found for name in struck.open}
@@ -127,7 +127,7 @@ class Nemesis:
     # targets
 
     async def _aim(self, strike: Strike) -> tuple[tuple[str, ...], str]:
-        """The names of the targets, and a text that says so. Raises RunError if nobody leads a replica set."""
+        """Return the names of the targets, and a text with them. Raises RunError if a replica set has no leader."""
         fault, random = strike.fault, strike.random()
         verb, target = fault.verb, fault.target
         voters = {one.of: await self._voters(one.of, fault) for one in replicas_in(target)}
@@ -143,7 +143,7 @@ class Nemesis:
         return found, f"{verb.name} {', '.join(found)}{told}"
 
     async def _voters(self, name: str, fault: FaultLine) -> Sequence[str]:
-        """The voters of a replica set, the leader first. Raises RunError if it gets none."""
+        """Return the voters of a replica set, the leader first. Raises RunError if the set gets no leader in time."""
         waits = False
         with trio.move_on_after(LED_S):
             while not (voters := await self.mesh.voters(name)):
@@ -170,7 +170,7 @@ class Nemesis:
             return Field(mesh.routers, mesh.routers, sets, seats)
         return Field(mesh.routers, mesh.that_are(*_OPEN.get(word, (Life.UP,))), sets, seats)
 
-    # what the words do
+    # the words of the vocabulary
 
     async def _act(self, struck: Struck) -> None:
         mesh, targets = self.mesh, struck.targets
@@ -229,7 +229,8 @@ class Nemesis:
                 await self.mesh.ready(name, READY_S)
 
     async def _set_clocks(self, names: Collection[str], offset: float) -> None:
-        """A clock is wrong from a start on; one that is down now is so when it is started by others."""
+        """Set the clocks of routers. A clock is wrong from a start on: routers that are up are restarted, a router that
+        is down gets the clock when another strike starts it."""
         for name in names:
             self.mesh.set_clock(name, offset)
         running = [name for name in names if self.mesh.lives[name] is Life.UP]
@@ -237,7 +238,7 @@ class Nemesis:
         self.mesh.start(running)
 
 
-# Word -> the routers that it can strike; by default those that are up.
+# Maps a word to the states of routers that it can strike; by default routers that are up.
 _OPEN: Mapping[str, tuple[Life, ...]] = {
     "kill": (Life.UP, Life.PAUSED),
     "kill-all": (Life.UP, Life.PAUSED),
@@ -250,7 +251,7 @@ _OPEN: Mapping[str, tuple[Life, ...]] = {
 
 
 def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
-    """What a word does to a link."""
+    """The impairment that a word makes of a link."""
     if word == "cut" and options.get("how") == "reset":
         return Impairment(severed=True)
     if word in ("cut", "partition"):
@@ -265,7 +266,7 @@ def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
 
 
 def _shown(option: str, value: object) -> str:
-    """As a script says it."""
+    """The option as a script writes it."""
     if not isinstance(value, float):
         return str(value)
     if option == "rate":

@@ -28,7 +28,7 @@ HOST: Final = "127.0.0.1"
 CHUNK: Final = 64 << 10
 LEAST: Final = 1 << 10
 TURN_S: Final = 0.01
-"""Seconds for which a narrow link carries one chunk, of LEAST bytes or more."""
+"""Seconds that a chunk takes on a narrow link; but a chunk has LEAST bytes or more."""
 UNDER_WAY: Final = 64
 """Chunks that a delayed link holds in each direction; a sender of more has to wait."""
 REFUSED_S: Final = 0.1

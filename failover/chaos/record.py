@@ -45,7 +45,7 @@ class RunRecord:
         self._write()
 
     def end(self, struck: Iterable[Struck], clients: RunningClients, crashes: int, unfinished: Iterable[str]) -> None:
-        """When no client runs any more."""
+        """Write the end of the run. No client runs any more."""
         for name, account in accounts_of(clients, self._kinds).items():
             self._data["clients"][name].update(account)
         self._data["faults"] = [
@@ -63,7 +63,7 @@ class RunRecord:
 
     @property
     def totals(self) -> Counter[str]:
-        """Over all clients."""
+        """The counts summed over all clients."""
         total = Counter[str]()
         for account in self._data["clients"].values():
             total.update({what: count for what, count in account.items() if what != "role"})
@@ -76,8 +76,8 @@ class RunRecord:
 
 
 def accounts_of(clients: RunningClients, kinds: AddressKinds) -> dict[str, dict[str, int]]:
-    """Client -> what it counted. Subscribers are attached before anything is published, so they are owed all of it; or
-    together, at an address where each delivery is for one of them."""
+    """Maps each client to its counts. Subscribers attach before anything is published, so each is owed every message of
+    its address; or all together are, at an address where each delivery is for one of them."""
     publishers = {one.name: (one.client.address, published(one.state)) for one in clients.of_role("publisher")}
     shared: dict[str, list[Sequence[int]]] = {}
     found = {name: account.counts() for name, (_, account) in publishers.items()}

@@ -33,23 +33,23 @@ from router.mesh.shown.waits import waits
 from router.mesh.status import RouterView, unfinished
 
 SCRIPT = "chaos-script.yaml"
-"""The copy of the script in the run directory; tells a directory that may be made anew."""
+"""The copy of the script in the run directory. It marks a directory that a new run may replace."""
 ATTACH_S = 30.0
 LOOK_S = 1.0
 END_S = 30.0
-"""Beyond what routers and clients may be waited for, for which a run waits for its end."""
+"""Seconds that a run waits for its end, beyond the time for which routers and clients may be waited for."""
 
 
 @attrs.frozen
 class Ending:
-    """What came of a run."""
+    """The result of a run."""
 
     counts: Mapping[str, int]
     """The sums of the clients' own accounts, see `accounts`."""
     crashes: int
-    """Routers and clients that ended by themselves."""
+    """The number of times that a router or client ended by itself."""
     unfinished: tuple[str, ...]
-    """What had not come to an end, a line each."""
+    """The parts of the run that had not come to an end, a line each."""
 
     @property
     def clean(self) -> bool:
@@ -57,7 +57,7 @@ class Ending:
 
 
 def prepare(path: Path, script: Script) -> RunDirectory:
-    """An empty directory with a copy of the script; one that holds anything but an earlier run is left alone."""
+    """Make an empty directory with a copy of the script. A directory with anything but an earlier run is left alone."""
     directory = RunDirectory(path)
     holds_the_script_itself = directory.path in script.path.resolve().parents
     directory.check_ours("a chaos run", () if holds_the_script_itself else (SCRIPT,))
@@ -78,8 +78,8 @@ async def perform(
     ground: Ground | None = None,
     programs: Mapping[str, Sequence[str]] = NONE,
 ) -> Ending:
-    """`command` starts a router, and `programs` those clients that are not ours (`make_clients`); by default the mesh
-    stands on the loopback."""
+    """Run a script. `command` starts a router, and `programs` start the clients that are not ours (`make_clients`). By
+    default the mesh stands on the loopback."""
     chosen: Ground = ground or Loopback()
     with chosen.entered():
         return await _perform(script, seed, directory, view, command, chosen, programs)
@@ -164,7 +164,7 @@ class _Run:
             raise RunError(f"not all {role}s were attached after {format_duration(ATTACH_S)}")
 
     async def _end(self) -> Sequence[str]:
-        """Empty if all came to its end."""
+        """End the run. Return the parts that did not come to their end; empty if all did."""
         for member in self.clients.of_role("publisher"):
             await member.finish()
         deadline = trio.current_time() + self.patience
@@ -177,7 +177,7 @@ class _Run:
         return ()
 
     async def _dismiss(self) -> None:
-        """Subscribers leave in order."""
+        """Let the subscribers finish in order."""
         with trio.move_on_after(ATTACH_S):
             for member in self.clients.of_role("subscriber"):
                 await member.finish()
@@ -185,7 +185,7 @@ class _Run:
                 await trio.sleep(0.05)
 
     async def _left(self) -> list[str]:
-        """What is not at its end, and who waits for whom."""
+        """The routers, deliveries, clients and queues that are not at their end, and the waits, a line each."""
         views = await self.mesh.look()
         found = [f"router {name} {lack}" for name, lack in unfinished(self.mesh.topology, views, views).items()]
         found += waits(views.values())
@@ -199,7 +199,7 @@ class _Run:
         return found
 
     def _queued(self, views: Collection[RouterView]) -> Iterator[str]:
-        """Queues with messages for subscribers of this run, and sets that cannot say so."""
+        """Yield the queues that have messages for subscribers of this run, and the replica sets without a leader."""
         sets = shown_sets(views)
         for one in sets:
             if one.best["queues"] and one.best["role"] != LEADER:
@@ -210,7 +210,7 @@ class _Run:
                 yield f"queue {row['name']} has {row['messages']} messages"
 
     async def _watch(self) -> None:
-        """Who waits for whom; and routers that end by themselves."""
+        """Show which routers wait for which links, and report routers that end by themselves."""
         while True:
             for name, reason in self.mesh.crashed():
                 self.view.tell(f"router {name} ended by itself: {reason}")

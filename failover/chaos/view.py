@@ -1,7 +1,7 @@
-"""A run as it goes: a live table on a terminal, plain lines elsewhere.
+"""Shows a run: a live table on a terminal, plain lines elsewhere.
 
-Both tell every fault as it strikes and ends. The table shows what each client does and who waits for whom now; the
-plain view says the same in one line every few seconds.
+Both show each fault when it strikes and ends. The table shows what each client does and which waits there are; the
+plain view has the same in one line every few seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,29 +28,29 @@ MOST_WAITS: Final = 8
 
 @attrs.define
 class Board:
-    """What there is to be seen of a run."""
+    """The state of a run that a view shows."""
 
     clients: RunningClients
     nemesis: Nemesis
     offered: float = 0.0
-    """Messages per second of all publishers, just now."""
+    """Messages per second that all publishers offer at present."""
     waits: Sequence[str] = ()
-    """Who waits for whom, a line each."""
+    """Which routers wait for which links, a line each."""
 
 
 class View(Protocol):
     def tell(self, text: str) -> None:
-        """Something has happened."""
+        """Show a line about an event."""
 
     def phase(self, text: str) -> None:
-        """The next part of the run begins."""
+        """Show that the next part of the run begins."""
 
     async def run(self, board: Board) -> None:
-        """Show how it goes on, until cancelled."""
+        """Show the board again and again, until cancelled."""
 
 
 class Rates:
-    """Messages per second since the last look."""
+    """Computes messages per second since the last call."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int]] = {}
@@ -81,7 +81,8 @@ class PlainView:
 
     @staticmethod
     def _line(board: Board, rates: Rates) -> str:
-        """Who waits for whom is news only if the mesh does not keep up: some delivery is always waited for."""
+        """The line of the board. It has the waits only if the mesh does not keep up: some delivery always has to
+        wait."""
         sent, accepted, received = (
             rates.rate(what, board.clients.total(what)) for what in ("sent", "accepted", "received")
         )
@@ -100,7 +101,7 @@ class LiveView:
         self._phase = ""
 
     def tell(self, text: str) -> None:
-        """Above the table."""
+        """Print a line above the table."""
         self._out.print(Text(f"{trio.current_time() - self._started:6.1f}s  ", style="dim") + Text(text))
 
     def phase(self, text: str) -> None:

@@ -1,1 +1,2 @@
-"""A chaos script: its words, reading it, and the timeline that comes of it and a seed. Nothing is struck here."""
+"""A chaos script: its words, its reader, and the timeline that the planner makes of it and a seed. Nothing strikes
+here."""

@@ -33,13 +33,13 @@ def link_names(topology: Topology) -> tuple[str, ...]:
 
 @attrs.frozen
 class Names:
-    """What a target may be called, by what the word is about."""
+    """The names that a target may have, by the kind of target of the word."""
 
     counted: Mapping[Aim, Sequence[str]]
-    """Those that `one` or `majority` choose from."""
+    """The names from which `one` or `majority` choose."""
     named: Mapping[Aim, Sequence[str]]
     clients: Mapping[str, Sequence[str]]
-    """By role."""
+    """The clients, keyed by role."""
     topology: Topology
 
     @classmethod
@@ -116,7 +116,7 @@ class FaultReader(Reader):
     # times
 
     def when(self, value: MarkedMap, verb: Verb, duration: float, where: str) -> tuple[When, Span | None]:
-        """And for how long, if the fault is said to go on during a window."""
+        """Read the times of a fault, and its duration, if the fault lasts."""
         window = self.one(value, "during", Window.parse, where) or Window(0.0, duration)
         times: dict[str, Any] = {
             "at": self.one(value, "at", Span.parse, where),

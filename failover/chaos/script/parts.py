@@ -14,7 +14,7 @@ from router.mesh.topology_parts import MOST_MESSAGE
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 MOST_CLIENTS = 100
-"""Of one group; each is a process."""
+"""Clients of one group, at most; each is a process."""
 
 
 AWAY = Span(0.5, 2.0)

@@ -1,9 +1,9 @@
-"""From a script and a seed to the timeline of a run: which fault strikes when, and for how long. Pure: the same seed
+"""Makes the timeline of a run from a script and a seed: which fault strikes when, and for how long. Pure: the same seed
 gives the same plan.
 
-Whom a strike hits may depend on the run (who is the home, who is still up); it is drawn when it strikes, by a generator
-of the strike's own, so that nothing that happens in between changes the draw. Each line of a script draws from a
-generator of its own as well: a line that is added leaves the others where they were.
+The targets of a strike may depend on the run (which router is the home, which is up). The nemesis draws them at the
+strike, by the strike's own random generator, so earlier events do not change the draw. Each line of a script has its
+own generator, too: a new line leaves the others as they were.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Strike:
 
 
 def plan(script: Script, seed: int) -> tuple[Strike, ...]:
-    """In the order of time."""
+    """Return the strikes in the order of time."""
     found = [
         (at, lasting, fault, f"{seed} {line} {count}")
         for line, fault in enumerate([*script.faults, *crashes(script)])
@@ -44,7 +44,7 @@ def plan(script: Script, seed: int) -> tuple[Strike, ...]:
 
 
 def crashes(script: Script) -> Iterator[FaultLine]:
-    """What the workload says of clients that crash, as faults."""
+    """Yield the crashes of clients, which the workload names, as faults."""
     for client in script.clients:
         if client.crashes is not None:
             when = When(Window(0.0, script.duration), rate=client.crashes.rate)
@@ -57,7 +57,8 @@ def _moments(fault: FaultLine, random: Random) -> Iterator[tuple[float, float | 
 
 
 def _times(when: When, random: Random) -> Iterator[float]:
-    """A periodic fault strikes first when one period of its window is over; a random one as a Poisson process."""
+    """Yield the times of a fault's strikes. A periodic fault strikes first one period after its window begins; a random
+    fault is a Poisson process."""
     if when.at is not None:
         yield when.at.draw(random)
         return

@@ -31,11 +31,12 @@ PARTS = ("topology", "timing", "duration", "publishers", "subscribers", "sets", 
 
 
 class ScriptError(FileError):
-    """What is wrong with a chaos script, one line each."""
+    """The errors in a chaos script, one line each."""
 
 
 def load(path: str | Path) -> Script:
-    """The script in the file at `path`; raises ScriptError, or TopologyError if the topology's file is at fault."""
+    """Return the script in the file at `path`. Raises ScriptError, or TopologyError if the topology's file is at
+    fault."""
     path = Path(path)
     root = document(path, "chaos script", PARTS, ScriptError)
     if "routers" in root:
@@ -110,7 +111,7 @@ class _ScriptReader(FaultReader):
     def clients(
         self, root: MarkedMap, topology: Topology, groups: dict[str, tuple[str, ...]]
     ) -> Iterator[ScriptClient]:
-        """Fills `groups` by the way."""
+        """Yield the clients; also fills `groups`."""
         roles: tuple[Role, ...] = ("publisher", "subscriber")
         for role in roles:
             key, taken, known = f"{role}s", len(groups), len(self.problems)

@@ -19,7 +19,7 @@ Role: TypeAlias = Literal["publisher", "subscriber"]
 
 @attrs.frozen
 class Crashes:
-    """A client's process is killed so often in a second, each time for so long; it goes on with its state file."""
+    """A client's process is killed at this rate, each time for this time; it comes back with its state file."""
 
     rate: float
     away: Span
@@ -36,16 +36,16 @@ class ScriptClient:
     rate: float = 0.0
     """Messages per second that a publisher offers."""
     size: int = 0
-    """Bytes of each."""
+    """The size of each message, in bytes."""
     settle: Literal["first", "second"] = "second"
     think: float = 0.0
-    """Seconds that a subscriber takes over a message."""
+    """Seconds that a subscriber takes to process a message."""
     crashes: Crashes | None = None
 
 
 @attrs.frozen
 class When:
-    """Once at a time, periodically, or at random: one of the three is given."""
+    """The times of a fault: once, periodically, or at random; exactly one of the three is set."""
 
     window: Window
     at: Span | None = None
@@ -55,7 +55,7 @@ class When:
 
 @attrs.frozen
 class FaultLine:
-    """A line of the script: what strikes whom, when, for how long."""
+    """One line of the script: a fault with its targets, its times and its duration."""
 
     verb: Verb
     target: Target | None
@@ -63,7 +63,7 @@ class FaultLine:
     lasting: Span | None = None
     options: Mapping[str, object] = attrs.field(factory=dict)
     line: int = attrs.field(default=0, eq=False)
-    """The line of the file."""
+    """The number of the line in the file."""
 
 
 @attrs.frozen
@@ -71,13 +71,13 @@ class Script:
     name: str
     path: Path
     topology: Topology
-    """With the script's own timing."""
+    """The topology, with the script's timing."""
     duration: float
     clients: tuple[ScriptClient, ...]
     groups: Mapping[str, tuple[str, ...]]
-    """Name -> clients."""
+    """Maps the name of a group to its clients."""
     sets: Mapping[str, tuple[str, ...]]
-    """Name -> routers."""
+    """Maps the name of a set to its routers."""
     faults: tuple[FaultLine, ...]
 
     @property
@@ -86,7 +86,7 @@ class Script:
         return sum(client.rate for client in self.clients)
 
     def count_of(self, client: ScriptClient) -> int:
-        """The messages that this client offers."""
+        """Return the number of messages that this client offers."""
         return round(client.rate * self.duration)
 
     @property

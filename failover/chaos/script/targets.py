@@ -1,7 +1,8 @@
-"""Whom a fault strikes: by name, by number (`one`, `minority`, `majority`, `all`), or by what they are to a client
-or to a replica set.
+"""The targets of a fault: by name, by number (`one`, `minority`, `majority`, `all`), or by their role for a client or a
+replica set.
 
-A target stands for names; which ones depends on the mesh at the moment of the strike, the rest is chance. Pure.
+A target stands for names. The mesh at the moment of the strike decides which names are possible, and chance chooses
+among them. Pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,19 +13,19 @@ import attrs
 
 AMOUNTS: Final = ("one", "minority", "majority", "all")
 ROLES: Final = {"home-of": "publisher", "custodian-of": "subscriber"}
-"""Which clients a word for their router is about."""
+"""Maps a word to the role of the clients whose router it names."""
 LEADER_OF: Final = "leader-of"
 REPLICAS: Final = (LEADER_OF, "follower-of")
 
 
 @attrs.frozen
 class Some:
-    """So many of those that can be struck."""
+    """A number of the possible targets."""
 
     amount: str
 
     def of(self, number: int) -> int:
-        """How many, in a mesh of that number."""
+        """The number of targets in a mesh of `number`."""
         return {"one": 1, "minority": (number - 1) // 2, "majority": number // 2 + 1, "all": number}[self.amount]
 
     def __str__(self) -> str:
@@ -41,7 +42,7 @@ class Named:
 
 @attrs.frozen
 class RouterOf:
-    """`home-of` a publisher, `custodian-of` a subscriber: the router that it is attached to, or was last."""
+    """`home-of` a publisher, `custodian-of` a subscriber: the router to which the client is attached, or was last."""
 
     what: str
     client: str
@@ -66,7 +67,7 @@ class ReplicaOf:
 
 @attrs.frozen
 class Several:
-    """All of these."""
+    """All of these targets."""
 
     targets: "tuple[Target, ...]"
 
@@ -86,21 +87,21 @@ def replicas_in(target: Target | None) -> Iterator[ReplicaOf]:
 
 @attrs.frozen
 class Field:
-    """Who is there, at the moment of a strike."""
+    """The possible targets, at the moment of a strike."""
 
     names: Sequence[str]
     open: Sequence[str]
-    """Those that can be struck just now."""
+    """The names that can be struck at present."""
     groups: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Names that stand for several."""
+    """Maps a name to the names that it stands for."""
     seats: Mapping[str, str] = attrs.field(factory=dict)
-    """Client -> its router."""
+    """Maps a client to its router."""
     voters: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Replica set -> its voters, the leader first."""
+    """Maps a replica set to its voters, the leader first."""
 
 
 def resolve(target: Target, field: Field, random: Random) -> tuple[str, ...]:
-    """The names to strike, in the mesh's order; none if there is nothing to be struck."""
+    """Return the names to strike, in the mesh's order; none if nothing can be struck."""
     chosen = set(_chosen(target, field, random))
     return tuple(name for name in field.open if name in chosen)
 
@@ -124,7 +125,7 @@ def _chosen(target: Target, field: Field, random: Random) -> Sequence[str]:
 
 
 def sides(target: Target, field: Field, random: Random) -> list[tuple[str, ...]]:
-    """The parts of a partition: those that are named, and all the others."""
+    """Return the parts of a partition: the named parts, and all other routers."""
     found: list[tuple[str, ...]] = []
     left = list(field.names)
     for one in target.targets if isinstance(target, Several) else (target,):

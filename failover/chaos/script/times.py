@@ -20,7 +20,7 @@ _PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 @attrs.frozen
 class Span:
-    """Seconds: `2s`, or anything from one to another, `1s..3s`."""
+    """A span in seconds: `2s`, or any time between two, `1s..3s`."""
 
     least: float
     most: float
@@ -39,7 +39,7 @@ class Span:
 
 @attrs.frozen
 class Window:
-    """Seconds of a run between which something goes on: `10s..50s`."""
+    """A window in seconds of the run: `10s..50s`."""
 
     start: float
     end: float
@@ -60,7 +60,7 @@ class Window:
 
 
 def parse_rate(text: str) -> float:
-    """How often in a second, from `0.5/s`, `6/m` or `20/h`."""
+    """Parse a rate to times per second, from `0.5/s`, `6/m` or `20/h`."""
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)/([smh])", text)
     rate = float(found[1]) / _PER[found[2]] if found else 0.0
     if not 0 < rate <= MOST_PER_S:
@@ -69,7 +69,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_bandwidth(text: str) -> float:
-    """Bytes a second, from `8MB/s` or `100kB/s`."""
+    """Parse a bandwidth to bytes per second, from `8MB/s` or `100kB/s`."""
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(kB|MB)/s", text)
     rate = float(found[1]) * _BYTES[found[2]] if found else 0.0
     if rate < LEAST_BANDWIDTH:
@@ -78,7 +78,7 @@ def parse_bandwidth(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Of 1, from `1%` or `0.5%`."""
+    """Parse a share to a part of 1, from `1%` or `0.5%`."""
     found = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]{1,6})?)%", text)
     share = float(found[1]) / 100 if found else 0.0
     if not share:
@@ -94,7 +94,7 @@ def parse_period(text: str) -> float:
 
 
 def parse_length(text: str) -> float:
-    """Of a run."""
+    """Parse the length of a run."""
     seconds = parse_duration(text)
     if seconds > LONGEST_S:
         raise ValueError(f'"{text}", expected at most 24h')
@@ -102,5 +102,5 @@ def parse_length(text: str) -> float:
 
 
 def parse_offset(text: str) -> float:
-    """Seconds by which a clock is ahead, or behind: `5s`, `-5s`."""
+    """Parse the seconds by which a clock is ahead, or behind: `5s`, `-5s`."""
     return -parse_duration(text[1:]) if text.startswith("-") else parse_duration(text)

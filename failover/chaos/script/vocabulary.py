@@ -1,6 +1,6 @@
-"""The words of a chaos script for what is done to a mesh, as in Jepsen's nemeses: a table, read by the script's reader.
+"""The words of a chaos script for faults, as in Jepsen's nemeses: a table, which the script's reader reads.
 
-A fault is in force from its strike until its time (`for`) is over, a word that ends it strikes, or the run ends.
+A fault is in force until its time (`for`) is over, a word that ends it strikes, or the run ends.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +14,14 @@ from router.mesh.quantities import parse_duration
 
 
 class Aim(Enum):
-    """What a word is about."""
+    """The kind of targets of a word."""
 
     ROUTERS = auto()
     LINKS = auto()
-    """By their own names, a-b, or by a router's: all links of it."""
+    """Links, by their own names, a-b, or by a router's name: all links of this router."""
     CLIENTS = auto()
     SIDES = auto()
-    """Of a partition: groups of routers that do not hear each other."""
+    """The sides of a partition: groups of routers that do not reach each other."""
     MESH = auto()
 
 
@@ -30,16 +30,16 @@ class Verb:
     name: str
     aim: Aim
     lasts: bool = True
-    """Whether it may be given a time."""
+    """Whether the word may have a duration."""
     ends: tuple[str, ...] = ()
-    """The faults that it ends."""
+    """The faults that the word ends."""
     options: Mapping[str, Callable[[str], object]] = attrs.field(factory=dict)
     needs: tuple[str, ...] = ()
-    """Options that have no default."""
+    """Options that the word needs, without a default."""
     queues: bool = False
-    """Whether it is done to stores of replica sets."""
+    """Whether the word strikes stores of replica sets."""
     packets: bool = False
-    """Whether it is done to packets, of which proxies know nothing."""
+    """Whether the word strikes packets, which proxies do not see."""
 
 
 def _how(text: str) -> str:
