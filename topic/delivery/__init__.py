@@ -1,1 +1,1 @@
-"""One delivery at one router: its record, the stream that orders it, its outcomes. Not when any of that changes."""
+"""One delivery at one router: its record, its stream, its outcomes. Other packages decide when any of these change."""

@@ -1,9 +1,9 @@
-"""Bytes of messages that somebody may have a router hold, of which those may share that it is made up of: a user's
-connections, a router's users (protocol 5, Credit).
+"""Bytes of messages that a router may hold for a connection, for a user, or in all. The connections of a user share the
+user's allowance, and the users share the router's (protocol 5, Credit).
 
-Up to a half it gives credit as windows have it. Beyond, what is still to come is held back: credit is given for the
-least only. That cannot be all, as nobody knows the size of what has not come. So beyond three quarters who has more
-than his share is refused, and beyond the whole everybody.
+Up to one half of an allowance, credit follows the windows. Beyond it, each publisher has credit for `LEAST` bytes only.
+This is not enough, because the size of a message is unknown until it comes. So beyond three quarters, a part that holds
+more than its share is refused, and beyond the whole every part is.
 """
 
 import sys
@@ -14,23 +14,24 @@ LEAST: Final = 16 << 10
 
 
 class Allowance:
-    """Of one connection, of one user, or of the router. Hot path: asked and told once a batch."""
+    """The allowance of one connection, of one user, or of the router. Hot path: read and updated once a batch."""
 
     __slots__ = ("_most", "_of", "held", "limit", "peak", "sharers")
 
     def __init__(self, limit: str, most: int, of: Self | None = None) -> None:
-        """So many bytes, and no more than is its share `of` another. `limit` is its name in the topology."""
+        """`most`: bytes of this allowance, which is also limited by its share `of` another. `limit`: its name in the
+        topology."""
         self.limit = limit
         self._most = most
         self._of = of
         self.held = 0
         self.sharers = 0
-        """Those of its parts that hold something."""
+        """Number of its parts that hold any bytes."""
         self.peak = 0
-        """The most that was held since this was last set."""
+        """Most bytes held since this field was last set."""
 
     def add(self, size: int) -> None:
-        """Something of `size` bytes is held from now on; of less than none, it is held no longer."""
+        """Hold `size` bytes more; a negative `size` gives bytes back."""
         before, self.held = self.held, self.held + size
         if self.held > self.peak:
             self.peak = self.held
@@ -39,7 +40,7 @@ class Allowance:
             self._of.add(size)
 
     def close(self) -> None:
-        """It is nobody's any more."""
+        """The owner is gone: give back all bytes."""
         if self._of is not None:
             self._of.sharers -= bool(self.held)
             self._of.add(-self.held)
@@ -47,13 +48,13 @@ class Allowance:
 
     @property
     def left(self) -> int:
-        """Bytes for which there is credit; less than none if it is exceeded."""
+        """Bytes for which there is credit; negative if the allowance is exceeded."""
         left = self._most // 2 - self.held
         return left if self._of is None else min(left, self._of.left)
 
     @property
     def refuses(self) -> str:
-        """The name of the limit for which no more is taken; empty if more is."""
+        """The name of the limit that forbids further messages; empty if none does."""
         if self.held >= self._most:
             return self.limit
         whole = self._of
@@ -65,5 +66,5 @@ class Allowance:
 
 
 def unbounded() -> Allowance:
-    """Of whom nobody bounds."""
+    """An allowance without a limit."""
     return Allowance("", sys.maxsize)

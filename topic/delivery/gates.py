@@ -1,18 +1,19 @@
-"""The gates that keep a subscriber from later messages of a publisher (protocol 6.5, 6.6): what home knows of one.
+"""The gates that hold newer deliveries of a publisher back from a subscriber, as the home knows them (protocol 6.5,
+6.6).
 
-`topic.home.audiences` sets and opens them. What waits behind one is at the subscriber's custodian
+`topic.home.audiences` sets and opens them. The deliveries behind a gate wait at the subscriber's custodian
 (`topic.edge.subscriber`). When the publisher attaches anew, all its gates fall (`topic.termini.generations`).
 """
 
 UNPROVEN = -1
-"""In place of the first gated `n`: everything is held back, and home may still forward a backlog."""
+"""Instead of the first gated `n`: every delivery is held back, and the home may still forward a backlog."""
 UNBOUNDED = 1 << 63
-"""In place of the first gated `n`: nothing is held back. More than any `n`."""
+"""Instead of the first gated `n`: no delivery is held back. Higher than any `n`."""
 
 
 class Gate:
-    """Keeps a subscriber from later messages of a publisher while older ones, not its own, are unsettled (6.5), or
-    while the publisher has yet to show life (6.6)."""
+    """Holds newer deliveries of a publisher back from a subscriber while older ones, not its own, are unsettled (6.5),
+    or until the publisher has given a sign of life (6.6)."""
 
     __slots__ = ("remaining", "router", "subscriber", "unproven")
 
@@ -21,12 +22,12 @@ class Gate:
         self.unproven = unproven
         self.subscriber = subscriber
         self.router = router
-        """The subscriber's custodian, who is told when the gate opens."""
+        """The subscriber's custodian, which the home informs when the gate opens."""
         self.remaining = remaining
         """`n` of the gating records."""
 
     @property
     def first(self) -> int:
-        """From which `n` on the gate holds back; `UNPROVEN` while the backlog is still to come."""
+        """The first `n` that the gate holds back; `UNPROVEN` while the backlog has not been forwarded."""
         assert self.unproven or self.remaining
         return UNPROVEN if self.unproven else min(self.remaining)

@@ -1,8 +1,8 @@
-"""The kinds of addresses, and which kind an address is of (protocol 5 for topics, 12 for balanced addresses, 13 for
+"""The kinds of addresses, and the kind of each address (protocol 5 for topics, 12 for balanced addresses, 13 for
 queues).
 
-What can be asked of a kind is in `AddressKind` (`topic.delivery.record`). A kind has no state: what it decides about is
-in the records, what it has done is done by the rooms for home and edge.
+`AddressKind` (`topic.delivery.record`) defines the methods of a kind. A kind has no state: it decides by the records,
+and calls the home and the edge to act.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,7 +24,7 @@ from topic.identity import is_egress
 from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic
 
 UNASSIGNED: Final = b""
-"""In place of the subscriber that a delivery is for."""
+"""Stands for the chosen subscriber while none is chosen."""
 REFUSED = (DeliveryOutcome.REJECTED, DeliveryOutcome.MODIFIED)
 
 
@@ -46,7 +46,7 @@ class TopicKind(AddressKind):
     unfit = DeliveryOutcome.REJECTED
 
     def nobody_has(self, records: Iterable[Record]) -> None:
-        """A topic asks nobody who has a delivery."""
+        """A topic need not search for a subscriber that has a delivery."""
 
     def concerns(self, record: Record, subscriber: bytes) -> bool:
         return True
@@ -55,7 +55,7 @@ class TopicKind(AddressKind):
         return False
 
     def accepted(self, records: Iterable[Record]) -> None:
-        """The others are awaited."""
+        """The home still waits for the other subscribers."""
 
     def is_over(self, record: Record) -> bool:
         return False
@@ -78,20 +78,21 @@ class TopicKind(AddressKind):
         home.spread_to_all(stream, records, take)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """All subscribers have accepted or refused, or there are none: the publisher is told (protocol 5, Accept)."""
+        """All subscribers have accepted or refused, or there are none: send the publisher the outcome (protocol 5,
+        Accept)."""
         home.accept(stream, records)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """A subscriber that home does not know may be there."""
+        """Wait: there may be a subscriber that the home does not know."""
 
     def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
-        """Nobody is chosen."""
+        """A topic chooses no subscriber."""
 
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
-        """The others are awaited."""
+        """The home still waits for the other subscribers."""
 
     def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
-        """All are to have it anyway."""
+        """All subscribers get the delivery anyway."""
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
         return subscribers
@@ -109,18 +110,18 @@ class TopicKind(AddressKind):
         return ()
 
     def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
-        """There are no claims."""
+        """A topic has no claims."""
 
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
-        """The same subscriber is sent it again (protocol 5, Redelivery)."""
+        """The edge sends the delivery to the same subscriber again (protocol 5, Redelivery)."""
         return edge.queue_again(subscriber, records)
 
     def left(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """It is awaited no more."""
+        """The edge does not wait for this subscriber any more."""
 
 
 class BalancedKind(AddressKind):
-    """Each delivery is for one subscriber of the address, whom its home chooses (protocol 12)."""
+    """Each delivery is for one subscriber of the address, which its home chooses (protocol 12)."""
 
     __slots__ = ()
 
@@ -140,7 +141,7 @@ class BalancedKind(AddressKind):
         choose(records, UNASSIGNED)
 
     def concerns(self, record: Record, subscriber: bytes) -> bool:
-        """It is for that one, or whoever has it is sought."""
+        """The record is for this subscriber, or the home seeks the subscriber that has it."""
         return record.chosen is None or record.chosen == subscriber
 
     def asks_all(self, record: Record) -> bool:
@@ -153,7 +154,7 @@ class BalancedKind(AddressKind):
         return record.taken
 
     def counts_again(self, state: int) -> bool:
-        """What was given back home has counted, and offered to others since."""
+        """No if the subscriber gave it back: the home has counted that, and has offered the record to others since."""
         return state not in GIVEN_BACK
 
     def sum_up(self, records: Iterable[Record]) -> None:
@@ -177,15 +178,15 @@ class BalancedKind(AddressKind):
             home.balancing.take(stream, records)
 
     def seek(self, choosing: Choosing, stream: HomeStream, records: list[Record]) -> None:
-        """Somebody may have these."""
+        """A subscriber may have these records: ask all."""
         choosing.ask_all(stream, records)
 
     def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
         choosing.share_out(stream, choosing.assign)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """The publisher is told of what one subscriber has accepted, or nobody may have any more. The rest goes to
-        others (12.3)."""
+        """Send the publisher the outcome of a record that a subscriber has accepted, or that no other subscriber may
+        have. Offer the rest to other subscribers (12.3)."""
         untold = home.balancing.untold(stream, records)
         told = [record for record in records if record not in untold]
         if told:
@@ -193,7 +194,7 @@ class BalancedKind(AddressKind):
         home.balancing.choose_again(stream, untold)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """A subscriber that home does not know may have these."""
+        """Wait: a subscriber that the home does not know may have these records."""
 
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
         if refusals == NOT_HAD and record.chosen not in moved:
@@ -205,15 +206,16 @@ class BalancedKind(AddressKind):
         home.balancing.claimed(stream, record, router)
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """Home asks who has the record. Of these subscribers those who may; it is for nobody else (12.4)."""
+        """The home seeks the subscriber that has the record. Return the subscribers that may have it; no other gets it
+        (12.4)."""
         record.seek_holders()
         for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME and not s.has(record)]:
             record.let_go(subscriber, has_it=False)
         return [subscriber for subscriber in subscribers if subscriber.has(record)]
 
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """The record has been this subscriber's before. It may have it, whatever its map says: that may be late
-        (12.5)."""
+        """The home had chosen this subscriber before. The subscriber may have the record, whatever its map says,
+        because the map may be late (12.5)."""
         record.choose(subscribers[0].name if subscribers else UNASSIGNED)
         return subscribers
 
@@ -239,16 +241,16 @@ class BalancedKind(AddressKind):
             subscriber.claims.difference_update(keys)
 
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
-        """Home may offer it to another (12.3)."""
+        """The home may offer the records to another subscriber (12.3)."""
         edge.give_back(subscriber, records)
         return []
 
     def left(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """Home may offer these to another."""
+        """The home may offer these records to another subscriber."""
 
 
 class DynamicKind(BalancedKind):
-    """The address of a dynamic node: a balanced one, that is over with its one subscriber (protocol 12.8)."""
+    """The address of a dynamic node: a balanced address that ends with its one subscriber (protocol 12.8)."""
 
     __slots__ = ()
 
@@ -256,7 +258,7 @@ class DynamicKind(BalancedKind):
 
 
 class QueueKind(BalancedKind):
-    """The address of a queue, which a replica set has (protocol 13)."""
+    """The address of a queue, which a replica set stores (protocol 13)."""
 
     __slots__ = ()
 
@@ -266,8 +268,8 @@ class QueueKind(BalancedKind):
 
 class EgressKind(BalancedKind):
     """The address of the consumers of a queue, to which its egress publishes (protocol 14.5). The queue agrees to each
-    consumer that home chooses. It is told all that becomes of a delivery, also that the consumer has given it back, or
-    has gone with it: each ends the delivery."""
+    consumer that the home chooses. The home reports every end of a delivery to it, also that the consumer has given the
+    delivery back, or has gone with it."""
 
     __slots__ = ()
 
@@ -278,7 +280,7 @@ class EgressKind(BalancedKind):
         return True
 
     def sum_up(self, records: Iterable[Record]) -> None:
-        """The refusals of its one consumer here were counted as they came."""
+        """The refusals of the one consumer here were counted as they came."""
         for record in records:
             record.sum_up(None if record.taken else record.refusals or NOT_HAD)
 
@@ -293,16 +295,17 @@ class EgressKind(BalancedKind):
         return DeliveryOutcome.MODIFIED if modified or failed else DeliveryOutcome.RELEASED
 
     def seek(self, choosing: Choosing, stream: HomeStream, records: list[Record]) -> None:
-        """The queue says who may have each of these: nobody else is asked."""
+        """The queue has said which consumer may have each record: ask only this one."""
         choosing.ask_holders(stream, records)
 
     def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
-        if stream.link is not None:  # else nobody is there to agree
+        if stream.link is not None:  # else no queue is there to agree
             choosing.share_out(stream, choosing.propose)
             choosing.want(stream)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """What nobody had is for another consumer, if the one that was chosen is still there. The rest is over."""
+        """Offer a record that no consumer had to another consumer, if the chosen one is still there. The other records
+        end."""
         over: list[Record] = []
         left: list[Record] = []
         for record in records:
@@ -312,8 +315,8 @@ class EgressKind(BalancedKind):
         home.balancing.choose_again(stream, left)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """Nobody has had what home offers for the first time. If the consumer has no room for it, home chooses anew,
-        before it offers what comes behind it."""
+        """No consumer has had a record that the home offers for the first time. If the chosen consumer has no room for
+        it, the home chooses anew, before it offers the records behind it."""
         choosing = home.balancing
         left = [
             record
@@ -328,14 +331,14 @@ class EgressKind(BalancedKind):
         return []
 
     def left(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """It may have begun to process these."""
+        """The consumer may have begun to process these records."""
         for record in records:
             if record.chosen == subscriber.name:
                 record.count(GONE)
 
 
 def _is_over(choosing: Choosing, record: Record) -> bool:
-    """Whether a delivery of a queue, for which nobody is awaited, ends. Sums up what became of it."""
+    """Whether a delivery of a queue, for which the home awaits no answer, ends. If so, sums up its refusals."""
     if record.taken:
         record.sum_up(None)
     elif not any(record.refusals or NOT_HAD):
@@ -357,11 +360,11 @@ class AddressKinds:
     """Which kind each address is of."""
 
     def __init__(self, named: Iterable[tuple[str, str]]) -> None:
-        """What addresses begin with, and the name of the kind of these."""
+        """`named`: pairs of a prefix of addresses, and the name of the kind of these addresses."""
         self._prefixes = [(prefix, NAMED[name]) for prefix, name in named]
 
     def of(self, address: str) -> AddressKind:
-        """By the beginning of the address; a topic if nothing is said of it."""
+        """The kind of the first prefix that fits; a topic if none does."""
         if is_dynamic(address):
             return OF_DYNAMIC_NODES
         if is_egress(address):
@@ -370,9 +373,9 @@ class AddressKinds:
 
 
 def verdict(record: Record) -> Refusals | None:
-    """Of a delivery that is for one of many, and of its subscribers here: None if one has accepted it, else whether one
-    has rejected it, or the one that it was for has given it back, or refused it for itself, which counts as
-    *modified*."""
+    """What the subscribers here made of a delivery for one of many. None if one has accepted it. Else a refusal:
+    *rejected* if one has rejected it; the chosen subscriber's outcome if this one has given it back, or refused it for
+    itself, which counts as *modified*; `NOT_HAD` otherwise."""
     if record.taken:
         return None
     if DeliveryOutcome.REJECTED in record.locals.values():

@@ -1,5 +1,5 @@
-"""Final outcomes: of one subscriber, counted for the publisher (protocol 5, Outcome to P), and as the log has them.
-Whose outcomes are awaited is not here."""
+"""Final outcomes: of one subscriber, counted for the publisher (protocol 5, Outcome to P), and as the delivery log has
+them."""
 
 import enum
 from typing import Final
@@ -20,15 +20,15 @@ TERMINAL = frozenset(DeliveryOutcome)
 GIVEN_BACK = (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED)
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in DeliveryOutcome}
 Refusals = tuple[int, int, int, int]
-"""How many subscribers rejected, released, modified; and how many deliveries to them have failed: by the subscriber's
-word (delivery-failed), or because it has gone without an outcome."""
+"""Subscribers that rejected, released and modified; and deliveries to them that failed, because the subscriber said so
+(delivery-failed) or has gone without an outcome."""
 NOT_HAD: Final[Refusals] = (0, 0, 0, 0)
-"""One of many: no subscriber has the delivery, and none has refused it."""
+"""Balanced addresses: no subscriber has the delivery, and none has refused it."""
 GONE: Final[Refusals] = (0, 0, 0, 1)
-"""One of many: the subscriber that the delivery was for has gone without an outcome."""
+"""Balanced addresses: the subscriber that was chosen for the delivery has gone without an outcome."""
 
 MOST_ANNOTATIONS: Final = 4096
-"""Bytes of what a consumer adds to a message that it gives back."""
+"""Most bytes of the annotations that a consumer adds to a message that it gives back."""
 
 
 def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
@@ -39,7 +39,7 @@ def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | Non
 
 
 def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
-    """The count without one subscriber's outcome, which was no acceptance."""
+    """The count without one subscriber's outcome, which was not *accepted*."""
     less = refusal(outcome)
     assert refusals is not None and less is not None
     left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])

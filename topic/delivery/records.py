@@ -1,6 +1,7 @@
-"""All records of one router, by delivery key, and who waits for a key to become free (protocol 5, Reused tags).
+"""All records of one router, keyed by delivery, and the streams that wait until a key is free (protocol 5, Reused
+tags).
 
-A key belongs to one delivery at a time. What becomes of a record while it is here is the record's own business.
+A key belongs to one delivery at a time. The record itself keeps its state.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,21 +20,22 @@ class RecordTable:
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, Record] = {}
-        """Placeholders too; presettled records not."""
+        """With placeholders, without presettled records."""
         self._at: ByAddress[bytes, Record] = ByAddress()
-        """The same by address."""
+        """The same records by address."""
         self.busy_keys: dict[bytes, Stream] = {}
         """Keys that an older delivery holds, and the stream whose next delivery waits for each."""
         self.received: Counter[str] = Counter()
         self.delivered: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
-        """Statistics, by the name of the kind of the address: transfers from publishers, and to subscribers; and how
-        many of these they have accepted."""
+        """Statistics by the name of the kind of address: transfers from publishers, transfers to subscribers, and
+        transfers that subscribers have accepted."""
         self.unblocked: list[Stream] = []
         """Streams whose next delivery need not wait any longer."""
         self.settled: list[Record] = []
-        """Settled records: their messages are dropped once the shell has sent them. Somebody may hold a record for
-        longer: another router has yet to settle it, a subscriber to read of that, an end of a link to be forgotten."""
+        """Settled records. Their messages are dropped once the shell has sent them. A record may be needed for longer:
+        until another router has settled it, a subscriber has read the settlement, or an end of a link has forgotten
+        it."""
 
     def enter(self, records: list[Record]) -> bool:
         """Enter new records of one stream. False, and nothing entered, if an older delivery holds one of the keys: a
@@ -45,7 +47,7 @@ class RecordTable:
         return True
 
     def name(self, record: Record) -> None:
-        """Enter a record that the unsettled map of a subscriber names, and that is not here or waits behind others."""
+        """Enter a record that a subscriber's map names, and that is not here or waits behind others."""
         assert record.key not in self.by_key
         self._enter({record.key: record}, record.stream.address)
 
@@ -54,17 +56,17 @@ class RecordTable:
         self._at.at(address).update(records)
 
     def at(self, address: str) -> Collection[Record]:
-        """The records of an address, in the order in which they were entered; or of all that a pattern covers."""
+        """The records of an address, or of all addresses that a pattern covers, in the order of entry."""
         return self._at.meeting(address)
 
     def readdress(self, records: list[Record], former: str) -> None:
-        """These were at that address or pattern until their publisher was known."""
+        """Move records from the address or pattern at which they were until their publisher was known."""
         self._at.discard(former, *(record.key for record in records))
         for record in records:
             self._at.at(record.stream.address)[record.key] = record
 
     def forget(self, stream: Stream, records: list[Record]) -> None:
-        """Forget records of the stream that nobody needs, and free their keys."""
+        """Forget records of the stream that are not needed any more, and free their keys."""
         by_key, in_order, at_address = self.by_key, stream.records, self._at.at(stream.address)
         for record in records:
             key = record.key
@@ -76,7 +78,7 @@ class RecordTable:
         self._at.discard(stream.address)
 
     def drop_messages(self) -> None:
-        """Drop the messages of settled records: the shell has sent them."""
+        """Drop the messages of settled records, because the shell has sent them."""
         for record in self.settled:
             assert record.state is State.SETTLED
             record.message = None
@@ -84,7 +86,7 @@ class RecordTable:
 
 
 def sizes(records: Iterable[Record]) -> list[int]:
-    """In bytes, of the messages that are here."""
+    """Bytes of each message that is here; 0 for a missing one."""
     return [len(record.message or b"") for record in records]
 
 
@@ -95,8 +97,8 @@ def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]
 
 
 def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
-    """The stream's records in `[low, high, low, high, …]`, bounds included, each once. Costs what there are of either,
-    not how far the ranges, which another router has named, reach."""
+    """The stream's records in `[low, high, low, high, …]`, bounds included, each once. The cost depends on the number
+    of records and ranges, not on the length of the ranges, which another router has chosen."""
     records = stream.records
     spans = list(zip(ranges[::2], ranges[1::2], strict=True))
     if sum(max(0, high - low) for low, high in spans) < 2 * len(records) + 16 * len(spans):
@@ -108,14 +110,14 @@ def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
 
 
 def given_in(stream: Stream, epoch: Epoch, ranges: list[int]) -> list[Record]:
-    """The stream's unconfirmed records that were forwarded last by that attach, under a place in the ranges."""
+    """The stream's unconfirmed records that this attach of the publisher forwarded last, at a place in the ranges."""
     spans = list(zip(ranges[::2], ranges[1::2], strict=True))
     given = [record for record in stream.unconfirmed.values() if record.given and record.given[0] == epoch]
     return [record for record in given if record.given and any(low <= record.given[1] <= high for low, high in spans)]
 
 
 def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:
-    """The ranges less some numbers."""
+    """The ranges without these numbers."""
     left: list[int] = []
     out = sorted(left_out)
     for low, high in _disjoint(list(zip(ranges[::2], ranges[1::2], strict=True))):
@@ -127,7 +129,7 @@ def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:
 
 
 def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same numbers, ascending, each once."""
+    """The same numbers in disjoint spans, ascending."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(spans):
         if found and low <= found[-1][1]:

@@ -1,4 +1,4 @@
-"""The room of a subscriber, where home chooses one subscriber for each delivery (protocol 12.2)."""
+"""The room of a subscriber, when the home chooses one subscriber for each delivery (protocol 12.2)."""
 
 from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
@@ -40,11 +40,11 @@ class SubscriberRoom:
         return SubscriberRoom(self.deliveries - other.deliveries, self.size - other.size)
 
     def first(self, records: Iterable[Record]) -> list[Record]:
-        """The first of these, as many as fit in."""
+        """The first of these records, as many as fit."""
         return self.fill(records, attrgetter("size"))
 
     def fill(self, items: Iterable[Item], size_of: Callable[[Item], int]) -> list[Item]:
-        """The first of these, as many as fit in. Takes no more of them than that from an iterator."""
+        """The first of these items, as many as fit. Takes no more items from an iterator."""
         found: list[Item] = []
         size, left = self.size, iter(items)
         while size > 0 and len(found) < self.deliveries and (item := next(left, None)) is not None:

@@ -1,5 +1,5 @@
-"""The streams of one router, as home or as edge: by publisher, and by address. What is in them is
-`topic.delivery.record`'s."""
+"""The streams of one router, as home or as edge, keyed by publisher and by address. `topic.delivery.record` defines a
+stream."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Stream)
 
 
 class Streams(Mapping[bytes, S]):
-    """At most one stream for each publisher: that of its current epoch."""
+    """At most one stream for each publisher, of its current epoch."""
 
     def __init__(self) -> None:
         self._by_publisher: dict[bytes, S] = {}
@@ -29,7 +29,7 @@ class Streams(Mapping[bytes, S]):
         return len(self._by_publisher)
 
     def at(self, address: str) -> Collection[S]:
-        """The streams of an address, or of all that a pattern covers."""
+        """The streams of an address, or of all addresses that a pattern covers."""
         return self._at.meeting(address)
 
     def add(self, stream: S) -> None:
@@ -38,13 +38,13 @@ class Streams(Mapping[bytes, S]):
         self._at.at(stream.address)[stream.publisher] = stream
 
     def discard(self, stream: S) -> None:
-        """The publisher has a later stream, or none."""
+        """Remove the stream: the publisher has a later stream, or none."""
         if self._by_publisher.get(stream.publisher) is stream:
             del self._by_publisher[stream.publisher]
             self._at.discard(stream.address, stream.publisher)
 
 
 def stream_of(publisher: LinkEntry, kinds: AddressKinds) -> Stream:
-    """A new one, of the publisher's current epoch, whose home is another router."""
+    """Make a stream for the publisher's current epoch, whose home is another router."""
     kind = kinds.of(publisher.identity.address)
     return Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation, kind)
