@@ -58,8 +58,9 @@ AWAITING_HOME = 3
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Question = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
-"""What a sign of the publisher's life settles: the backlog of a subscriber; a router and the keys that it asked about
-and home has not got; or accepted deliveries that gate until the publisher knows of that."""
+"""The deliveries that a sign of the publisher's life settles: the backlog of a subscriber; or the keys that a router
+asked about, and that the home does not have; or accepted deliveries that gate until the publisher has read their
+outcome."""
 
 
 class Record:
@@ -99,7 +100,7 @@ class Record:
         self.tag = tag
         """The publisher's delivery-tag; known at home only."""
         self.message: bytes | None = message
-        """Encoded message; None once settled, and in a placeholder, which an unsettled map named."""
+        """Encoded message. None once the record is settled, and in a placeholder."""
         self.n = -1
         """Place in the publisher's order at its home; -1 while withheld (protocol 5) or unconfirmed."""
         self.state, self.presettled = State.IN_DOUBT, False
@@ -116,25 +117,26 @@ class Record:
         self.refusals: Refusals | None = None
         """Final outcomes other than accepted, counted; None while there are none."""
         self.moved: tuple[bytes, ...] = ()
-        """Edge: subscribers that home may count on here, and that left for another router."""
+        """Edge: subscribers that the home may count on here, and that have left for another router."""
         self.routers: tuple[str, ...] = ()
-        """Home: the routers that it was forwarded to, and that get the settlement."""
+        """Home: the routers to which it forwarded the record, and which get the settlement."""
         self.awaited: set[str] = set()
-        """Home: routers whose outcome (in doubt) or acknowledgement of the settlement (settled) is awaited. Edge: home,
-        if it awaits that we forget the delivery."""
+        """Home: routers whose outcome (in doubt) or acknowledgement of the settlement (settled) is awaited. Edge: the
+        home, if it waits until this router has forgotten the delivery."""
         self.orphans: set[bytes] = set()
-        """Home: subscribers awaited by name, as no router in contact holds them."""
+        """Home: subscribers that it awaits by name, because no router in contact holds them."""
         self.without = NOBODY
-        """Home: subscribers that were awaited, or would be, but have lapsed (8, Apart). Records share this dict."""
+        """Home: subscribers that have lapsed, and that it would await otherwise (8, Apart). Records share this dict."""
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether only an unsettled map named it: its message is not here."""
+        """Whether the record has no message, because only an unsettled map has named it."""
         return self.message is None and self.state is not State.SETTLED
 
     @property
     def last_given(self) -> tuple[Epoch, int]:
-        """By which attach of its publisher the record was forwarded last, and its place in the publisher's order."""
+        """The attach of the publisher by which the record was forwarded last, and its place in the publisher's
+        order."""
         if self.n >= 0:
             return self.stream.epoch, self.n
         assert self.given is not None, "no home has forwarded the record"
@@ -148,7 +150,7 @@ class Record:
     # as a whole
 
     def forward(self, n: int, message: bytes | None, moved: tuple[bytes, ...]) -> None:
-        """Home vouches for the record under this place in its order, and waits for an outcome."""
+        """The home forwards the record under this place in its order, and waits for an outcome."""
         assert n >= 0 and self.state is not State.SETTLED
         if n != self.n:
             self.n = n
@@ -158,7 +160,8 @@ class Record:
         self.state = State.IN_DOUBT
 
     def hold(self) -> None:
-        """The home is out of contact, or is another: nobody is given the record until a home names it."""
+        """The home is out of contact, or another router is home now: no subscriber gets the record until a home
+        forwards it."""
         assert not self.presettled and self.state is not State.SETTLED
         self.stream.records.pop(self.n, None)
         self.given = self.given if self.n < 0 else (self.stream.epoch, self.n)
@@ -179,11 +182,11 @@ class Record:
             self.refusals = (*self.refusals[:3], former[3])
 
     def rehome(self, stream: "Stream") -> None:
-        """The publisher has a new attach: the record waits for the word of that home."""
+        """The publisher has a new attach: the record waits until that home forwards it."""
         self.stream = stream
 
     def transferred_again(self, tag: bytes, message: bytes | None) -> None:
-        """The publisher, which is attached here, has transferred the record once more, with the message or without."""
+        """The publisher, which is attached here, has transferred the record again, with or without the message."""
         self.tag = tag
         if message is not None:
             self.message = message
@@ -191,108 +194,109 @@ class Record:
     # at home: who is awaited
 
     def forwarded_to(self, router: str) -> None:
-        """The router gets the record, and its outcome is awaited."""
+        """The home has forwarded the record to the router, and awaits its outcome."""
         self.awaited.add(router)
         if router not in self.routers:
             self.routers = (*self.routers, router)
 
     def await_router(self, router: str) -> None:
-        """The outcome of a router that has had the record before is awaited."""
+        """Await the outcome of a router that already has the record."""
         self.awaited.add(router)
 
     def await_router_no_more(self, router: str) -> None:
-        """The router has answered, or is gone for good, or has settled its subscribers."""
+        """The router has answered, is gone for good, or has settled its subscribers."""
         self.awaited.discard(router)
 
     def lost_at(self, router: str) -> None:
-        """The contact with the router is over: it does not get the settlement."""
+        """The contact with the router is lost: the router does not get the settlement."""
         if router in self.routers:
             self.routers = tuple(other for other in self.routers if other != router)
 
     def await_by_name(self, names: Iterable[bytes]) -> None:
-        """No router in contact holds these subscribers, or their backlog is not under way."""
+        """Await these subscribers by name: no router in contact holds them, or their backlog is not under way."""
         self.orphans.update(names)
 
     def await_by_name_no_more(self, names: Iterable[bytes]) -> None:
-        """The subscribers have gone or lapsed, or are awaited at their routers."""
+        """These subscribers have gone or lapsed, or the home awaits their routers instead."""
         self.orphans.difference_update(names)
 
     def leave_out(self, lapsed: dict[bytes, None]) -> None:
-        """These have lapsed, in place of those before. Records may share the dict."""
+        """Do not await these lapsed subscribers. They replace the former ones. Records may share the dict."""
         self.without = lapsed
 
     def is_back(self, name: bytes) -> None:
-        """The subscriber had lapsed, and is back, or has ended. Also for records that share the dict."""
+        """The subscriber had lapsed, and is back or has ended. This also changes the records that share the dict."""
         self.without.pop(name, None)
 
     def await_no_router(self) -> None:
-        """The publisher's next home will ask for what is still to be known."""
+        """Await no router: the publisher's next home asks for the missing outcomes."""
         self.awaited.clear()
 
     def await_nobody(self) -> None:
-        """The record is over for all, or its publisher is gone."""
+        """Await no router and no subscriber: the record has ended, or its publisher is gone."""
         self.awaited.clear()
         self.orphans.clear()
 
     def await_settled(self, router: str) -> None:
-        """At an edge: home awaits that we forget the record."""
+        """At an edge: the home waits until this router has forgotten the record."""
         self.awaited = {router}
 
     def count(self, refusals: Refusals | None) -> None:
-        """So many subscribers at one router have refused the record."""
+        """Add the refusals of one router."""
         self.refusals = add_refusals(self.refusals, refusals)
 
     def left_without(self, subscriber: bytes) -> None:
-        """The subscriber went from here before it had the record."""
+        """The subscriber left this router before it had the record."""
         self.moved = (*self.moved, subscriber)
 
     @property
     def annotations(self) -> bytes:
-        """What the consumer of a queue has added to the message as it gave the message back; empty for nothing."""
+        """The annotations that a queue's consumer added when it gave the message back; empty if there are none."""
         return getattr(self, "_annotations", b"")
 
     def annotate(self, annotations: bytes) -> None:
-        """The consumer has added this, in place of what it added before."""
+        """Replace the annotations by those of the consumer that gave the message back."""
         self._annotations = annotations
 
     # one of many
 
     def seek_holders(self) -> None:
-        """The record is for whoever has it, and for nobody else."""
+        """The record is only for the subscriber that has it, which is not known yet."""
         self.chosen = None
 
     def choose(self, subscriber: bytes) -> None:
-        """The record is for this subscriber, or for none yet."""
+        """The record is for this subscriber, or for none yet (`UNASSIGNED`)."""
         self.chosen = subscriber
 
     def sum_up(self, refusals: Refusals | None) -> None:
-        """This has become of the record where it was offered, whatever was counted before."""
+        """Replace the refusals by this summary."""
         self.refusals = refusals
 
     def refused_for_itself(self, subscriber: bytes) -> None:
-        """The subscriber is not offered the record again."""
+        """Do not offer the record to this subscriber again."""
         if subscriber not in self.refused_by:
             self.refused_by = (*self.refused_by, subscriber)
 
     def may_be_offered(self, subscriber: bytes) -> None:
-        """The subscriber's link has ended: its refusal counts no longer."""
+        """The subscriber's link has ended: its refusal does not count any more."""
         self.refused_by = tuple(name for name in self.refused_by if name != subscriber)
 
     def offer_again(self, nobody: bytes, *, given_back: bool) -> None:
-        """The record is for `nobody` yet, and will be offered to another. Whether it was `given_back` counts."""
+        """The record has no subscriber, and waits for another one. `given_back` counts as a try."""
         self.tries += given_back
         self.chosen, self.refusals = nobody, None
 
     # at its local subscribers
 
     def name(self, subscriber: Any, state: int) -> None:
-        """The record is for this subscriber, too, or once more."""
+        """The record is for this subscriber, too, or again."""
         assert state in (QUEUED, WITHHELD, AWAITING_HOME)
         self.open += self.locals.get(subscriber) not in OPEN
         self.locals[subscriber] = state
 
     def withhold_all(self) -> None:
-        """An older delivery of the key is still here, or one waits before this."""
+        """Withhold the record from all: an older delivery with its key is still here, or a delivery before it is
+        withheld."""
         assert self.open == len(self.locals)
         self.locals = dict.fromkeys(self.locals, WITHHELD)
 
@@ -302,12 +306,12 @@ class Record:
         self.locals[subscriber] = WITHHELD
 
     def queue(self, subscriber: Any) -> None:
-        """The record may be sent to the subscriber, for the first time or once more."""
+        """The record may be sent to the subscriber, for the first time or again."""
         assert self.locals[subscriber] in (WITHHELD, SENT)
         self.locals[subscriber] = QUEUED
 
     def hold_for(self, subscriber: Any) -> None:
-        """The subscriber attached anew: what it has not answered, home must name again."""
+        """The subscriber attached anew: a record that it has not answered waits until the home names it again."""
         if self.locals.get(subscriber) in OPEN:
             self.locals[subscriber] = AWAITING_HOME
 
@@ -324,7 +328,7 @@ class Record:
         return True
 
     def had_again(self, subscriber: Any) -> None:
-        """The subscriber was given again elsewhere what it had given back here: its outcome counts no longer."""
+        """The subscriber gave the record back here, and got it again elsewhere: its outcome does not count any more."""
         known = self.locals.get(subscriber)
         if known in GIVEN_BACK:
             self.locals[subscriber] = AWAITING_HOME
@@ -333,7 +337,7 @@ class Record:
                 self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
     def let_go(self, subscriber: Any, *, has_it: bool) -> None:
-        """Await the subscriber no more. If it `has_it`, released on its link, it is settled there in the end."""
+        """Await the subscriber no more. If it `has_it`, the record is released on its link, and settled there later."""
         assert self.locals[subscriber] in OPEN
         if has_it:
             self.locals[subscriber] = DeliveryOutcome.RELEASED
@@ -342,13 +346,13 @@ class Record:
         self.open -= 1
 
     def drop(self, subscriber: Any) -> bool:
-        """Name the subscriber no more. Returns whether it was awaited."""
+        """Remove the subscriber. Returns whether it was awaited."""
         was_open = self.locals.pop(subscriber, None) in OPEN
         self.open -= was_open
         return was_open
 
     def check(self) -> None:
-        """Assert what holds whenever no event is being handled."""
+        """Assert the invariants that hold between two events."""
         stream, n = self.stream, self.n
         is_open = sum(map(OPEN.__contains__, self.locals.values())) if self.locals else 0
         assert self.open == is_open, f"{self.key!r}: {self.open} are open"
@@ -362,7 +366,7 @@ class Record:
 
 
 def spread(records: Sequence[Record], first: int, audience: AddressAudience) -> None:
-    """Home gives them their places in its order, from `first` on, and awaits this audience."""
+    """The home gives the records their places, from `first` on, and awaits this audience."""
     routers, in_order = audience.routers, records[0].stream.records
     for n, record in enumerate(records, first):
         record.n = n
@@ -377,7 +381,7 @@ def spread(records: Sequence[Record], first: int, audience: AddressAudience) -> 
 
 
 def forwarded(stream: "Stream", records: Iterable[Record], first: int, moved: tuple[bytes, ...]) -> None:
-    """An edge takes new records under their places in home's order, from `first` on."""
+    """An edge gives new records the places that the home has chosen, from `first` on."""
     in_order = stream.records
     for n, record in enumerate(records, first):
         record.n = n
@@ -386,65 +390,65 @@ def forwarded(stream: "Stream", records: Iterable[Record], first: int, moved: tu
 
 
 def forwarded_again(records: Iterable[Record], moved: tuple[bytes, ...]) -> None:
-    """Home forwards these once more, under the same places, and waits for an outcome."""
+    """The home forwards these again, under the same places, and waits for an outcome."""
     for record in records:
         record.moved = moved
         record.state = State.IN_DOUBT
 
 
 def presettle(records: Iterable[Record]) -> None:
-    """The publisher has transferred these settled."""
+    """The publisher transferred these settled."""
     for record in records:
         record.presettled = True
 
 
 def choose(records: Iterable[Record], subscriber: bytes) -> None:
-    """These are for this subscriber, or for none yet."""
+    """These are for this subscriber, or for none yet (`UNASSIGNED`)."""
     for record in records:
         record.chosen = subscriber
 
 
 def taken(records: Iterable[Record]) -> None:
-    """One of many has accepted these."""
+    """Balanced: a subscriber has accepted these."""
     for record in records:
         record.taken = True
 
 
 def answered_by(router: str, records: Iterable[Record]) -> None:
-    """All subscribers at the router have answered, or know of the settlement."""
+    """All subscribers at the router have answered, or have read the settlement."""
     for record in records:
         record.awaited.discard(router)
 
 
 def await_settlement(records: Iterable[Record]) -> None:
-    """Home tells all routers that have these of the settlement, and awaits that they forget them. A router out of
-    contact is not told."""
+    """The home sends the settlement to all routers in contact that have these, and waits until they have forgotten
+    them."""
     for record in records:
         if record.routers or record.awaited:
             record.awaited = set(record.routers)
 
 
 def accept(records: Iterable[Record]) -> None:
-    """Home answers the publisher, or an edge reports to home."""
+    """The home answers the publisher, or an edge reports to the home."""
     for record in records:
         assert record.state is State.IN_DOUBT
         record.state = State.ACCEPTED
 
 
 def outcome_kept(records: Iterable[Record]) -> None:
-    """The publisher has answered an echo behind the outcome of these: it has that in its store."""
+    """The publisher has answered an echo behind the outcome of these: it has stored the outcome."""
     for record in records:
         record.known = True
 
 
 def settle(records: Iterable[Record]) -> None:
-    """The publisher has settled these, or nobody will."""
+    """The publisher has settled these, or it will never do so."""
     for record in records:
         record.state = State.SETTLED
 
 
 def name_all(records: Iterable[Record], subscribers: Sequence[Any]) -> None:
-    """These records are new here, and for all these subscribers."""
+    """These new records are for all these subscribers."""
     count = len(subscribers)
     for record in records:
         record.locals = dict.fromkeys(subscribers, QUEUED)
@@ -460,7 +464,8 @@ def send(records: Iterable[Record], subscriber: Any) -> None:
 def answer(
     records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome, *, failed: bool = False
 ) -> list[Record]:
-    """Take the subscriber's final outcome of what was sent to it. Returns those that await nobody here any more."""
+    """Set the final outcome that the subscriber gave to records sent to it. Returns the records that await no
+    subscriber here any more."""
     finished: list[Record] = []
     refused = refusal(outcome, failed=failed)
     for record in records:
@@ -474,29 +479,29 @@ def answer(
 
 
 Giving = Callable[["HomeStream", list[Record], LinkEntry], None]
-"""Gives the records to the subscriber that was chosen for them."""
+"""Gives records to the subscriber that was chosen for them."""
 
 
 class Choosing(Protocol):
     """Gives each delivery to one subscriber, which it chooses: `topic.home.balancing`."""
 
     asked: "set[Record]"
-    """Until home has booted: the deliveries that somebody may have had before. Home asks for these."""
+    """Until the home has booted: deliveries that a subscriber may have had before, which the home asks for."""
 
     def take(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give new transfers their places in the publisher's order, and each to one subscriber."""
 
     def ask_all(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Give transfers that somebody may have their places, and ask the whole audience."""
+        """Give places to transfers that a subscriber may already have, and ask the whole audience for each."""
 
     def ask_holders(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Give transfers their places, and ask for each the subscriber that may have it, as the publisher has said."""
+        """Give transfers their places, and ask for each the subscriber that may have it, according to the publisher."""
 
     def hand_on(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give presettled transfers to subscribers that have room now, or drop them."""
 
     def share_out(self, stream: "HomeStream", give: Giving) -> None:
-        """Choose subscribers that have room for what waits."""
+        """Choose subscribers with room for the waiting records."""
 
     def assign(self, stream: "HomeStream", records: list[Record], entry: LinkEntry) -> None:
         """Offer the records to the subscriber."""
@@ -508,23 +513,23 @@ class Choosing(Protocol):
         """Tell the publisher, which is a queue, if subscribers have room for more."""
 
     def is_there(self, subscriber: bytes) -> bool:
-        """Whether the subscriber may be given something, now or later."""
+        """Whether the subscriber can get deliveries, now or later."""
 
     def refused(self, record: Record, router: str) -> None:
         """No subscriber at the router has the record, and none has refused it."""
 
     def claimed(self, stream: "HomeStream", record: Record, router: str) -> None:
-        """A subscriber at the router has the record by its map."""
+        """A subscriber's map at the router names the record."""
 
     def untold(self, stream: "HomeStream", records: list[Record]) -> Collection[Record]:
-        """Of these records, for which nobody is awaited, those that another subscriber may still have."""
+        """Of these records, which await no subscriber, return those that another subscriber may still have."""
 
     def choose_again(self, stream: "HomeStream", records: Iterable[Record]) -> None:
         """Give these to other subscribers."""
 
 
 class AtHome(Protocol):
-    """What a kind has done at the home of a delivery: `topic.home.home`."""
+    """The actions of a home that a kind calls: `topic.home.home`."""
 
     @property
     def balancing(self) -> Choosing: ...
@@ -536,56 +541,56 @@ class AtHome(Protocol):
         have the edge `take` them for those here."""
 
     def accept(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Answer the publisher: *accepted*, or the outcome that the refusals of the record come to."""
+        """Send the publisher *accepted*, or the outcome that follows from the record's refusals."""
 
 
 class AtEdge(Protocol):
-    """What a kind has done at the edge with what a subscriber gave back: `topic.edge.delivery`."""
+    """The actions of an edge that a kind calls when a subscriber gives records back: `topic.edge.delivery`."""
 
     def queue_again(self, subscriber: Any, records: list[Record]) -> list[Record]:
-        """Send the records to the same subscriber again. Returns those that were sent often enough."""
+        """Send the records to the same subscriber again. Returns the records that have been sent often enough."""
 
     def give_back(self, subscriber: Any, records: list[Record]) -> None:
-        """Tell home that the subscriber has given these back. It may be given them again."""
+        """Tell the home that the subscriber has given these back. The home may offer them to it again."""
 
     def end(self, subscriber: Any, records: list[Record], *, failed: bool) -> None:
-        """Tell home that the subscriber has given these back, which ends them."""
+        """Tell the home that the subscriber has given these back, which ends their deliveries."""
 
 
 class AddressKind(ABC):
-    """What is special about one kind of address; the kinds are in `topic.delivery.kinds`. A stream and a local
-    subscriber hold the kind of their address, and nothing else asks which kind it is."""
+    """The rules of one kind of address; the kinds are in `topic.delivery.kinds`. A stream and a local subscriber hold
+    the kind of their address. No other code asks which kind it is."""
 
     __slots__ = ()
 
     name: ClassVar[str]
-    """As a topology file, counters and figures have it."""
+    """The name in topology files, counters and figures."""
     keeps_order: ClassVar[bool]
-    """A subscriber is given nothing of a publisher while older deliveries that are not its own are unsettled (protocol
-    6.5, Gate)."""
+    """Whether a subscriber gets no newer deliveries of a publisher while older ones that are not for it are unsettled
+    (protocol 6.5, Gate)."""
     takes_filters: ClassVar[bool]
     goes_in_pieces: ClassVar[bool]
-    """A large message goes to the routers of its audience ahead of its Forward."""
+    """Whether a large message goes to the routers of its audience ahead of its Forward."""
     is_for_all: ClassVar[bool]
-    """Each delivery is for all subscribers of the address, whom an edge names in a whole batch."""
+    """Whether each delivery is for all subscribers of the address, so that an edge names them for a whole batch."""
     tells_room: ClassVar[bool]
-    """Edges tell homes how many deliveries each subscriber takes (protocol 12.2)."""
+    """Whether edges tell homes how many deliveries each subscriber takes (protocol 12.2)."""
     asks_once: ClassVar[bool]
-    """A router that has not answered a Forward of a delivery is sent no other (protocol 12)."""
+    """Whether a router with an unanswered Forward of a delivery gets no other Forward of it (protocol 12)."""
     in_sets: ClassVar[bool]
-    """Replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
+    """Whether replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
     ends_with_subscribers: ClassVar[bool]
-    """When the last subscriber has gone there will be no other: the rest is rejected (protocol 12.8)."""
+    """Whether no subscriber can follow the last one: the remaining deliveries are then rejected (protocol 12.8)."""
     is_of_set: ClassVar[bool]
-    """The publisher is a replica set: it comes back however long it has no leader (protocol 14.7)."""
+    """Whether the publisher is a replica set, which comes back however long it has no leader (protocol 14.7)."""
     unfit: ClassVar[DeliveryOutcome]
-    """The outcome by which a router refuses what its subscriber cannot be given (protocol 5, Unfit)."""
+    """The outcome of a delivery that cannot be given to its subscriber (protocol 5, Unfit)."""
 
     # one delivery
 
     @abstractmethod
     def nobody_has(self, records: Iterable[Record]) -> None:
-        """The publisher has transferred these records for the first time."""
+        """The publisher has transferred these records for the first time, so no subscriber has them."""
 
     @abstractmethod
     def concerns(self, record: Record, subscriber: bytes) -> bool:
@@ -602,7 +607,7 @@ class AddressKind(ABC):
 
     @abstractmethod
     def is_over(self, record: Record) -> bool:
-        """Whether no other subscriber need be awaited for the record."""
+        """Whether the home can decide on the record without another subscriber's outcome."""
 
     @abstractmethod
     def counts_again(self, state: int) -> bool:
@@ -610,15 +615,15 @@ class AddressKind(ABC):
 
     @abstractmethod
     def sum_up(self, records: Iterable[Record]) -> None:
-        """All local subscribers have answered: write what home is told into the refusals of the records."""
+        """All local subscribers have answered: write the refusals that the home gets into the records."""
 
     @abstractmethod
     def place(self, record: Record) -> Any:
-        """What says where the record stands among those of its publisher that wait for a subscriber."""
+        """The sort key of the record among the waiting records of its publisher."""
 
     @abstractmethod
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
-        """What the publisher is told of a record that is over with these refusals."""
+        """The outcome that the publisher gets for a record that ends with these refusals."""
 
     # at home
 
@@ -634,20 +639,21 @@ class AddressKind(ABC):
 
     @abstractmethod
     def decide(self, home: AtHome, stream: "HomeStream", records: list[Record]) -> None:
-        """Nobody is awaited for these records any more."""
+        """Decide these records: no outcome is awaited any more."""
 
     @abstractmethod
     def decide_early(self, home: AtHome, stream: "HomeStream", records: list[Record]) -> None:
-        """Fewer are awaited for these records, and home has not booted (protocol 8): it may not know all subscribers
-        yet."""
+        """Fewer outcomes are awaited for these records, and the home has not booted (protocol 8): it may not know all
+        subscribers yet."""
 
     @abstractmethod
     def go_on(self, choosing: Choosing, stream: "HomeStream") -> None:
-        """Subscribers may have room for what waits."""
+        """Subscribers may have room for waiting records."""
 
     @abstractmethod
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
-        """The subscribers at the router have answered, and not all have accepted. Those in `moved` left it before."""
+        """The subscribers at the router have answered, and not all have accepted. The subscribers in `moved` left
+        before."""
 
     @abstractmethod
     def claimed(self, home: AtHome, stream: "HomeStream", record: Record, router: str) -> None:
@@ -657,23 +663,25 @@ class AddressKind(ABC):
 
     @abstractmethod
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """Home has forwarded the record for all. To which of these subscribers it is given."""
+        """The home has forwarded the record for all. Returns the subscribers that get it."""
 
     @abstractmethod
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """Home has forwarded the record for this subscriber, which was awaited by name. Empty if its attach is over."""
+        """The home has forwarded the record for this subscriber, which it awaited by name. Empty if the subscriber's
+        attach is over."""
 
     @abstractmethod
     def found_here(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """Home is here, and has found here this subscriber, which was awaited by name."""
+        """The home is this router, and has found here this subscriber, which it awaited by name."""
 
     @abstractmethod
     def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """Home has chosen this subscriber by its room. Empty if its attach is over, or if it has no room."""
+        """The home has chosen this subscriber by its room. Empty if the subscriber's attach is over, or if it has no
+        room."""
 
     @abstractmethod
     def claims(self, client_map: Mapping[bytes, int]) -> Iterable[bytes]:
-        """The keys of those deliveries in the map of a subscriber that no other subscriber may have."""
+        """The keys in a subscriber's map of deliveries that no other subscriber may get."""
 
     @abstractmethod
     def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
@@ -681,17 +689,17 @@ class AddressKind(ABC):
 
     @abstractmethod
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
-        """The subscriber has released or modified these; `failed`: delivery-failed. Returns those of which that is its
-        final outcome."""
+        """The subscriber has released or modified these; `failed`: delivery-failed. Returns the records for which this
+        is the final outcome."""
 
     @abstractmethod
     def left(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """The link of the subscriber has ended here without an outcome of these."""
+        """The subscriber's link has ended here without an outcome of these."""
 
 
 class Stream:
-    """What one publisher sends under one epoch: its records by `n`, in order. A router that is not its home has this
-    part alone."""
+    """The deliveries of one publisher under one epoch: its records by `n`, in order. A router that is not the home has
+    only this part."""
 
     __slots__ = (
         "abandoned",
@@ -714,22 +722,24 @@ class Stream:
         self.publisher = publisher
         self.identity = identity
         self.kind = kind
-        """Of its address."""
+        """The kind of the stream's address."""
         self.epoch = epoch
         self.generation = generation
         self.home = epoch.router
         self.label = str(epoch)
-        """The epoch as the delivery log has it."""
+        """The epoch as the delivery log writes it."""
         self.records: dict[int, Record] = {}
         self.unconfirmed: dict[bytes, Record] = {}
-        """By key: what the present home has not forwarded in the present contact (`topic.edge.unconfirmed`)."""
+        """Keyed by delivery key: records that the present home has not forwarded in the present contact
+        (`topic.edge.unconfirmed`)."""
         self.abandoned = False
-        """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
+        """Whether the publisher will never settle these records: they are delivered, then settled and forgotten
+        here."""
         self.followed_by: str | None = None
-        """The generation of the life that has ended this one, as the delivery log has it. None if no life has."""
+        """The generation of the life that followed this one, as the delivery log writes it; None if none has."""
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
-        """Records of another home whose key an older delivery holds, and all that came after them, in order; with the
-        subscribers that each is for. Entered by key only if an unsettled map has named it."""
+        """Records of another home whose key an older delivery holds, and all later records, in order, each with its
+        subscribers. A record is in the table by key only if an unsettled map has named it."""
 
     @property
     def address(self) -> str:
@@ -741,10 +751,10 @@ class Stream:
         return bool(self.withheld_at_edge)
 
     def had(self, records: Iterable[Record]) -> None:
-        """A subscriber may have these records from now on. Only a home counts their time."""
+        """A subscriber may have these records from now on. Only a home counts their time to live."""
 
     def abandon(self, followed_by: bytes | None) -> None:
-        """Nobody will settle these records any more. `followed_by`: the generation of the publisher's next life."""
+        """The publisher will never settle these records. `followed_by`: the generation of the publisher's next life."""
         self.abandoned = True
         self.followed_by = None if followed_by is None else followed_by.hex()
 
@@ -753,11 +763,11 @@ class Stream:
         self.unconfirmed[record.key] = record
 
     def confirm(self, key: bytes) -> Record | None:
-        """Home has forwarded the record, or has settled it. None if it was not unconfirmed."""
+        """The home has forwarded or settled the record. Returns None if it was not unconfirmed."""
         return self.unconfirmed.pop(key, None)
 
     def withhold_for(self, record: Record, subscribers: list[Any]) -> None:
-        """The record, of another home, waits for its key, or behind one that does."""
+        """Withhold a record of another home: it waits for its key, or behind a withheld record."""
         self.withheld_at_edge.append((record, subscribers))
 
     def go_on_at_edge(self) -> None:
@@ -836,7 +846,7 @@ class HomeStream(Stream):
         super().__init__(publisher, identity, epoch, generation, kind)
         self.keys = KeyMaker(publisher, generation)
         self.window = window
-        """What was transferred on this attach and is not settled, and how much more may be."""
+        """The transfers of this attach that are not settled, and the credit for more."""
         self.link = link
         """The shell's link; None once the publisher is gone."""
         self.lifetime = lifetime
@@ -844,44 +854,46 @@ class HomeStream(Stream):
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.overtook = overtook  # the attach took the link from one that it had not heard of: it may be late (6.12)
         self.unordered = unordered
-        """It resumes, and has not echoed its last epoch: this attach may have a lower one, if clocks differ."""
+        """The publisher resumes, and has not echoed its last epoch: if clocks differ, this attach may have a lower
+        one."""
         self.afresh = afresh  # so may one with a null map that has echoed no epoch
         self.begun = False  # else the attach waits for routers that may know its life
         self.answered = False
         self.reply: dict[bytes, int] | None = None
-        """Our unsettled map in the answer to the attach, by tag; None for a null one."""
+        """Our unsettled map in the answer to the attach, by tag; None for a null map."""
         self.expected: dict[bytes, bytes] = {}
-        """Key -> tag: in doubt by the publisher's map, and not transferred on this attach."""
+        """Key -> tag: deliveries in doubt by the publisher's map that were not transferred on this attach."""
         self.incomplete = False  # the map was: what it lacks may be in doubt
         self.settled_again: set[Record] = set()
-        """Deliveries in doubt that the publisher has settled as it transferred them again: it is told no outcome."""
+        """Deliveries in doubt that the publisher settled when it transferred them again: it gets no outcome."""
         self.settled_before: set[bytes] = set()
-        """Keys of what it has settled at a former home, of which others may not have heard (5, Reused tags)."""
+        """Keys that the publisher has settled at a former home; other routers may not know it (5, Reused tags)."""
         self.askers: dict[bytes, set[str]] = {}
-        """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
+        """Key -> routers that asked about the key while it was in doubt, and get `Resolved` when it is settled."""
         self.questions: list[Question] = []
-        """What waits for a sign that the publisher is alive and here (6.6, Evidence)."""
+        """Questions that wait for a sign of life of the publisher (6.6, Evidence)."""
         self.echo_covers: int | None = None
-        """How many questions the echo under way covers; None if none is."""
+        """Number of questions that the echo under way covers; None if there is no echo."""
         self.next_n = 0
         self.alone = 0
-        """Records whose `n` is below this may have had nobody for an audience."""
+        """Records with an `n` below this may have had an empty audience."""
         self.received = 0
         self.withheld: deque[Record] = deque()
         """Records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
         self.unassigned: dict[Record, None] = {}  # one of many: what waits for a subscriber that has room, in order
         self.reserving: dict[bytes, dict[Record, None]] = {}
-        """Of a queue, by the name of a subscriber: what home has chosen it for, and the queue has not agreed to."""
+        """Queue: keyed by subscriber name, the records for which the home has chosen it, and the queue has not agreed
+        yet."""
         self.holders: dict[bytes, bytes] = {}
-        """Of a queue, by tag: the subscriber that may have a delivery of the map of this attach."""
+        """Queue: keyed by tag, the subscriber that may have a delivery of this attach's map."""
         self.refusers: dict[bytes, tuple[bytes, ...]] = {}
-        """Of a queue, by tag: subscribers that have refused the message for themselves, before its next transfer."""
+        """Queue: keyed by tag, subscribers that had refused the message for themselves before its next transfer."""
         self.serves_one = False
-        """Of a queue: its deliveries are for one subscriber, until that one has ended."""
+        """Queue: whether all deliveries are for one subscriber until it has ended."""
         self.served: bytes | None = None
-        """The name of that subscriber; None: it is still to be chosen."""
+        """The name of that subscriber; None until it is chosen."""
         self.gap: bytes | None = None
-        """Of a queue: the tag of the first message that home does not have yet. What has a later tag waits for it."""
+        """Queue: the tag of the first message that the home does not have yet. Messages with later tags wait for it."""
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
@@ -894,7 +906,7 @@ class HomeStream(Stream):
         self.keys = KeyMaker(self.publisher, generation)
 
     def begin(self) -> None:
-        """This router is home from now on."""
+        """This router is the home from now on."""
         assert not self.begun
         self.begun = True
 
@@ -924,7 +936,7 @@ class HomeStream(Stream):
         self.echo_covers = None
 
     def supersede(self) -> None:
-        """The publisher has a later attach: nothing here goes on."""
+        """The publisher has a later attach: this stream ends."""
         self.leave()
         self.gates.clear()
         self.unassigned.clear()
@@ -1113,31 +1125,32 @@ class HomeStream(Stream):
         self.holders.update(holders)
 
     def refused_before(self, refusers: Mapping[bytes, tuple[bytes, ...]]) -> None:
-        """These subscribers (names by tag) are not offered the delivery that the queue transfers next with the tag."""
+        """Do not offer these subscribers (names by tag) the delivery that the queue transfers next with the tag."""
         self.refusers.update(refusers)
 
     def leave_out_refusers(self, records: Iterable[Record]) -> None:
-        """These are new."""
+        """Apply the refusals of `refused_before` to these new records."""
         for record in records if self.refusers else ():
             record.refused_by = self.refusers.pop(record.tag, ())
 
     def may_be_offered(self, subscriber: bytes) -> None:
-        """The subscriber's link has ended: what it has refused for itself it may be offered."""
+        """The subscriber's link has ended: its refusals for itself do not count any more."""
         for record in () if self.kind.is_for_all else self.records.values():
             if record.refused_by:
                 record.may_be_offered(subscriber)
 
     def serve(self, subscriber: bytes | None, *, only: bool = True) -> None:
-        """Only this subscriber is given deliveries from now on; None: it is still to be chosen. Not `only`: all are."""
+        """Give deliveries only to this subscriber from now on; None: to one that is still to be chosen. If not `only`:
+        to all."""
         self.serves_one, self.served = only, subscriber
 
     def having(self) -> set[bytes]:
-        """The names of the subscribers that may have a delivery, or that one was chosen for."""
+        """The names of the subscribers that may have a delivery, or for which one is reserved."""
         chosen = {one.chosen for one in self.records.values() if one.chosen and one.state is not State.SETTLED}
         return chosen | self.reserving.keys() | {*self.holders.values()}
 
     def take_holder(self, record: Record) -> bytes:
-        """Returns, and forgets, the subscriber that the queue had agreed to."""
+        """Return, and forget, the subscriber to which the queue had agreed."""
         return self.holders.pop(record.tag)
 
     def reserve(self, records: Iterable[Record], subscriber: bytes) -> None:
@@ -1145,7 +1158,7 @@ class HomeStream(Stream):
         self.reserving.setdefault(subscriber, {}).update(dict.fromkeys(records))
 
     def agreed(self, records: Iterable[Record], subscriber: bytes) -> list[Record]:
-        """The queue has agreed. Returns the records that still wait for that."""
+        """The queue has agreed. Returns the records that were still waiting for this."""
         waiting = self.reserving.get(subscriber, {})
         found = [record for record in records if record in waiting]
         for record in found:
