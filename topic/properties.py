@@ -1,7 +1,7 @@
-"""The names by which routers and clients tell each other what AMQP has no word for (protocol 2).
+"""The names of the properties by which routers and clients exchange what AMQP has no field for (protocol 2).
 
-Of properties of links, but where it says otherwise. Routers and our clients take them from here, other clients from the
-text.
+They are link properties unless a comment says otherwise. Routers and our clients import them from here; other clients
+take them from the protocol's text.
 """
 
 from typing import Final

@@ -1,15 +1,15 @@
-"""What a topology sets for the topic core of every router."""
+"""The settings of the topology for the topic core of every router."""
 
 from typing import Final
 
 import attrs
 
 DYNAMIC: Final = "_dynamic/"
-"""What the addresses of dynamic nodes begin with: each has one subscriber, and is over with it (protocol 12.8)."""
+"""Prefix of the addresses of dynamic nodes; each has one subscriber, and ends with it (protocol 12.8)."""
 
 TOPIC, BALANCED, QUEUE = KINDS = ("topic", "balanced", "queue")
-"""The kinds of addresses, by the names that a topology file has: each subscriber is given every message; each message
-goes to one subscriber (protocol 12); or a replica set has a queue of that name (protocol 13, 14)."""
+"""The kinds of addresses, by their names in a topology file: each subscriber gets every message; one subscriber gets
+each message (protocol 12); or a replica set stores a queue of that name (protocol 13, 14)."""
 
 
 def is_dynamic(address: str) -> bool:
@@ -18,33 +18,33 @@ def is_dynamic(address: str) -> bool:
 
 @attrs.frozen(slots=True)
 class Settings:
-    """What the topology sets; times in seconds."""
+    """The settings; times in seconds."""
 
     window: int = 1000
     """Deliveries of one publisher that may be unsettled at once."""
     window_bytes: int = 8 << 20
-    """The same in bytes of their messages; one delivery in any case."""
+    """Bytes of messages of one publisher that may be unsettled at once. One delivery is always allowed."""
     max_message: int = 16 << 10
-    """Bytes that a publisher's first message is expected to have: at most."""
+    """Most bytes that the router expects a publisher's first message to have."""
     redeliveries: int = 5
     join: float = 2.0
-    """How long an attach waits for a router in contact before that is declared lost."""
+    """How long an attach waits for a router in contact before this router declares it lost."""
     boot_wait: float = 10.0
     terminus: float = 300.0
-    """The longest timeout that a terminus is granted: nobody comes back later than that."""
+    """The longest timeout that the mesh grants a terminus. No client comes back later than that."""
     forget: float = 86_400.0
-    """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
+    """How long routers keep what they store for a link while routers that may know more are missing (8, Expiry)."""
     dead: float = 1.0
-    """A neighbour that was silent for longer is lost (3.1). `topic.node.boot` hands this to the link state; the topic
+    """A neighbour that is silent for longer is lost (3.1). `topic.node.boot` gives this to the link state; the topic
     core only logs it."""
     grace: float = 5.0
     """How long homes wait for plain subscribers of a router out of contact (8, Lost router)."""
     settle_delay: float = 0.025
-    """How long what routers say of settlements waits for something else to travel with: clients do not wait for it."""
+    """How long settlements wait for another message of the router to travel with. Clients do not wait for them."""
     piece: int = 65_000
-    """Bytes of a message in each of the pieces in which it goes ahead of its Forward, if it has more than two."""
+    """Bytes of each piece of a message. A message of more than two pieces goes in pieces, ahead of its Forward."""
     largest: int = 17 << 20
-    """Bytes of a message that is taken from another router, at most."""
+    """Most bytes of a message that a router accepts from another router."""
     kinds: tuple[tuple[str, str], ...] = ()
-    """What addresses begin with, and the kind of these addresses, one of `KINDS`. `topic.delivery.kinds` finds the kind
-    of an address."""
+    """Pairs of a prefix of addresses and the kind of these addresses, one of `KINDS`. `topic.delivery.kinds` finds the
+    kind of an address."""

@@ -22,9 +22,9 @@ import msgpack
 
 MAGIC = b"OMT2"
 REGION = 128 << 10
-"""Bytes of a region. An event that does not fit makes its writer write the block at once."""
+"""Bytes of a region. If an event does not fit, its writer writes the block at once."""
 RESERVED = 4 << 10
-"""Of these, for the one frame that says that the block could not be written, as the disk had no room for it."""
+"""Bytes of a region that are reserved for one frame, which says that the disk had no room for the block."""
 _START = len(MAGIC) + 4
 _FRAME = 8
 _END = bytes(4)
@@ -33,11 +33,11 @@ _OTHERS = [int, list, bytes]
 
 
 class Tail:
-    """The writer's: frames in a region, which is `REGION` bytes of zeros at first."""
+    """The writer's tail: frames in a region, which is `REGION` bytes of zeros at first."""
 
     def __init__(self, region: Any, head: tuple[str, str, int, str], boot: str, number: int) -> None:
-        """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head` and `boot`: see above;
-        `number`: of the next block."""
+        """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head` and `boot`: see the module.
+        `number`: the number of the next block."""
         self._region = region
         region[:_START] = MAGIC + (REGION - _START).to_bytes(4, "big")
         self._end = _START
@@ -47,8 +47,8 @@ class Tail:
         self.clear(number)
 
     def append(self, payload: bytes, reserved: int = RESERVED) -> bool:
-        """Whether there was room beside what is reserved. A frame counts once its length is there, which is written
-        last."""
+        """Append a frame. Returns whether there was room besides the reserved bytes. The length, which makes the frame
+        valid, is written last."""
         start, end = self._end, self._end + _FRAME + len(payload)
         if end + len(_END) > REGION - reserved:
             return False
@@ -58,43 +58,43 @@ class Tail:
         return True
 
     def clear(self, number: int) -> None:
-        """The block is written; the next one has this number."""
+        """The block is written: empty the tail. `number`: the number of the next block."""
         self._end = self._begin
         self.append(msgpack.packb((number, [], b"")))
 
 
 @attrs.frozen(slots=True)
 class Left:
-    """What a writer has left in a tail."""
+    """The entries that a writer has left in a tail."""
 
     head: tuple[str, str, int, str]
     boot: str
-    """Of its host; "" where that cannot be told."""
+    """Which run of its host's kernel; "" if unknown."""
     number: int
-    """Of the block that it was to become: all before it had been written."""
+    """The number of the block that was not written; all blocks before it had been."""
     rows: list[list[Any]]
     keys: bytes
 
 
 @attrs.frozen(slots=True)
 class Region:
-    """One that was read."""
+    """A region as it was read."""
 
     left: Left | None
-    """None if that cannot be read."""
+    """None if the tail cannot be read."""
     end: int
-    """Where the first block begins; 0 if the data does not open with a region."""
+    """Where the first block begins; 0 if the data does not begin with a region."""
     damaged_at: int | None = None
-    """Where the first frame is that cannot be read; what came before it is in `left`."""
+    """Where the first damaged frame begins; `left` has the frames before it."""
 
 
 def region_end(data: bytes) -> int:
-    """Where the first block of a segment begins that opens so."""
+    """Where the first block begins, in a segment that begins with these bytes."""
     return _START + int.from_bytes(data[len(MAGIC) : _START], "big") if data[: len(MAGIC)] == MAGIC else 0
 
 
 def read_region(data: bytes) -> Region:
-    """The region that a segment opens with."""
+    """Read the region at the beginning of a segment."""
     if data[: len(MAGIC)] != MAGIC:
         return Region(None, 0)
     end = min(region_end(data), len(data))
