@@ -1,4 +1,4 @@
-"""What the parts of home have the whole decide. Each part is told of home as it is made."""
+"""The decisions that the parts of a home leave to the whole. Each part gets the home at its construction."""
 
 from typing import Protocol
 
@@ -9,19 +9,20 @@ class Decisions(AtHome, Protocol):
     """The home of deliveries, as its parts see it: `topic.home.home`."""
 
     booted: bool
-    """Else it answers no publisher yet (protocol 8)."""
+    """Until the home has booted it answers no publisher (protocol 8)."""
 
     def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
-        """Fewer are awaited for these records: answer the publisher of those that nobody is awaited for."""
+        """Fewer outcomes are awaited for these records: answer the publisher for the records that await none."""
 
     def seek_all(self, records: list[Record], name: bytes) -> None:
         """Await this subscriber for these records, wherever it is."""
 
     def expire(self, stream: HomeStream, records: list[Record]) -> None:
-        """The time of these is over, and nobody has any of them: end them."""
+        """The time of these records is over, and no subscriber has any of them: end them."""
 
     def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
-        """These records go on without subscribers that have lapsed: end the links of these."""
+        """The home goes on with these records without lapsed subscribers: end the links of these subscribers."""
 
     def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
-        """The publisher was there after the question came up. It has `answered` itself, or its machine has."""
+        """The publisher gave a sign of life after the question: it has `answered`, or its machine has acknowledged the
+        bytes."""

@@ -1,12 +1,13 @@
 """Signs that a publisher is alive and attached here (protocol 6.6, Evidence).
 
-A home may be a zombie: its publisher went on elsewhere, behind a partition, and settled there what is in doubt here, or
-still to be read here. So before home gives anything to a subscriber that may have been elsewhere, or calls settled what
-it has not got, the publisher must answer an echo that was sent after the question came up. Full contact proves nothing:
-a router may be cut off but not yet missed. Questions to a suspended publisher wait for its next attach.
+A home may be a zombie: its publisher may have moved, behind a partition, and may have settled there the deliveries that
+are in doubt or unread here. The home may have to give a delivery to a subscriber that may have been elsewhere, or to
+call a delivery settled that it does not have. Before it does, the publisher must answer an echo that was sent after the
+question came up. Full contact proves nothing: a router may be cut off but not yet missed. Questions to a suspended
+publisher wait for its next attach.
 
-The same answer says that the publisher has read what it was told before (6.5, Gate). Its machine's acknowledgement does
-not. What is done with an answer is not decided here.
+The same answer says that the publisher has read all earlier outcomes (6.5, Gate). An acknowledgement of the publisher's
+machine does not say this. The home decides what follows from an answer.
 """
 
 from topic.actions import Echo
@@ -20,25 +21,26 @@ class Liveness:
     """The questions of one router to its publishers; per stream in `HomeStream.questions`."""
 
     def __init__(self, outlet: Outlet, records: RecordTable, home: Decisions) -> None:
-        """`home` is told of each question that is answered."""
+        """`home` gets each question that is answered."""
         self.outlet = outlet
         self.records = records
         self._home = home
 
     def question(self, stream: HomeStream, question: Question) -> None:
-        """Ask for a sign of life. If the same was asked before, only a sign from now on counts."""
+        """Ask for a sign of life. If the question waits already, only a later sign counts."""
         stream.question(question)
         self.ask(stream)
 
     def ask(self, stream: HomeStream) -> None:
-        """Send an echo if there are questions, the publisher can answer, and no echo is under way: two would be one too
-        many, as the first answer, late, would be taken for the second."""
+        """Send an echo if there are questions, the publisher can answer, and no echo is under way. With two echoes, a
+        late answer to the first would be taken for the second's."""
         if stream.questions and stream.answered and stream.link is not None and stream.echo_covers is None:
             stream.echo()
             self.outlet.actions.append(Echo(stream.link))
 
     def alive(self, stream: HomeStream, *, answered: bool) -> None:
-        """The publisher was there after it was asked last. It has `answered`, or its machine has."""
+        """The publisher has given a sign of life after the last echo: it has `answered`, or its machine has
+        acknowledged the bytes."""
         for question in stream.proven():
             self._home.answer_question(stream, question, answered=answered)
         if stream.withheld:

@@ -1,8 +1,8 @@
-"""Deliveries whose time is over before anybody has them (protocol 5, Time to live).
+"""Deliveries whose time to live ends before any subscriber has them (protocol 5, Time to live).
 
-Home alone counts, and only as long as nobody can have the delivery: it was forwarded nowhere, and transferred to no
-subscriber here. `HomeStream.until` has what that is true of, as far as a time was given. What a message says of its
-time is the shell's to read.
+Only the home counts the time, and only while no subscriber can have the delivery: the home has not forwarded it, and
+has not transferred it to a local subscriber. `HomeStream.until` has these deliveries if they have a time to live. The
+shell reads the time from the message.
 """
 
 from collections.abc import Sequence
@@ -14,24 +14,25 @@ from topic.delivery.streams import Streams
 from topic.home.decisions import Decisions
 
 OVER: Final = -inf
-"""The time of a delivery that comes too late."""
+"""The deadline of a delivery that comes too late."""
 PAUSE_S: Final = 0.1
-"""Between two looks at what is over."""
+"""Shortest pause between two checks of the deadlines."""
 
 
 class TimeToLive:
-    """Of what the publishers of one router transfer."""
+    """The times to live of the deliveries that the publishers of one router transfer."""
 
     def __init__(self, streams: Streams[HomeStream], home: Decisions) -> None:
-        """`home` ends deliveries that are over: nobody has them, and nobody is to be given them."""
+        """`home` ends the deliveries whose time is over. No subscriber has them, and none gets them."""
         self.due = inf
-        """When to look next; infinity if never."""
+        """Time of the next check; infinity if there is none."""
         self._streams = streams
         self._home = home
 
     def begin(self, stream: HomeStream, records: Sequence[Record], until: Sequence[float]) -> list[Record]:
-        """Take new deliveries, and when the time of each is over: infinity for never. Returns those that come too late.
-        After an incomplete map any may be one that was sent before, and that somebody has."""
+        """Take new deliveries with the end of the time of each (infinity for never). Returns those that come too late.
+        After an incomplete map this counts no time, because any delivery may have been sent before and may be at a
+        subscriber."""
         if stream.incomplete:
             return []
         waiting = {record: at for record, at in zip(records, until, strict=True) if OVER < at < inf}

@@ -1,4 +1,4 @@
-"""Until when each of many may wait, and who is the first whose time is up. What follows from that is not here."""
+"""The deadlines of many waiting items, and which item is due first. The caller decides what follows."""
 
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 class Deadlines(Generic[T]):
-    """One deadline, in seconds, for each that waits."""
+    """One deadline, in seconds, for each waiting item."""
 
     def __init__(self) -> None:
         self._until: dict[T, float] = {}
         self._queue: list[tuple[float, int, T]] = []
-        """Also of who waits no more, or until another time, till its turn comes; or till there are more of these than
-        of others."""
+        """A heap. It also has stale entries, of items that were discarded or have another deadline. A stale entry goes
+        when it comes first, or when more entries are stale than not."""
         self._next = count()
 
     def set(self, waiting: T, deadline: float) -> None:
@@ -30,14 +30,14 @@ class Deadlines(Generic[T]):
         self._until.pop(waiting, None)
 
     def earliest(self) -> float:
-        """Infinity if nobody waits."""
+        """The earliest deadline; infinity if no item waits."""
         queue = self._queue
         while queue and self._until.get(queue[0][2]) != queue[0][0]:
             heappop(queue)
         return queue[0][0] if queue else inf
 
     def due(self, now: float) -> list[T]:
-        """Whose time is up. They wait on, until the caller has set or discarded the deadline of each."""
+        """The items whose deadline has passed. They stay until the caller sets or discards the deadline of each."""
         due: dict[T, None] = {}
         while self.earliest() <= now:
             due[heappop(self._queue)[2]] = None
