@@ -8,7 +8,7 @@ the machine: the shell sets the time with `advance`.
 COUNTER_BITS = 16
 AHEAD = 1000 << COUNTER_BITS  # one second: what a state store reserves of the clock at a time
 TRUST_MS = 3_600_000  # how far ahead of us a peer's clock may be before we take it to be broken
-ECHO_MS = 10_000  # the same of what a client says that a router's clock was: it may be anybody
+ECHO_MS = 10_000  # the same for a router's clock that a client echoes: any client may send one
 
 
 class HybridClock:

@@ -33,7 +33,7 @@ class Advertisement:
     incarnation: int
     sequence: int
     links: Links
-    written: float  # in our clock, as far as can be told from the age it came with
+    written: float  # by our clock, from the age that it arrived with
 
     @property
     def version(self) -> tuple[int, int]:
@@ -77,7 +77,7 @@ class Database:
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
-        self._deadline: float | None = None  # until the entries change: both are asked for far more often
+        self._deadline: float | None = None  # kept until the entries change: both are read far more often
         self._digest: int | None = None
 
     def follow(self, plan: Plan) -> None:

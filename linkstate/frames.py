@@ -46,7 +46,7 @@ more.
 MANY = 10_000
 """Every frame of link state lists fewer routers, and every body of it has fewer frames: each takes some time."""
 
-_LARGEST = 2**63 - 1  # of what is counted on from: one more must still fit in msgpack's 64 bits
+_LARGEST = 2**63 - 1  # of a number that a router counts on from: one more must still fit in msgpack's 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
 _TARGET_SHAPE = [str, int, int, int, int]

@@ -9,11 +9,11 @@
    when any bytes came: a neighbour whose long body is under way lives.
 3. After every call it drains `out`, in order. Bodies for one neighbour and link may be joined into one, and wait in
    an `Outbox` until the transport has room.
-   `Full` and `Room` say for which routers what can wait does.
+   `Full` and `Room` say to which routers payloads that can wait have to wait.
 4. It calls `handle_timer` no later than `deadline()`, which may have changed after any call.
 5. `now` never goes backwards.
-6. `Replanned` says that the plan has changed, and with it who the neighbours are: a transport to who is none any more
-   is closed when it has written what came before. `replan` changes the plan from here.
+6. `Replanned` says that the plan has changed, and perhaps the neighbours with it: the shell closes the transport to a
+   former neighbour when it has written the bodies before. `replan` changes the plan from here.
 
 Payloads given to `send` arrive as `Received` at each target in contact, in order, once, or else that
 contact ends: `ContactLost` at both sides, in whatever order they notice. Between `ContactMade` and

@@ -34,7 +34,7 @@ from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
-ANSWERS = 1.25  # HELLO intervals after which who answers speaks by itself
+ANSWERS = 1.25  # HELLO intervals after which the answering end sends a HELLO of its own accord
 REFRESH_DEADS = 10  # an advertisement is renewed every so many `dead` intervals,
 MAX_AGE_DEADS = 40  # and forgotten when it was not renewed for so many
 
@@ -66,7 +66,7 @@ class LinkState:
         self._transmit = transmit
         self._early = hello / 2
         self._dead = dead
-        answering = ANSWERS * hello  # the higher name of two answers, so that it is not woken to be the first as well
+        answering = ANSWERS * hello  # the higher name of two answers, so it need not wake for a HELLO of its own
         self._hello_as_lower, self._hello_as_higher = hello, min(answering, (hello + dead) / 2)
         self._meet_neighbours()
 
@@ -171,7 +171,7 @@ class LinkState:
         merged = self.plan.merge(frame.plan)
         if merged == self.plan:
             return
-        if merged.size > MOST_TAKEN:  # nobody would take it of us, nor we of our own store
+        if merged.size > MOST_TAKEN:  # no neighbour would accept it, nor this router from its own store
             raise PeerError(
                 f"merged with the plan of this router, the plan would have more than {MOST_TAKEN} routers or links"
             )

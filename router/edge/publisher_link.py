@@ -208,7 +208,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
                 self.alone += action.alone
-                self.link.answer_echo()  # unasked: a router that is lost can be asked no more
+                self.link.answer_echo()  # without a request: a client of a lost router cannot ask any more
         else:
             condition, more = CONDITIONS[action.cause]
             info = {more: action.description} if more else None
@@ -233,7 +233,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.grant(action.credit - len(again))
         self.signs.begin()
         self._settle_known(handle for handle in self.kept if self.link.remote_state(handle)[1])
-        if again and self.stream.link is self:  # else it was taken by what came behind that
+        if again and self.stream.link is self:  # else a later attach has taken the stream
             self._publish_again(again)
 
     def grant(self, count: int) -> None:

@@ -145,7 +145,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """Pass outcomes to the core in runs of the same state, so that redeliveries keep the client's order."""
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
         found = list(map(self.records.get, handles))
-        if None in found:  # settled; or what the core has yet to resume, which is looked at then
+        if None in found:  # settled, or not yet resumed by the core, which then reads its state
             known = [record is not None for record in found]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         records = [record for record in found if record is not None]

@@ -37,7 +37,7 @@ PARTS: Final[tuple[Attribute[Any], ...]] = (
     Attribute("user", Type.TEXT, "its user, if the client has authenticated",
         lambda at, link: link.identity.user, may_lack=True),
 )  # fmt: skip
-"""What all links have, by their names."""
+"""Attributes of all links, keyed by name."""
 
 
 def _named(says: str, read: Callable[[Any], str]) -> tuple[Attribute[Any], ...]:

@@ -1,1 +1,1 @@
-"""`$management`: what a router is and does, asked by AMQP Management (docs/management.md)."""
+"""`$management`: the state and the operations of a router, by AMQP Management (docs/management.md)."""

@@ -113,7 +113,7 @@ class Caller:
 
 
 class Callers:
-    """The connections with links to management, and those of them that wait for an answer."""
+    """The connections with links to management, and which of them wait for an answer."""
 
     def __init__(self) -> None:
         self._callers: dict[Host, Caller] = {}
@@ -318,7 +318,7 @@ def management_of(
     turn: Callable[[], Awaitable[None]],
     callers: Callers,
 ) -> ManagementNodes:
-    """What is to be done next waits for its `turn`. Where clients have names, only who runs the mesh is an operator."""
+    """Work waits for its `turn`. If the topology has users, only the operator may use reserved operations."""
 
     def nodes() -> list[str]:
         routers = [at.name, *at.linkstate.routes]

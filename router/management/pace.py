@@ -1,4 +1,4 @@
-"""The pace of work that nobody waits for in a hurry: it never keeps the loop.
+"""The pace of work that is not urgent: it never blocks the loop for long.
 
 After `SLICE_S` of work it rests, `SHARE` times as long: so it takes a fifth of the time of a router at most.
 """
@@ -18,7 +18,7 @@ class WorkPace:
     """The pace of work that is done by one task at a time."""
 
     def __init__(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """What is to be done next waits for its `turn`."""
+        """Work waits for its `turn` in the loop."""
         self._turn = turn
         self._began = 0.0
 

@@ -22,7 +22,7 @@ from router.neighbours import VERSION
 
 @attrs.frozen
 class Joining:
-    """A router that is to join, and what it takes the mesh to be."""
+    """A router that asks to join, and its view of the mesh."""
 
     name: str
     mesh: str

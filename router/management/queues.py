@@ -335,7 +335,7 @@ def settings_in(said: Mapping[Any, Any]) -> QueueSettings:
 
 
 class SetOperations:
-    """What an operator may do to the sets of one router, by an UPDATE: one word in each request.
+    """An operator's changes to the sets of one router, by an UPDATE: one word in each request.
 
     | body | does | at which router |
     | --- | --- | --- |

@@ -97,7 +97,7 @@ def issue_all(topology: Topology, folder: Path, users: Sequence[str]) -> list[Pa
 def _loaded(path: Path, load: Callable[[bytes], Loaded]) -> Loaded:
     try:
         return load(path.read_bytes())
-    except (ValueError, TypeError):  # TypeError: it is encrypted. What the library says names neither file nor cause
+    except (ValueError, TypeError):  # TypeError: it is encrypted. The library's error names neither file nor cause
         raise FileError(path, [f"{path}: not created by oncemesh certs init; expected such a file, or none"]) from None
 
 

@@ -101,7 +101,7 @@ class Files:
             _readable(path, "a file in PEM")
         try:
             context.load_verify_locations(self._ca)
-        except OSError:  # TLS's own are of this kind, and what was readable may have gone
+        except OSError:  # also TLS errors; and the file may have gone since it was read
             raise SecurityError(self._ca, [f"{self._ca}: expected certificates of a CA, in PEM"]) from None
         try:
             context.load_cert_chain(self._certificate, self._key, password=no_password)
