@@ -1,7 +1,4 @@
-"""How the handling of an event ends, whichever it was.
-
-What an event entails is not here: `topic.core` has a handler for each.
-"""
+"""The common end of the handling of every event. `topic.core` has the handlers."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -7,13 +7,13 @@ from topic.errors import BreachError
 
 
 class Bodies:
-    """Of all publishers elsewhere."""
+    """The pieces of the publishers of other routers."""
 
     def __init__(self, largest: int) -> None:
-        """`largest`: bytes of a message, at most."""
+        """`largest`: most bytes of a message."""
         self._largest = largest
         self.come: dict[bytes, tuple[str, bytes, bytearray]] = {}
-        """By publisher: its home, the delivery's key, and the message as far as it has come."""
+        """Keyed by publisher: its home, the delivery's key, and the part of the message that has come."""
 
     def add(self, home: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
         """Take a piece that begins with that byte of the message; an empty one ends it. Raises BreachError."""
@@ -31,17 +31,17 @@ class Bodies:
         body += piece
 
     def take(self, publisher: bytes, key: bytes) -> bytes:
-        """The message of a delivery that is forwarded without it. Raises BreachError."""
+        """Remove and return the message of a delivery that was forwarded without it. Raises BreachError."""
         _, known, body = self.come.pop(publisher, ("", b"", bytearray()))
         if known != key:
             raise BreachError("a delivery was forwarded before its message was complete")
         return bytes(body)
 
     def drop(self, publisher: bytes) -> None:
-        """It does not come: the publisher is elsewhere now, or gone, or its home has said so."""
+        """The message does not come: the publisher has moved or is gone, or its home has said so."""
         self.come.pop(publisher, None)
 
     def lost(self, home: str) -> None:
-        """The contact is over: what is forwarded in the next one comes whole."""
+        """The contact is lost: a home forwards whole messages in the next one."""
         for publisher in [publisher for publisher, (of, *_) in self.come.items() if of == home]:
             self.drop(publisher)

@@ -17,10 +17,10 @@ from topic.outlet import Outlet
 
 
 class Consumers:
-    """The subscribers of one router. The kind of their address says whether homes are told of their room."""
+    """The subscribers of one router. The kind of their address says whether edges report their room to homes."""
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber], home: HomeHere) -> None:
-        """`subscribers` are all that are here, by name."""
+        """`subscribers` are all local ones, by name."""
         self.outlet = outlet
         self._subscribers = subscribers
         self._home = home
@@ -37,7 +37,7 @@ class Consumers:
         self.announce(subscriber)
 
     def announce(self, subscriber: LocalSubscriber) -> None:
-        """Tell the subscriber's room to each home that may offer nothing any more, or at most half of that room."""
+        """Send the subscriber's room to each home that has no room left, or at most half of the subscriber's room."""
         if not subscriber.kind.tells_room or not (spare := subscriber.spare):
             return
         for home in sorted(subscriber.joined):

@@ -1,6 +1,6 @@
-"""What subscribers want of what comes for them (protocol 5, Filters).
+"""The filters of subscribers (protocol 5, Filters).
 
-The core sees a predicate. How a filter is written, and what it looks at in a message, is the shell's business.
+The core sees a predicate. The shell defines the syntax of a filter, and which parts of a message it reads.
 """
 
 from collections import Counter
@@ -14,17 +14,17 @@ from topic.identity import LinkIdentity
 
 
 class Filter(Hashable, Protocol):
-    """Of equal filters one is asked. Its answer depends on nothing but the message."""
+    """Of equal filters only one is evaluated. Its result depends only on the message."""
 
     @property
     def cost(self) -> int:
-        """How many steps it takes to ask it, at most."""
+        """Most steps of one evaluation."""
 
     def read(self, message: bytes) -> Any:
-        """What filters look at: one reads for all."""
+        """The content that filters read; one reads for all."""
 
     def wants(self, content: Any) -> bool:
-        """Whether a subscriber with this filter is to be given what was read."""
+        """Whether a subscriber with this filter gets the content that `read` returned."""
 
 
 @frozen
@@ -73,7 +73,7 @@ class Asked:
                 del self._costs[user]
 
     def with_another(self, user: str, wants: Wants) -> int:
-        """What the user's filters cost, this one among them."""
+        """The cost of the user's filters together with this one."""
         return self._costs[user] + (0 if (user, wants) in self._subscribers else _cost(wants))
 
 

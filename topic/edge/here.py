@@ -1,4 +1,4 @@
-"""The home at the same router, as an edge sees it. What home makes of what it is told is not here."""
+"""The home at the same router, as an edge sees it."""
 
 from typing import Protocol
 
@@ -7,13 +7,13 @@ from topic.edge.subscriber import LocalSubscriber
 
 
 class HomeHere(Protocol):
-    """What an edge tells the home at its own router: `topic.home.home`."""
+    """The calls of an edge to the home at its own router: `topic.home.home`."""
 
     def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
-        """Fewer are awaited for these records, whose home is here."""
+        """Fewer outcomes are awaited for these records, whose home is here."""
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Which of these keys of a publisher attached here are settled? The edge is told."""
+        """Find the keys that a publisher attached here has settled, and report them to the edge."""
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
         """The subscriber takes deliveries."""
