@@ -43,8 +43,8 @@ class Annotations:
         """By message, as it was published: what consumers have added, also to its dead letters."""
         self._said: dict[tuple[str, bytes, bytes], list[Said]] = {}
         """By queue, message and name of a consumer: the outcomes that may count for the next `Free`."""
-        self._there: dict[tuple[str, bytes], bytes] = {}
-        """By queue and message: what the message has by the log."""
+        self._there: dict[tuple[str, bytes], tuple[bytes, bytes]] = {}
+        """By queue and message: what the message has by the log. It came to the queue with the first part."""
 
     def gives_back(self, link: "SubscriberLink", queue: str, text: bytes, annotations: bytes) -> None:
         """The router of a consumer reads that it gives a message back."""
@@ -56,19 +56,20 @@ class Annotations:
         self, set_: str, queue: str, text: bytes, annotations: bytes, former: Collection[tuple[str, bytes]]
     ) -> None:
         """A message is in a queue. It was one of the `former` messages (queue and text), if there are any."""
-        self._there[queue, text] = annotations
+        self._there[queue, text] = annotations, b""
         if not self._is_loose(queue, text):
-            expected = {self._there.get(one, b"") for one in former} or {b""}
+            expected = {self._has(*one) for one in former} or {b""}
             label = f"{text.decode()} comes to {queue} with {annotations!r}, not {expected}"
             self._queues.check_of_set(set_, annotations in expected, f"14.11 annotations: {label}")
 
     def freed(self, set_: str, queue: str, text: bytes, consumer: bytes, annotations: bytes) -> None:
-        """A message comes back from a consumer. `annotations`: all that it has now; empty if that stays."""
-        before, said = self._there[queue, text], self._said.pop((queue, text, consumer), [])
+        """A message comes back from a consumer. `annotations`: all that it was given in this queue; empty if that
+        stays."""
+        (first, before), said = self._there[queue, text], self._said.pop((queue, text, consumer), [])
         label = f"{text.decode()} comes back to {queue} with {annotations!r}, and had {before!r}"
         is_right = self._is_loose(queue, text)
         if annotations:
-            self._there[queue, text] = annotations
+            self._there[queue, text] = first, annotations
             is_right |= any(annotations == before + one.annotations for one in said)
         else:
             is_right |= not said or not said[-1].annotations or self._may_be_lost(said[-1])
@@ -82,13 +83,16 @@ class Annotations:
 
     def transferred(self, set_: str, link: "SubscriberLink", queue: str, text: bytes, message: bytes) -> None:
         """A router transfers a message to a consumer."""
-        found, there = added(message), self._there.get((queue, text), b"")
+        found, there = added(message), self._has(queue, text)
         is_right = found == there
         if self._is_loose(queue, text):
             known = self._all.get(alive(text)[0], b"").split(END)
             is_right = {*found.split(END)} <= {*known, b""}
         label = f"{text.decode()} comes to {link} with {found!r}"
         self._queues.check_of_set(set_, is_right, f"14.6 annotations: {label}, not {there!r}")
+
+    def _has(self, queue: str, text: bytes) -> bytes:
+        return b"".join(self._there.get((queue, text), ()))
 
     def _is_loose(self, queue: str, text: bytes) -> bool:
         """Whether consumers may be given several of this message, or an earlier delivery of it."""
