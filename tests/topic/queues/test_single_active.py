@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.topic.clients import Pen
-from tests.topic.queues.bench import ELECTED_S, QUEUE, QueueBench
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.queues.test_bodies import answer, hold_reads
 from tests.topic.queues.test_egress import ADDRESS, lasting, plain
 from tests.topic.queues.test_ingress import publisher as publisher_at
@@ -176,6 +176,22 @@ def test_a_consumer_with_messages_stays_the_active_one_when_the_leader_changes()
     assert other.delivered == [] and again.delivered == [b"2"]
 
 
+def test_the_next_leader_serves_nobody_else_while_a_consumer_has_a_message() -> None:
+    bench, _ = filled(b"1", b"2")
+    active, other = lasting(bench, "d", credit=1), plain(bench, "b", "t")
+    bench.stop("a")
+    for voter in "bc":
+        bench.hold("d", voter)
+    bench.wait(ELECTED_S)
+    bench.let_go()
+    assert bench.leader == "b"
+    assert (active.delivered, other.delivered) == ([b"1"], [])
+    [entry] = bench.sets("b").state(SET).messages.reserved.consumers
+    assert entry.name == active.end.name, "nothing is reserved for the other one"
+    active.close()
+    assert other.delivered == [b"1 failed 1", b"2"]
+
+
 def test_the_next_leader_serves_nobody_else_before_it_has_read_what_a_consumer_has() -> None:
     """The consumer has moved, so the other one attached before it."""
     with patch.object(replica, "KEPT_BODIES", -1):
@@ -246,6 +262,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_it_is_switched_on_while_two_consumers_have_messages),
     (Egress, "_publish", "self.node.topic.serve_one(self.stream, only=serves_one)", "pass",
      test_it_is_switched_off),
+    (Egress, "_publish", "self.stream.serve(None)", "pass",
+     test_the_next_leader_serves_nobody_else_while_a_consumer_has_a_message),
     (Egress, "_publish", " or (serves_one and self.stream.served is None)", "",
      test_the_next_consumer_gets_what_waits_at_the_home_when_all_is_decided),
     (HomeStream, "next_ones", "gap is None or", "True or",

@@ -238,6 +238,8 @@ class Egress(SetPublisher):
     def _publish(self) -> None:
         """Publish the messages that consumers may have already, and as many others as they have room for."""
         serves_one = bool(self._state.settings_of(self.queue).single_active)
+        if serves_one and not self.stream.serves_one:  # before this end publishes what others have room for
+            self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
