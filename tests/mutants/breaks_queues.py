@@ -7,6 +7,7 @@ from typing import Any
 from tests.failures import bare, died
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from topic.actions import AnswerDeliveries
+from topic.delivery.kinds import UNASSIGNED
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.directory.entry import LinkEntry
@@ -290,11 +291,14 @@ def next_leader_publishes_under_other_keys(original: Method) -> Method:
     return broken
 
 
-@mutant(Balancing, "serve_one", by="1", **RESUMING | SINGLE)
+@mutant(Balancing, "_served", by="1", **RESUMING | SINGLE)
 def all_consumers_are_active(_: Method) -> Method:
     """14.14: home chooses one consumer for all deliveries of a queue with a single active one."""
 
-    def broken(balancing: Balancing, stream: HomeStream, *, only: bool) -> None: ...
+    def broken(balancing: Balancing, stream: HomeStream) -> Collection[LinkEntry]:
+        if stream.serves_one and stream.served is None:
+            stream.serve(UNASSIGNED)
+        return balancing.directory.subscribers(stream.address)
 
     return broken
 
