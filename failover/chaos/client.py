@@ -1,10 +1,10 @@
-"""One client of a run: a process of its own, so that it can be killed and go on from its state file.
+"""One client of a run: a process of its own, which can be killed and continues from its state file.
 
     python -m failover.chaos.client SPEC        # JSON of `Spec`
 
-It tells lines of JSON on its output: every router it attaches to, every loss, how much it has done so far. A publisher
-begins and finishes when told so on its input, a subscriber finishes. When its input is closed, a client ends at once:
-whoever started it is gone.
+The client writes lines of JSON to its output: each router to which it attaches, each loss, and its counts so far. A
+publisher begins and finishes by orders on its input; a subscriber gets only the order to finish. When its input is
+closed, the client ends at once: the process that started it is gone.
 """
 
 import json

@@ -1,15 +1,14 @@
-"""A TCP proxy on one link between two routers, so that the link can be made bad without privileges.
+"""A TCP proxy on one link between two routers, which makes the link bad without privileges.
 
     the lower name ---dials---> LinkProxy ---dials---> the higher name's listener for routers
 
-Bytes are carried as they come; nothing here knows AMQP. What a link can suffer is an `Impairment`, all of it at once:
+The proxy carries bytes unchanged, and knows no AMQP. A link takes on all of an `Impairment` at once:
 
-- *silent*: nothing goes through any more and nobody is told, as when a cable is pulled. Connections stay open, and so
-  do new ones, without a word from the other side. What is under way comes late, once the link is healed: that is what
-  TCP does.
-- *severed*: connections are reset, and new ones at once as well.
-- *latency*, *jitter*: everything comes later, by a time that may vary. Bytes never overtake each other.
-- *rate*: no more than so many bytes a second get through, in each direction.
+- *silent*: no byte gets through and neither end is informed, as when a cable is pulled. Connections stay open, and so
+  do new ones, without a byte from the other side. Bytes under way come late, once the link is healed, as with TCP.
+- *severed*: connections are reset, and new ones are reset at once.
+- *latency*, *jitter*: every byte comes later, by a time that may vary. Bytes never overtake each other.
+- *rate*: the link carries at most this number of bytes per second in each direction.
 """
 
 import math

@@ -1,9 +1,9 @@
-"""DIR/chaos.json: what was done to a mesh, for the audit; written when the run begins and again when it ends.
+"""Writes DIR/chaos.json, the faults of a run, for the audit: when the run begins, and again when it ends.
 
     {"script", "seed", "mesh", "began_us", "ended_us", "offered": messages per second, "duration_s": of load and faults,
      "faults": [{"fault", "targets", "at_us", "until_us", "text"}],
      "clients": {NAME: {"role", ...counts}}, "crashes": routers and clients that ended by themselves,
-     "unfinished": [what had not come to an end, a line each]}
+     "unfinished": [the parts of the run that had not ended, a line each]}
 
 Times are µs of this machine's wall clock, as in the delivery logs.
 """

@@ -1,9 +1,9 @@
-"""One run of a chaos script: a mesh, its clients under load, the faults, and an end in which everything is healed and
-has to be delivered and forgotten.
+"""One run of a chaos script: a mesh, its clients under load, and the faults. At the end all faults are healed, and the
+mesh has to deliver and forget every delivery.
 
-The walk: `ChaosMesh.up` → subscribers, then publishers attach (`RunningClients`) → publishers begin, `Nemesis.run`
+The steps: `ChaosMesh.up` → subscribers, then publishers attach (`RunningClients`) → publishers begin, `Nemesis.run`
 strikes as planned → `mend` → publishers finish → no router holds any delivery → subscribers finish → `ChaosMesh.down`.
-Whatever happens on the way, no process is left. What is shown meanwhile is `view`'s work, the verdict the audit's.
+However a run ends, it leaves no process. `view` shows the run; the audit gives the verdict.
 """
 
 import shutil

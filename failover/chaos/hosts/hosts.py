@@ -1,10 +1,11 @@
-"""A mesh whose routers are on hosts of their own: each in a network namespace, a wire for every link, and one namespace
-more for all clients and for us, with a cable to each router of which nothing is ever wrong.
+"""A mesh whose routers are on hosts of their own: each router in a network namespace, with a wire for every link.
+
+All clients and this process are in one more namespace, with a cable to each router; nothing is ever wrong with a cable.
 
     clients 10.99.0.1 ---- 10.99.0.2 router a 10.98.0.1 ==wire== 10.98.0.2 router b 10.99.0.6 ---- 10.99.0.5 clients
 
-All that is made here has no name outside this process. Routers are killed by the kernel if we are, so a run leaves
-nothing behind, however it ends. The namespace that the command was started in has no part in it.
+Nothing made here has a name outside this process. The kernel kills the routers if this process is killed, so a run
+leaves nothing behind, however it ends. The namespace in which the command was started has no part in the mesh.
 """
 
 import os

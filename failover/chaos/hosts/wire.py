@@ -1,14 +1,14 @@
-"""A wire between two interfaces, which carries packets: what TCP makes of a bad one is the kernel's own doing.
+"""A wire between two interfaces, which carries packets; the kernel's own TCP reacts to a bad wire.
 
-It stands for `tc netem`, which not every kernel has; and it can reset connections, as what stands between hosts may.
-What a wire can suffer is an `Impairment`, all of it at once:
+A wire stands for `tc netem`, which not every kernel has; and it can reset connections, as a device between hosts may.
+A wire takes on all of an `Impairment` at once:
 
 - *silent*: no packet gets through, as when a cable is pulled. TCP tries again, at growing intervals.
 - *severed*: every packet of TCP is answered by a reset.
-- *loss*: so many packets do not get through, by chance.
-- *latency*, *jitter*: everything comes later, by a time that may vary. Packets never overtake each other.
-- *rate*: no more than so many bytes a second get through, in each direction; what would have to wait for longer than
-  `WAITING_S` is lost, as at a full switch.
+- *loss*: a share of the packets gets lost, by chance.
+- *latency*, *jitter*: every packet comes later, by a time that may vary. Packets never overtake each other.
+- *rate*: the wire carries at most this number of bytes per second in each direction; a packet that would wait for
+  longer than `WAITING_S` is lost, as at a full switch.
 """
 
 import contextlib

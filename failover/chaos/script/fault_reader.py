@@ -1,10 +1,10 @@
-"""Reads the faults of a chaos script: a word of the vocabulary with its target, a time, and what the word may be told.
+"""Reads the faults of a chaos script: a word of the vocabulary with its target, a time, and the word's options.
 
     {kill: one, every: 5s, during: 10s..50s, for: 1s..3s}
     {partition: [west, {home-of: news}], at: 5s, for: 3s}
     {slow: a-b, latency: 20ms, jitter: 10ms, during: 5s..25s}
 
-What a word may be told stands in `vocabulary`.
+`vocabulary` has the options of each word.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

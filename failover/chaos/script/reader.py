@@ -1,4 +1,4 @@
-"""Reads a chaos script into the classes of `script`, or says everything that is wrong with it at once.
+"""Reads a chaos script into the classes of `script`, or reports all its errors at once.
 
     topology: ../mesh6.yaml               # relative to the script
     timing: {terminus: 15s}               # instead of the topology's
@@ -8,7 +8,7 @@
     sets: {west: [a, b, d]}
     faults: [{kill: {home-of: news1}, at: 5s..10s, for: 2s}]
 
-The shape is checked by `router.mesh.reading`; names, times and targets are checked here, a fault by `fault_reader`.
+`router.mesh.reading` checks the shape, `fault_reader` the faults; this module checks names, times and targets.
 """
 
 from collections.abc import Iterator
