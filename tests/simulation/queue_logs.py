@@ -113,6 +113,13 @@ class Book:
                 if self.reserved.pop(position, None) is not None:
                     self.failed[position] = self.failed.get(position, 0) + asked.failed
 
+    def forget_gone(self) -> None:
+        """Forget the facts about messages that are in no queue."""
+        there = {position for queue in self.state for position in self.state.messages.of(queue.id).kept}
+        for known in (self.reserved, self.expires):
+            for position in known.keys() - there:
+                del known[position]
+
     def _there(self, queue: QueueId, runs: Iterable[tuple[int, int]]) -> list[int]:
         messages = self.state.messages.of(queue).kept
         return [position for position in each_of(runs) if position in messages]
@@ -205,6 +212,7 @@ class QueueLogs:
                     self._note_times(book, index, asked, answer)
                 if isinstance(asked, Purge):
                     self._note_purge(book, index, asked)
+        book.forget_gone()
 
     def book(self, name: str) -> Book:
         """The book of the latest life."""
