@@ -60,6 +60,11 @@ def test_it_holds_when_a_queue_is_deleted_as_it_gets_a_message_again() -> None:
     run(506)
 
 
+def test_a_refusal_on_an_earlier_attach_takes_no_room_of_the_next() -> None:
+    """The home took the next attach of the consumer for full, and the router of the consumer did not know that."""
+    run(9108699)
+
+
 @pytest.mark.parametrize(("seed", "knobs"), [(147, HAS_FAILED), (9103035, OLDER_ANSWER)])
 def test_it_holds_in_a_run_that_has_failed(seed: int, knobs: dict[str, Any]) -> None:
     """An outcome of one queue was told as that of another one, whose link had the same epoch. An older refusal counted

@@ -66,10 +66,12 @@ outcome."""
 class Record:
     """One delivery at this router."""
 
+    _offer: Any  # unset until the home offers the record to a subscriber elsewhere
     _annotations: bytes  # unset in nearly all records: a message does not pay for it
 
     __slots__ = (
         "_annotations",
+        "_offer",
         "awaited",
         "chosen",
         "given",
@@ -248,6 +250,15 @@ class Record:
     def left_without(self, subscriber: bytes) -> None:
         """The subscriber left this router before it had the record."""
         self.moved = (*self.moved, subscriber)
+
+    @property
+    def last_offer(self) -> Any:
+        """What `offered_in` was given last; None if the record was never offered to a subscriber elsewhere."""
+        return getattr(self, "_offer", None)
+
+    def offered_in(self, offers: Any) -> None:
+        """The home offers the record, as one of these offers (`topic.home.balancing`)."""
+        self._offer = offers
 
     @property
     def annotations(self) -> bytes:
@@ -1143,6 +1154,10 @@ class HomeStream(Stream):
         """Give deliveries only to this subscriber from now on; None: to one that is still to be chosen. If not `only`:
         to all."""
         self.serves_one, self.served = only, subscriber
+
+    def lacks(self, tag: bytes | None) -> None:
+        """The queue publishes the delivery with this tag next, before all later ones; None: it has none to publish."""
+        self.gap = tag
 
     def having(self) -> set[bytes]:
         """The names of the subscribers that may have a delivery, or for which one is reserved."""

@@ -271,9 +271,11 @@ class Balancing:
             self._give(record, whom)
 
     def _forward(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
-        self._offers[entry.name].offered += SubscriberRoom.of(records)
+        offers = self._offers[entry.name]
+        offers.offered += SubscriberRoom.of(records)
         for record in records:
             record.forwarded_to(entry.router)
+            record.offered_in(offers)
         if not records[0].presettled:
             self.outlet.trace_records(Event.FORWARDED, stream, records, peer=entry.router)
         for _, run in groupby(enumerate(records), key=lambda one: one[1].n - one[0]):
@@ -300,8 +302,10 @@ class Balancing:
             self.go_on(stream)
 
     def refused(self, record: Record, router: str) -> None:
-        """Nobody at the router has it."""
-        if record.chosen and (known := self._offers.get(record.chosen)) is not None and known.epoch.router == router:
+        """No subscriber at the router has the record. If it was offered to one, that subscriber is full: the router
+        tells its room anew. Else it was offered in an earlier contact, or on an earlier attach, or by another home."""
+        known = self._offers.get(record.chosen) if record.chosen else None
+        if known is not None and record.last_offer is known:
             known.limit = known.offered
 
     def lost(self, router: str) -> None:

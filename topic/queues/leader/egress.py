@@ -150,7 +150,7 @@ class Egress(SetPublisher):
 
     def _show_gap(self) -> None:
         """Tell home which message it lacks: later ones that wait for a consumer there are not to go before it."""
-        self.stream.gap = self._tag(self._free[0]) if self._free else None
+        self.stream.lacks(self._tag(self._free[0]) if self._free else None)
 
     def _waiting(self) -> Iterable[list[Record]]:
         return (*self._chosen.values(), self._over, self._rejected, self._back)
