@@ -1,10 +1,10 @@
-"""A peer's flows: which of them need a look, and what proton has to be told otherwise.
+"""A peer's flows: which of them have to be parsed, and which of them proton has to read differently.
 
-Proton reckons without signs. A peer may lower its credit, or its window, below what is under way to it: proton would
-take the difference for room for billions. Such a flow is noted, and told to proton as what is left: nothing
-(`Intake`).
+Proton computes without signs. A peer may lower its credit or its window below what is already under way to it, and
+proton would take the difference for room for billions of transfers. Such a flow is noted, and proton is told that no
+credit or room is left (`Intake`).
 
-Never here: what a flow leads to.
+The callers decide what follows from a flow.
 """
 
 import re
@@ -34,16 +34,16 @@ NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN
         "properties",
     )
 )
-"""Places in a flow: the session's numbers come before the handle."""
+"""Places in a flow; the session's numbers come before the handle."""
 UINTS: Final = 2**32
 HALF: Final = 2**31
 NOTHING: Final = b""
 BRIMMING: Final = HALF - 1, UINTS - 1
-"""One more, and proton takes the number for a negative one, or for 0."""
+"""One more, and proton takes the number for a negative number, or for 0."""
 
 _UINT: Final = rb"(?:\x43|\x52.|\x70....)"
 _MAYBE: Final = rb"(?:\x40|\x43|\x52.|\x70....)"
-# Of a link, in the form that most are of; neither drain nor echo nor properties.
+# A flow of a link in the most common form, without drain, echo and properties.
 _is_usual: Final = re.compile(
     rb"\x02\0..\0\x53\x13\xc0..(UINT)(UINT)UINT{2}(UINT)(UINT)(UINT)(?:MAYBE(?:[\x40\x42][\x40\x42]?)?)?\Z".replace(
         b"UINT", _UINT
@@ -56,18 +56,18 @@ _LARGEST: Final = b"\x70\x7f\xff\xff\xff"  # 2^31 - 1
 
 
 def is_less(number: int, other: int) -> bool:
-    """Of serial numbers (AMQP 1.0 2.8.10)."""
+    """Compare serial numbers (AMQP 1.0 2.8.10)."""
     return (number - other) % UINTS >= HALF
 
 
 class Flows:
-    """Of one connection. `ends` are those of the peer that are links, by channel and handle."""
+    """The flows of one connection. `ends` maps the channel and handle of the peer's ends to our links."""
 
     def __init__(self) -> None:
         self.ends: dict[tuple[bytes, int], Link] = {}
         self._usual: dict[tuple[bytes, bytes], Link] = {}  # the same, by handles as they are encoded
         self._rooms: dict[bytes, int | None] = {}
-        """By channel: the first transfer-id that the peer has no room for; None while its window is vast."""
+        """Keyed by channel: the first transfer-id for which the peer has no room; None while its window is vast."""
 
     def begin(self, channel: bytes, window: int) -> None:
         self._rooms[channel] = window if window < HALF else None
@@ -90,7 +90,7 @@ class Flows:
         self._usual.clear()
 
     def is_usual(self, frame: bytes) -> bool:
-        """Whether a flow needs no look. What it says of room and credit is kept in mind. Hot."""
+        """Whether a flow needs no parsing. Its room and credit are recorded. Hot."""
         found = _is_usual(frame, _SIZE)
         if found is None:
             return False
@@ -168,7 +168,7 @@ class Flows:
 
 
 def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
-    """An amount counted from a start is to be counted from what is used of it. What both come to."""
+    """Recount an amount that counts from `start`, so that it counts from `used`. Returns the end of the amount."""
     size = 0 if fields[amount] == NULL else _checked(fields[amount])
     left = ((0 if fields[start] == NULL else _checked(fields[start])) + size - used) % UINTS
     if left >= HALF > size:

@@ -1,11 +1,11 @@
-"""What a peer writes in another form than most, as proton reads it; and refused, what has no form of its type.
+"""Rewrites unusual encodings in a peer's performatives to the forms that proton reads, and refuses wrong types.
 
-AMQP lets a descriptor be a symbol or a number of any width, and a frame have an extended header (1.0 1.5, 2.3.1).
-Proton takes a symbol for none, where it decides what a state or a target is, and a field of another type for one that
-was left out. What follows a described value within a described value, it takes for a part of that.
+In AMQP a descriptor may be a symbol, or a number of any width, and a frame may have an extended header (1.0 1.5,
+2.3.1). Where proton decides what a state or a target is, it ignores a symbol. It treats a field of a wrong type as left
+out. It takes the values after a nested described value for parts of that value.
 
-Pure. Never here: what the fields mean. The formatter is kept from the tables (`fmt: skip`): the fields of a
-performative are a row, as AMQP lists them.
+Pure. The callers know what the fields mean. The tables are not formatted (`fmt: skip`), so that the fields of a
+performative stay in one row, as AMQP lists them.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from router.amqp.format.performative import (
 
 
 class Kind(NamedTuple):
-    """Of a field: in words, and the constructors of its values."""
+    """The type of a field: its name for messages, and the constructors of its values."""
 
     expected: str
     constructors: bytes
@@ -83,7 +83,7 @@ _PERFORMATIVES: Final[Mapping[int, tuple[str, Fields, int]]] = {
     END: ("an end", {"error": _DESCRIBED}, 0),
     CLOSE: ("a close", {"error": _DESCRIBED}, 0),
 }  # fmt: skip
-"""Their fields in order, and how many of the first must be there; a link without a name is attached to nothing."""
+"""The fields in order, and how many of the first are mandatory. A link without a name can be attached to nothing."""
 _TERMINUS: Final[Fields] = {
     "address": _STRING, "durable": _UINT, "expiry-policy": _SYMBOL, "timeout": _UINT, "dynamic": _BOOLEAN,
     "dynamic-node-properties": _MAP,
@@ -105,16 +105,16 @@ _PLACES: Final = {
     code: tuple(at for at, kind in enumerate(kinds.values()) if kind is _DESCRIBED)
     for code, (_, kinds, _) in _PERFORMATIVES.items()
 }
-"""By performative: of described values."""
+"""Keyed by performative: the places of its described values."""
 
 
 def name_of(code: int) -> str:
-    """A performative in words."""
+    """The name of a performative, for messages."""
     return _PERFORMATIVES[code][0]
 
 
 def place(code: int, field: str) -> int:
-    """Of a field in its performative."""
+    """The place of a field in its performative."""
     return list(_PERFORMATIVES[code][1]).index(field)
 
 
@@ -128,7 +128,8 @@ _UNREAD: Final = (UNSETTLED, (FLOW, place(FLOW, "properties")))
 
 
 def usual(code: int, fields: list[bytes]) -> list[bytes]:
-    """The fields of a performative in the forms that proton reads; the same list if they are. Raises AmqpError."""
+    """The fields of a performative in the forms that proton reads; the same list if they have these already. Raises
+    AmqpError."""
     what, kinds, needed = _PERFORMATIVES[code]
     _check(what, fields, kinds, needed)
     made = fields
@@ -144,7 +145,7 @@ def usual(code: int, fields: list[bytes]) -> list[bytes]:
 
 
 def check_nesting(code: int, fields: list[bytes]) -> None:
-    """Raises AmqpError at a described value within a described value, where proton reads it."""
+    """Raises AmqpError at a described value within a described value in a field that proton reads."""
     what, kinds, _ = _PERFORMATIVES[code]
     for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
         is_read = kind in (_MAP, _DESCRIBED) and (code, at) not in _UNREAD
@@ -174,7 +175,7 @@ def _check(what: str, fields: list[bytes], kinds: Fields, needed: int = 0) -> No
 
 
 def _described(what: str, field: bytes) -> bytes:
-    """With a number of one byte for its descriptor."""
+    """The described value with a descriptor of one byte."""
     if field.startswith(b"\0\x53"):
         return field
     descriptor, at = decode(field, 1)

@@ -81,8 +81,8 @@ _WINDOW, _HANDLE_MAX = (place(BEGIN, field) for field in ("incoming-window", "ha
 
 
 class Tap:
-    """One a connection. `asked` has the links that wait for an echo, and what `echo` has to know of each; `quiet` the
-    peer's ends of others, whose flows need no look meanwhile."""
+    """The tap of one connection. `asked` has the links that wait for an echo, with what `echo` has to know of each.
+    `quiet` has the peer's ends of other links, whose flows need no parsing meanwhile."""
 
     def __init__(self, max_frame: int, most_unsettled: int) -> None:
         self.asked: dict[Link, int | None] = {}
@@ -102,7 +102,7 @@ class Tap:
     # -- incoming
 
     def split(self, data: bytes) -> Iterator[Piece]:
-        """The pieces of an input, in order. Raises AmqpError at what is damaged, and at names with a NUL."""
+        """The pieces of an input, in order. Raises AmqpError if the input is malformed, or has a name with a NUL."""
         data, self._held = self._held + data if self._held else data, b""
         self._walk.begin()
         start, end = 0, len(data)
@@ -140,8 +140,8 @@ class Tap:
             yield data, start, end, None
 
     def _goes_on(self, begin: bytes) -> bool:
-        """Whether a frame need not be held until it is whole: it may be large, and proton takes what it is given for
-        the peer's sign of life."""
+        """Whether an incomplete frame may go to proton at once: it may be large, and proton takes its bytes for the
+        peer's sign of life."""
         if len(begin) <= HEAD or not performative.is_usual(begin) or begin[10] != TRANSFER:
             return False
         try:
@@ -151,7 +151,7 @@ class Tap:
         return self._look_at_transfer(begin[6:8], fields) is None
 
     def _look(self, frame: bytes) -> tuple[Note | None, bytes]:
-        """What a frame means, and how proton is to take it; empty if not at all."""
+        """The note of a frame, and the frame that proton gets; empty if proton does not get it."""
         code = performative.code_of(frame)  # a heartbeat has none
         if code == FLOW and not self.asked and self.flows.is_usual(frame):
             return None, frame
@@ -183,7 +183,8 @@ class Tap:
         return self._look_at[code](self, channel, fields), frame
 
     def _look_at_open(self, frame: bytes, fields: list[bytes]) -> bytes:
-        """The peer's, less in its max-frame-size what will be added to transfers."""
+        """The peer's open, with a max-frame-size that is reduced by the bytes that `additions` may add to a
+        transfer."""
         check_name(fields[0] if fields else NULL, "a container-id")
         limit = number_of(fields, 2)
         most = self.additions.max_frame = max(limit, MIN_MAX_FRAME) if limit else UNLIMITED
@@ -205,7 +206,7 @@ class Tap:
         return EndFrame(channel)
 
     def end_session(self, channel: bytes) -> None:
-        """We have ended it: what comes until the peer's end is for nobody (AMQP 1.0 2.5.5)."""
+        """We have ended the session. All its frames until the peer's end are ignored (AMQP 1.0 2.5.5)."""
         self._walk.ended.add(channel)
         self._forget_session(channel)
 
@@ -254,7 +255,8 @@ class Tap:
         return None
 
     def let_go(self, link: Link) -> None:
-        """For proton the peer has detached it: what it says of it until it has is for nobody."""
+        """Proton has read a detach of the peer for this link. The link's frames until the peer's real detach are
+        ignored."""
         self._let_gone.add((link.remote_channel, link.remote_handle))
         self.flows.detached(link.remote_channel, link.remote_handle)
 
@@ -285,12 +287,12 @@ class Tap:
         return meant
 
     def _look_at_close(self, channel: bytes, fields: list[bytes]) -> None:
-        """It is the connection's."""
+        """A close concerns the whole connection."""
 
     def _look_at_disposition(self, frame: bytes, fields: list[bytes]) -> tuple[Note | None, bytes]:
-        """Proton takes the last disposition of a delivery for the peer's word, also if one before it has settled the
-        delivery. A receiver's that does not settle therefore waits until the settlements before it were read. A
-        sender's that does not settle is dropped: nobody reads its state."""
+        """If several dispositions name one delivery, proton reports only the last, even if an earlier one has settled
+        it. So a receiver's disposition that does not settle waits until the settlements before it are read. A sender's
+        disposition that does not settle is dropped, because no code reads its state."""
         settles = len(fields) > _SETTLED and fields[_SETTLED] in TRUES
         if fields[0] not in TRUES:
             self.settlements.take(frame[6:8], fields)

@@ -1,11 +1,11 @@
-"""Over the incoming frames that need no look: the hot half of the tap.
+"""Passes over the incoming frames that need no parsing: the hot half of the tap.
 
-Most frames are like the one before, but for their size and what they carry, so comparing is cheaper than decoding. What
-is compared decides whether a look is needed: the kind of frame, of a disposition whether it settles, and of a transfer
-that its handle is attached, that it has a delivery-id and a delivery-tag, its message-format is 0 and its state null.
-Nothing else is read, but for the delivery-ids of settlements that are to be answered.
+Most frames equal the frame before them, except for size and content, so comparing is cheaper than decoding. The
+compared bytes decide whether a frame needs parsing: the kind of frame; in a disposition, whether it settles; in a
+transfer, that its handle is attached, that it has a delivery-id and a delivery-tag, that its message-format is 0 and
+its state null. The walk reads nothing else, except the delivery-ids of settlements that are to be answered.
 
-Never here: what the others mean (`tap`).
+`tap` handles the other frames.
 """
 
 import re
@@ -27,10 +27,10 @@ _BINARY, _ZERO = 0xA0, b"\x43"  # a tag's constructor, a uint that is 0
 _UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
 
 _LEAST: Final = 15
-# A transfer's size, and what has to be as in the one before.
+# A transfer's size, and the bytes that have to equal the bytes of the frame before.
 _begins: Final = [struct.Struct(f">I{length}s").unpack_from for length in range(32)]
 _is_transfer: Final = re.compile(rb"\x02\0..\0\x53\x14[\xc0\xd0]", re.DOTALL).match
-# A sender's, in the form that most are of: first follows, then last or null, then `settled`.
+# A sender's disposition in the most common form: first, last or null, then `settled`.
 _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70", re.DOTALL).match
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
@@ -48,17 +48,17 @@ Row: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
 
 
 def _any(count: int) -> bytes:
-    """The pattern of so many bytes; of a few, the one that is found faster."""
+    """The pattern of `count` arbitrary bytes; for few bytes, a pattern that matches faster."""
     return b"." * count if count < 9 else b".{%d}" % count
 
 
 def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
-    """Finds a row of frames of that size that begin so, and have these bytes at these places."""
+    """Finds a row of frames of this size that begin with `begin`, and have the given bytes at the given places."""
     parts, at = [re.escape(begin)], len(begin)
     for place, byte in places:
         parts.append(_any(place - at) + re.escape(bytes((byte,))))
         at = place + 1
-    # Not `++`: before Python 3.11.5 that ends within the frame that is not alike (python/cpython#106052).
+    # Not `++`: before Python 3.11.5 it matches into the first frame that differs (python/cpython#106052).
     return re.compile(b"(?:%b%b)+" % (b"".join(parts), _any(size - at)), re.DOTALL).match
 
 
@@ -69,12 +69,12 @@ _rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}  # 
 
 @lru_cache(maxsize=64)
 def _delivery_ids(size: int) -> Callable[[memoryview], Iterator[tuple[int]]]:
-    """Reads those of a row of settlements of that size."""
+    """Reads the delivery-ids of a row of settlements of this size."""
     return struct.Struct(f">{_ID}xI{size - _ID - 4}x").iter_unpack
 
 
 class _Shape(NamedTuple):
-    """What a transfer has in common with the one before."""
+    """The bytes that a transfer has in common with the transfer before it."""
 
     begin: Callable[[bytes, int], tuple[int, bytes]]
     head: bytes  # behind the size, to the constructor of the delivery-id
@@ -86,7 +86,7 @@ class _Shape(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What a disposition has in common with the one before."""
+    """The bytes that a disposition has in common with the disposition before it."""
 
     head: bytes  # with the size, to the form of the first delivery-id
     head_end: int
@@ -113,41 +113,41 @@ NO_OUTCOME: Final = _Outcome(b"", 1, 0, 0, 0, 0, False)
 
 
 class Walk:
-    """One a connection."""
+    """The walk of one connection."""
 
     def __init__(self, max_frame: int, told: Callable[[bytes], list[int] | None]) -> None:
-        """`told`: where the settlements of a channel are noted, as the first and the last delivery-id; None if they are
-        not to be."""
+        """`told` returns the list to which a channel's settlements are added as first and last delivery-id; None if
+        they are not to be recorded."""
         self.attached: dict[tuple[bytes, int], tuple[bytes, str, bool]] = {}
-        """By channel and handle of the peer's ends: channel, name, and whether it sends."""
+        """Keyed by channel and handle of the peer's ends: our channel, the name, and whether the peer sends."""
         self.ended: set[bytes] = set()  # channels of sessions that we have ended, and the peer has not
         self.fields = 255  # transfers of more fields need a look
         self.max_frame = max_frame
         self.settles = False
-        """A receiver's disposition of this input settles, and its events may not be read yet: one that does not settle
-        needs a look."""
+        """A receiver's disposition of this input settles, and its events may be unread. So a disposition that does not
+        settle needs parsing."""
         self._new = 0  # patterns that may still be made of this input
         self._told = told
         self.forget()
 
     def forget(self) -> None:
-        """The frames before: what is attached, or noted, is another now."""
+        """Forget the earlier frames, because the attached or noted links have changed."""
         self._shape_before, self._outcome_before = NO_TRANSFER, NO_OUTCOME
         self._settlement, self._noted = b"", list[int]()
 
     def expect_resumed(self) -> None:
-        """Transfers may say that they resume a delivery."""
+        """Transfers may resume a delivery from now on."""
         self.fields = RESUME
         self.forget()
 
     def end(self, channel: bytes) -> None:
-        """Of a session."""
+        """A session has ended."""
         for end in [end for end in self.attached if end[0] == channel]:
             del self.attached[end]
         self.forget()
 
     def begin(self) -> None:
-        """Of an input."""
+        """An input begins."""
         self._new = MOST_NEW
         self.settles = False
 
@@ -161,7 +161,7 @@ class Walk:
         return row
 
     def past(self, data: bytes, at: int) -> int:
-        """From a frame to the first one that needs a look, or is cut off in its begin."""
+        """The offset of the first frame, from `at` on, that needs parsing or is cut off in its beginning."""
         begin, head, tag_at, tag, rest_at, rest_end, rest = shape = self._shape_before
         outcome, outcome_end, outcome_size, last_at, last_form, settled_at, receives = whole = self._outcome_before
         settlement, told, settles = self._settlement, self._noted, self.settles
@@ -233,7 +233,8 @@ class Walk:
         return at
 
     def _past_settlements(self, data: bytes, at: int, size: int, told: list[int]) -> int:
-        """Over those that are like the one before but for the delivery-id, as long as that goes up by one."""
+        """The offset behind the settlements that equal the one before, with a delivery-id that is one higher each
+        time."""
         tail = [(place, data[at - size + place]) for place in range(_ID + 4, size)]
         pattern = self._row(data[at - size : at - size + _ID], size, *tail)
         row = pattern(data, at) if pattern is not None else None
@@ -247,7 +248,8 @@ class Walk:
         return at + follow * size
 
     def _outcome(self, data: bytes, at: int) -> _Outcome | None:
-        """Of a disposition that needs no look if it settles; None if it does, is cut off, or of unusual forms."""
+        """The common bytes of a disposition that needs no parsing if it settles. None if it needs parsing, is cut off,
+        or has an unusual form."""
         head = data[at : at + (_SHORT if data[at + 11] == _LIST8 else _LONG)]
         last_at = at + len(head) - 1 + _UINTS.get(head[-1], 0)
         found = _outcome_of(head, data[last_at]) if last_at < len(data) else None
@@ -256,7 +258,8 @@ class Walk:
         return found if found.is_receivers or self._told(channel) is None else None
 
     def _shape(self, data: bytes, at: int) -> _Shape | None:
-        """Of a transfer that needs no look; None if it does, is cut off, or of unusual forms."""
+        """The common bytes of a transfer that needs no parsing. None if it needs parsing, is cut off, or has an unusual
+        form."""
         start = data[at + 4 : at + 12]
         if not _is_transfer(start):
             return None

@@ -36,14 +36,14 @@ class DeliveryHost(Protocol):
     account: HeldBytes
 
     def resumes(self, link: "LinkDeliveries", tag: bytes, aborted: bool) -> None:
-        """The next delivery of this tag is a resumed one."""
+        """The next delivery with this tag is a resumed one."""
 
     def has_envelope(self, link: "LinkDeliveries", tag: bytes, message: bytes) -> None:
-        """The message of the next delivery of this tag is in an envelope."""
+        """The message of the next delivery with this tag is in an envelope."""
 
 
 class LinkDeliveries:
-    """See the attributes' comments. What is called the engine's is not for owners."""
+    """The comments describe the attributes. Owners do not use members that are marked "for the engine"."""
 
     __slots__ = (
         "_debt",
@@ -93,49 +93,49 @@ class LinkDeliveries:
         self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
 
     def gather_partial(self) -> None:
-        """The engine's: take out of proton what has come of the message under way."""
+        """For the engine: take the parts of the current message that have come out of proton."""
         before = len(self.partial)
         while (size := lib.pn_link_recv(self.pointer, SCRATCH, SCRATCH_SIZE)) > 0:
             self.partial += ffi.buffer(SCRATCH, size)
         self.connection.account.add(len(self.partial) - before)
 
     def take_partial(self) -> bytes:
-        """The engine's: the payload gathered so far, forgetting it."""
+        """For the engine: return the payload gathered so far, and forget it."""
         message = bytes(self.partial)
         self.drop_partial()
         return message
 
     def drop_partial(self) -> None:
-        """The engine's: forget it."""
+        """For the engine: forget the payload gathered so far."""
         if self.partial:
             self.connection.account.add(-len(self.partial))
             self.partial.clear()
 
     @property
     def is_amid_delivery(self) -> bool:
-        """The engine's, while nothing that has come is left in proton: whether a delivery is begun and not whole."""
+        """For the engine, when no input is left in proton: whether a delivery has begun and is not complete."""
         current = lib.pn_link_current(self.pointer)
         return bool(current) and bool(lib.pn_delivery_partial(current))
 
     def expect(self, *, resumed: bool, message_format: int) -> None:
-        """The engine's: the delivery that comes, or goes on, does not take the quick way."""
+        """For the engine: the next or current delivery does not take the fast path."""
         self.resumed = self.resumed or resumed
         self.format = self.format or message_format
         self.quick = 0
 
     def expect_any(self) -> None:
-        """The engine's: it is complete, or aborted."""
+        """For the engine: the delivery is complete, or aborted."""
         self.resumed = False
         self.format = 0
         self.max_message = self._max_message
 
     def keep(self, size: int) -> None:
-        """Of unsettled messages of a link that has ended proton keeps so many bytes until the link is freed."""
+        """For a link that has ended: proton keeps `size` bytes of its unsettled messages until the link is freed."""
         self._kept += size
         self.connection.account.add(size)
 
     def free(self) -> None:
-        """The engine's: proton keeps nothing of it any more, or another link has it."""
+        """For the engine: proton keeps no more bytes of this link, or another link has taken them."""
         self.connection.account.add(-self._kept)
         self._kept = 0
 
@@ -151,8 +151,8 @@ class LinkDeliveries:
         state: int = NO_STATE,
         aborted: bool = False,
     ) -> Handle:
-        """Send a whole message; needs credit. A settled one has no handle (None). One that resumes a delivery may
-        carry its state, may be empty, and may abort it, which settles it."""
+        """Send a whole message; needs credit. A settled message has no handle (None). A message that resumes a delivery
+        may carry its state and may be empty. It may abort the delivery, which settles it."""
         if self.ended:
             return None
         assert self.is_sender and self.credit > 0
@@ -198,7 +198,7 @@ class LinkDeliveries:
             self.connection.settling.update(handles)
 
     def update(self, handle: Handle, state: int, settle: bool = False) -> None:
-        """State a delivery state without details, unsettled unless told otherwise."""
+        """Send a delivery state without details, unsettled unless `settle`."""
         if not self.ended:
             lib.pn_delivery_update(handle, state)
             if settle:
@@ -259,36 +259,39 @@ class LinkDeliveries:
 
     @staticmethod
     def local_state(handle: Handle) -> int:
-        """Our latest word on a delivery; 0 if there is none."""
+        """The last state that we sent for a delivery; 0 if none."""
         return int(lib.pn_delivery_local_state(handle))
 
     @staticmethod
     def remote_state(handle: Handle) -> tuple[int, bool]:
-        """The peer's latest word on a delivery, and whether it has settled it."""
+        """The last state that the peer sent for a delivery, and whether the peer has settled it."""
         return lib.pn_delivery_remote_state(handle), lib.pn_delivery_settled(handle)
 
     @property
     def unwritten(self) -> int:
-        """Bytes of messages on the link's session that were sent and not written; 0 if none of them is the link's: what
-        another link has no credit for any more is not written, for as long as that lasts."""
+        """Bytes of sent messages on the link's session that are not written yet; 0 if none of them belongs to this
+        link. Messages of a link that has lost its credit stay unwritten until it has credit again."""
         if self.ended or not lib.pn_link_queued(self.pointer):
             return 0
         return int(lib.pn_session_outgoing_bytes(lib.pn_link_session(self.pointer)))
 
     @property
     def unsent(self) -> int:
-        """How many of the last deliveries sent were not written: the peer's session has no room for them."""
+        """The number of sent deliveries that are not written, because the peer's session has no room for them. They are
+        the last ones sent."""
         return int(lib.pn_link_queued(self.pointer))
 
     @staticmethod
     def is_unsent(handle: Handle) -> bool:
-        """Sending: whether a part of its message was not written. Of an empty message it is not known."""
+        """Sending: whether a part of the delivery's message is not written. For an empty message this cannot be
+        known."""
         return bool(lib.pn_delivery_pending(handle))
 
     # -- flow
 
     def read_credit(self) -> int:
-        """The engine's: what proton has of it now, without its sign: that is of what the peer took back, or vast."""
+        """For the engine: the credit in proton. A number below 0 is a vast credit if the peer gave one. Otherwise the
+        peer took credit back, and it counts as 0."""
         credit = int(lib.pn_link_credit(self.pointer))
         if credit < 0:
             return credit % 2**32 if self.is_vast else 0
@@ -309,11 +312,12 @@ class LinkDeliveries:
 
     @property
     def balance(self) -> int:
-        """The engine's. Receiving: the credit that the peer has left; below 0 for what it has transferred without."""
+        """For the engine. Receiving: the credit that the peer has left; below 0 if it has transferred without
+        credit."""
         return int(lib.pn_link_credit(self.pointer)) + self._debt
 
     def drain(self, credit: int) -> None:
-        """Receiving: let the peer send so many more, and give back at once what it cannot use."""
+        """Receiving: let the peer send `credit` more messages, and give back at once the credit that it cannot use."""
         if not self.ended:
             lib.pn_link_drain(self.pointer, credit)
             self.credit += credit

@@ -10,11 +10,11 @@ from router.amqp.proton.library import OUTPUT, OUTPUT_SIZE, ffi, lib, write_map,
 
 MAX_SESSIONS: Final = 255
 LEAST_STEP_S: Final = 0.025
-"""Seconds between two looks at a connection, at least: whoever wants to hear something each millisecond gives up."""
+"""Seconds between two ticks of a connection, at least: a peer with an idle timeout of a few milliseconds times out."""
 
 
 class Engine:
-    """Owns proton's connection, collector and transport from the first call to `release`."""
+    """Owns proton's connection, collector and transport until `release`."""
 
     __slots__ = ("_idle_ms", "collector", "connection", "transport")
 
@@ -46,7 +46,7 @@ class Engine:
         lib.pn_transport_bind(self.transport, self.connection)
 
     def push(self, data: bytes, offset: int, end: int) -> None:
-        """Bytes from the peer. What follows its close or an error of its is dropped: the events tell of either."""
+        """Give proton bytes of the peer. Bytes after the peer's close or error are dropped; events report both."""
         source = ffi.from_buffer(data)
         while offset < end:
             capacity = lib.pn_transport_capacity(self.transport)
@@ -58,7 +58,7 @@ class Engine:
             offset += count
 
     def push_frame(self, frame: bytes) -> None:
-        """As if the peer had written it."""
+        """Give proton a frame as if the peer had written it."""
         self.push(frame, 0, len(frame))
 
     def push_end(self) -> None:
@@ -66,7 +66,7 @@ class Engine:
 
     @property
     def has_opened(self) -> bool:
-        """Our end."""
+        """Whether our end has opened."""
         return not lib.pn_connection_state(self.connection) & lib.PN_LOCAL_UNINIT
 
     @property
@@ -74,7 +74,7 @@ class Engine:
         return bool(lib.pn_transport_pending(self.transport) > 0)
 
     def pull(self) -> bytes:
-        """All that is to be written by now."""
+        """All bytes that are to be written by now."""
         parts: list[bytes] = []
         end = 0
         while (size := lib.pn_transport_pending(self.transport)) > 0:
@@ -88,15 +88,15 @@ class Engine:
         return b"".join((*parts, last)) if parts else last
 
     def pull_session_flows(self, sessions: Iterable[Any]) -> bytes:
-        """Have proton write a flow on each session, by telling it anew that its window is not bounded, behind all else.
-        All at once: a pull looks at every link there is."""
+        """Let proton write a flow on each session, after all other output, by setting its unbounded window again. All
+        in one call, because a pull visits every link."""
         before = self.pull()  # else what proton settles with a link that is freed has it write a flow of no handle
         for session in sessions:
             lib.pn_session_set_incoming_capacity(session, 0)
         return before + self.pull()
 
     def pull_receiver_flows(self, links: Sequence[Any]) -> bytes:
-        """The same of receiving links, with drain set: that it repeats."""
+        """The same for receiving links, with drain set, which makes proton write the flow again."""
         draining = [lib.pn_link_get_drain(link) for link in links]
         for link in links:
             lib.pn_link_drain(link, 0)
@@ -107,19 +107,19 @@ class Engine:
         return data
 
     def tick(self, now: float) -> float | None:
-        """Idle timeouts, theirs and ours; when to be called again."""
+        """Apply the idle timeouts of both ends. Returns the time of the next call."""
         lib.pn_transport_tick(self.transport, int(now * 1000) + 1)  # proton takes 0 for "never yet"
         theirs_ms = lib.pn_transport_get_remote_idle_timeout(self.transport)
         timeouts = [timeout for timeout in (self._idle_ms, theirs_ms) if timeout]
         if not timeouts:
             return None
-        # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter. They are
-        # at the same instants for all connections of a timeout: many that are idle wake the process once.
+        # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter. All
+        # connections with the same timeout tick at the same instants, so many idle connections wake the process once.
         step = max(min(timeouts) / 4000, LEAST_STEP_S)
         return ((now + step / 1000) // step + 1) * step  # `now` may be such an instant, and less by what was rounded
 
     def release(self) -> None:
-        """Free everything. No pointer of this connection may be used after it."""
+        """Free all of proton's objects. No pointer of this connection may be used afterwards."""
         if self.connection is None:
             return
         lib.pn_collector_release(self.collector)

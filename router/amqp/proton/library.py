@@ -62,14 +62,14 @@ if _missing or (lib.PN_VERSION_MAJOR, lib.PN_VERSION_MINOR) != (0, 40):
         + (f" without {', '.join(_missing)}" if _missing else "")
     )
 
-# Scratch memory for what a frame has of a message, mostly all of it. One for the process: the engine is used from one
-# thread, and what is in it is copied out before anything else runs.
+# Memory for the part of a message in one frame, which is usually the whole message. One for the process: only one
+# thread uses the engine, and the content is copied out before anything else runs.
 SCRATCH_SIZE: Final = 256 * 1024
 SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
-# The same for what is to be written at once: as much as is mostly put together in one go.
+# The same for output: as much as is usually written at once.
 OUTPUT_SIZE: Final = 256 * 1024
 OUTPUT: Final = ffi.new("char[]", OUTPUT_SIZE)
-# One struct for all tags that we send: filling it anew is cheaper than allocating one a message.
+# One struct for all tags that we send, because filling it again is cheaper than allocating one for each message.
 _tag_memory: Final = ffi.new("char[]", MAX_TAG)
 _tag_view: Final = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
 _tag: Final = ffi.new("pn_bytes_t *")
@@ -87,7 +87,7 @@ _POLICY_CODES: Final = {name: code for code, name in _POLICY_NAMES.items()}
 
 
 def as_tag(tag: bytes) -> Any:
-    """As proton is given it; until the next one."""
+    """The tag in proton's form; valid until the next call."""
     size = _tag.size = len(tag)
     _tag_view[:size] = tag
     return _tag[0]
@@ -99,7 +99,7 @@ def tag_of(delivery: Any) -> bytes:
 
 
 def text(pointer: Any) -> str | None:
-    """A C string the peer chose."""
+    """A C string that the peer chose."""
     if not pointer:
         return None
     try:
@@ -109,13 +109,14 @@ def text(pointer: Any) -> str | None:
 
 
 def read_data(data: Any) -> Any:
-    """Whatever AMQP value the peer put there, or None. An array of nulls takes no more room here than on the wire."""
+    """The AMQP value that the peer put there, or None. An array of nulls takes no more memory than bytes on the
+    wire."""
     encoded = read_encoded(data)
     return decode(encoded)[0] if encoded else None
 
 
 def read_encoded(data: Any) -> bytes:
-    """The same, as it is encoded; empty if there is none, or too much."""
+    """The value, encoded; empty if there is none, or if it is too large."""
     size = lib.pn_data_encoded_size(data) if data else 0
     if not 0 < size <= SCRATCH_SIZE or lib.pn_data_encode(data, SCRATCH, SCRATCH_SIZE) != size:
         return b""
@@ -123,7 +124,7 @@ def read_encoded(data: Any) -> bytes:
 
 
 def read_map(data: Any) -> dict[str, Any]:
-    """A map with symbols for keys, as properties are; anything else counts as empty."""
+    """A map with symbols as keys, as properties are; empty if the value is anything else."""
     value = read_data(data)
     if not isinstance(value, dict):
         return {}
@@ -131,7 +132,8 @@ def read_map(data: Any) -> dict[str, Any]:
 
 
 def write_map(values: Mapping[str, Any] | None, data: Any) -> None:
-    """In place of what is there: proton would append a second map, as to an outcome that is told once more."""
+    """Replace the value in `data`. Without this proton would append a second map, for example if an outcome is sent
+    again."""
     lib.pn_data_clear(data)
     if values:
         encoded = encode({Symbol(key): value for key, value in values.items()})
@@ -139,14 +141,14 @@ def write_map(values: Mapping[str, Any] | None, data: Any) -> None:
 
 
 def write_symbol(name: str, data: Any) -> None:
-    """Nothing if it is empty."""
+    """Write a symbol, or nothing if `name` is empty."""
     if name:
         encoded = encode(Symbol(name))
         assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
 
 
 def read_symbols(data: Any) -> tuple[str, ...]:
-    """A symbol or an array of them."""
+    """The symbols of a symbol or of an array of symbols."""
     value = read_data(data)
     if isinstance(value, str):
         return (str(value),)
@@ -190,7 +192,7 @@ def read_terminus(terminus: Any) -> Terminus | None:
 
 
 def write_lifetime(terminus: Any, durable: int, expiry_policy: str, timeout: int) -> None:
-    """How long a terminus lives (AMQP 1.0 3.5.3, 3.5.4)."""
+    """Write how long a terminus lives (AMQP 1.0 3.5.3, 3.5.4)."""
     lib.pn_terminus_set_durability(terminus, durable)
     lib.pn_terminus_set_expiry_policy(terminus, _POLICY_CODES[expiry_policy])
     lib.pn_terminus_set_timeout(terminus, timeout)

@@ -35,17 +35,17 @@ from router.amqp.proton.library import (
 )
 
 LINK_NUMBER: Final = "link-number"
-"""A link property that exists between proton and the tap only: it tells whose an outgoing attach is."""
+"""A link property between proton and the tap only: the number that tells to which link an outgoing attach belongs."""
 
 ENDS_WITH_LINK: Final = {LIFETIME_POLICY: Described(DELETE_ON_CLOSE, [])}
-"""Of a dynamic node (AMQP 1.0 messaging 3.5.10)."""
+"""The properties of a dynamic node (AMQP 1.0 messaging 3.5.10)."""
 
 Place = tuple[Any, bool, str]
-"""Session, direction and name: no two attached links of a connection share it."""
+"""Session, direction and name: two attached links of a connection never share these."""
 
 
 class Host(DeliveryHost, Protocol):
-    """The connection, as far as its links and their owners see it from there."""
+    """The connection, as far as its links and their owners see it."""
 
     context: Any
     origin: str
@@ -74,7 +74,8 @@ class Host(DeliveryHost, Protocol):
 
 
 class Link(LinkDeliveries):
-    """See the attributes' comments. What is called the engine's is not for owners."""
+    """The comments describe the attributes. Owners do not use members that are marked "the engine's" or "for the
+    engine"."""
 
     __slots__ = (
         "_closed",
@@ -152,25 +153,27 @@ class Link(LinkDeliveries):
 
     @property
     def address(self) -> str | None:
-        """Of the node at our end of a link that the peer attached: its source if we send, else its target."""
+        """The address of the node at our end of a link that the peer attached: its source if we send, else its
+        target."""
         terminus = self.remote_source if self.is_sender else self.remote_target
         return terminus.address if terminus else None
 
     @property
     def place(self) -> Place:
-        """The engine's."""
+        """For the engine."""
         return self.session, self.is_sender, self.name
 
     def takes(self, message: bytes) -> bool:
-        """Sending: whether the peer takes a message of that size, by its attach."""
+        """Sending: whether the peer's attach allows a message of this size."""
         return not 0 < self.remote_max_message_size < len(content_of(message))
 
     # -- attach and detach
 
     def continue_former(self) -> None:
-        """This attach is a re-attach (AMQP 1.0 2.6.4, 2.7.3): session and deliveries of `former`, which its peer had
-        detached and not closed, and whose owner left it a `context`, live on, and so do their handles. They are this
-        link's from now on. What has become of them meanwhile `remote_state` tells; news come once it is answered."""
+        """Declare this attach a re-attach (AMQP 1.0 2.6.4, 2.7.3). The peer has detached `former` without closing it,
+        and the owner has kept its `context`. The session and the deliveries of `former` continue, and so do their
+        handles, which belong to this link from now on. `remote_state` tells what has become of a delivery meanwhile;
+        dispositions come once this link is answered."""
         assert self.former is not None and not self.answered
         self.connection.continue_former(self, self.former)
 

@@ -1,8 +1,9 @@
-"""The loops of the hot path: what is done to many deliveries at once, over proton's functions.
+"""The loops of the hot path: one operation on many deliveries at once, with proton's functions.
 
-They are written twice. `loops.c` has them for where they could be compiled as the project was installed: one call for
-all deliveries, not a dozen for each. `LOOPS` is what is used; with ONCEMESH_INTERPRETED=1 in the environment what is
-written here. A handle is proton's pointer. Never here: what is done for the sake of it (`Inbox`, `LinkDeliveries`).
+There are two implementations. `loops.c` is used if it could be compiled when the project was installed: it makes one
+call for all deliveries, not a dozen for each. Otherwise, or with ONCEMESH_INTERPRETED=1 in the environment, the Python
+code here is used. `LOOPS` is the implementation in use. A handle is proton's pointer. The callers (`Inbox`,
+`LinkDeliveries`) decide what the results mean.
 """
 
 import os
@@ -18,11 +19,11 @@ from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, as_tag, ffi, lib, 
 
 _DELIVERY: Final = lib.PN_DELIVERY
 _NOTHING: Final = lib.PN_TRANSPORT
-"""The kind of events that say nothing to us, and come between others."""
+"""A kind of events without meaning for us, which come between others."""
 
 
 class Came(NamedTuple):
-    """Whole messages, in the order of their arrival. Those that were settled are settled here, too."""
+    """Whole messages, in the order of their arrival. Messages that the sender has settled are settled here, too."""
 
     handles: list[Handle]
     tags: list[bytes]
@@ -34,13 +35,13 @@ NOTHING: Final = Came([], [], [], [])
 
 
 class Loops:
-    """Interpreted."""
+    """The loops in Python."""
 
     is_compiled = False
 
     def transfers(self, collector: Any, link: Any, most: int) -> Came:
-        """Take the next events off the collector, as long as each is a transfer on this link, of a whole message that
-        has come in one frame, and has less than `most` bytes and more than none."""
+        """Take the next events off the collector, as long as each is a transfer on this link, of a whole message in one
+        frame, with more than 0 and less than `most` bytes."""
         peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
         came = Came([], [], [], [])
         while event := peek(collector):
@@ -68,8 +69,8 @@ class Loops:
         return came
 
     def news(self, collector: Any, link: Any, *, sends: bool) -> list[Handle]:
-        """Take the next events off the collector, as long as each tells of a delivery on this link, of what was sent or
-        of what was received."""
+        """Take the next events off the collector, as long as each concerns a delivery on this link: a sent one if
+        `sends`, else a received one. Returns the handles."""
         peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
         handles: list[Handle] = []
         while event := peek(collector):
@@ -85,7 +86,7 @@ class Loops:
         return handles
 
     def states(self, handles: Sequence[Handle]) -> tuple[list[int], list[bool]]:
-        """The peer's latest word on each, and whether it has settled it."""
+        """For each delivery, the peer's latest state, and whether the peer has settled it."""
         return list(map(lib.pn_delivery_remote_state, handles)), list(map(lib.pn_delivery_settled, handles))
 
     def settle(self, handles: Sequence[Handle]) -> None:
@@ -94,13 +95,13 @@ class Loops:
             settle(handle)
 
     def update(self, handles: Sequence[Handle], state: int) -> None:
-        """Give each this state."""
+        """Set our state of each delivery."""
         update = lib.pn_delivery_update
         for handle in handles:
             update(handle, state)
 
     def transfer(self, link: Any, tags: Sequence[bytes], messages: Sequence[bytes], *, settled: bool) -> list[Handle]:
-        """Whole messages. What is settled is not to be asked about any more."""
+        """Send whole messages. Returns their handles, which are invalid already if `settled`."""
         make, send = lib.pn_delivery, lib.pn_link_send
         handles = []
         for tag, message in zip(tags, messages, strict=True):
@@ -118,13 +119,13 @@ class CompiledLoops(Loops):
     is_compiled = True
 
     FEW: Final = 4
-    """So many are done without: where it is quiet, most batches are of one."""
+    """Batches of at most this size use the Python loop: without much load, most batches have one delivery."""
     MOST: Final = 4096
-    """Events at once."""
+    """Events in one call."""
     ROOM: Final = 2 * SCRATCH_SIZE
-    """Bytes of what is received at once, at least `SCRATCH_SIZE` and a tag."""
+    """Bytes received in one call, at least `SCRATCH_SIZE` and a tag."""
     JOINED: Final = 4 << 10
-    """Bytes of the longest message that is copied, once more, to be sent with others."""
+    """Bytes of the longest message that is copied, so that it is sent together with others."""
     FUNCTIONS: Final = (
         "pn_collector_peek",
         "pn_collector_pop",
@@ -145,7 +146,7 @@ class CompiledLoops(Loops):
         "pn_link_recv",
         "pn_link_send",
     )
-    """As `loops.c` has them."""
+    """The functions of proton that `loops.c` calls, in the order in which it gets them."""
 
     def __init__(self, module: Any) -> None:
         self._lib, self._new = module.lib, module.ffi.new
@@ -210,7 +211,7 @@ def _pointers(handles: Sequence[Handle]) -> Any:
 
 
 def compiled() -> CompiledLoops | None:
-    """None if these sources were not compiled."""
+    """The compiled loops; None if they were not compiled."""
     try:
         module: Any = import_module("router.amqp.proton._loops")
         sources = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("loops.c", "loops_build.py"))

@@ -1,6 +1,6 @@
-"""Compiles `loops.c` as the project is installed, with cffi, as python-qpid-proton is. Hatchling runs this.
+"""Compiles `loops.c` with cffi when the project is installed, as python-qpid-proton is compiled. Hatchling runs this.
 
-Where it cannot be compiled, the project is installed all the same: `loops.py` has the same loops, and they are slower.
+If the compiler fails, the project is installed all the same, and uses the slower loops in `loops.py`.
 """
 
 import shutil
@@ -30,7 +30,8 @@ HEADERS = "#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>\n#incl
 
 
 def build(folder: Path) -> Path:
-    """The compiled module of the sources in this folder. Raises what cffi and the compiler raise."""
+    """Compile the sources in this folder. Returns the path of the module. Raises the exceptions of cffi and the
+    compiler."""
     made_of = sha256(b"".join((folder / name).read_bytes() for name in SOURCES)).hexdigest()
     tells = f'static const char *source(void) {{ return "{made_of}"; }}\n'  # `loops.py` takes no older one
     ffi = FFI()
@@ -40,7 +41,7 @@ def build(folder: Path) -> Path:
 
 
 def put(built: Path, folder: Path) -> None:
-    """In the place of the one before, which processes that run may have in use."""
+    """Replace an earlier module atomically, because running processes may use it."""
     new = folder / f"{built.name}.new"
     shutil.copy(built, new)
     new.replace(folder / built.name)

@@ -1,7 +1,8 @@
-"""How often a peer may tell the same of a delivery.
+"""Bounds how often a peer may repeat the state of a delivery.
 
-A disposition of a few bytes may name all deliveries of a session, and proton makes an event of each. A peer has to tell
-a delivery's outcome and its settlement; whoever goes on telling what is known would keep us busy for ever.
+A disposition of a few bytes may name all deliveries of a session, and proton makes an event for each. A peer has to
+send a delivery's outcome and its settlement. A peer that repeats known states without end would keep the router busy
+for ever.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ FRAME: Final = 23  # bytes of a disposition, at least
 
 
 class Restated:
-    """Of one connection. `told` counts the news of deliveries."""
+    """The bound of one connection. `told` counts the events about deliveries."""
 
     __slots__ = ("_deliveries", "_senders", "_unsettled", "told")
 
@@ -30,7 +31,7 @@ class Restated:
         self._unsettled = 0  # of them, at the last look
 
     def at_once(self, size: int) -> int:
-        """Bytes of an input of that size that proton may be given at once."""
+        """How many of `size` input bytes proton may be given at once."""
         if size <= SHORT:
             return size
         self._look()
@@ -42,7 +43,7 @@ class Restated:
         self._unsettled = unsettled
 
     def settled(self, count: int) -> None:
-        """We have settled these, perhaps before we have looked."""
+        """We have settled `count` deliveries, perhaps before we have seen their events."""
         self._deliveries += max(0, count - self._unsettled)
         self._unsettled = max(0, self._unsettled - count)
 
