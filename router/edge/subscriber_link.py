@@ -203,8 +203,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """The annotations of this outcome for the next consumer of a queue; empty elsewhere, or if they are too
         long.
         """
-        is_known = self.subscriber.kind.is_of_set and len(outcome.annotations) <= MOST_ANNOTATIONS
-        return outcome.annotations if is_known else b""
+        is_kept = self.subscriber.kind.is_of_set and len(outcome.annotations) <= MOST_ANNOTATIONS
+        return outcome.annotations if is_kept else b""
 
     def message_again(self, record: Record) -> bytes:
         """The message as it is offered again: unchanged, if it was released (AMQP 1.0 3.4.4)."""

@@ -252,13 +252,13 @@ class Leadership:
     def preferred(self) -> Replica | None:
         """The first router of the ring, if it can lead in place of this one: it is another voter in contact, and its
         disk lacks few entries."""
-        first = self._log.configuration.ring[:1]
-        for voter in self._log.configuration.voters:
-            if (voter.router,) == first and voter != self._me and self._stores.has(voter):
-                lacks = self._log.size(max(self.progress[voter].stored, self._log.snapshot.index), self._log.last)
-                is_near = self.progress[voter].stored >= self._log.snapshot.index and lacks < self._limits.window
-                return voter if is_near else None
-        return None
+        configuration, log = self._log.configuration, self._log
+        voter = next((one for one in configuration.voters if one.router in configuration.ring[:1]), self._me)
+        if voter == self._me or not self._stores.has(voter):
+            return None
+        stored = self.progress[voter].stored
+        is_near = stored >= log.snapshot.index and log.size(stored, log.last) < self._limits.window
+        return voter if is_near else None
 
     def hand_over_to_best(self, now: float) -> None:
         """This leader's disk hangs: hand over to the voter whose disk has most, if that has more than this one."""

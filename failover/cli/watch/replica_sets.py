@@ -55,8 +55,8 @@ def voters(name: str, routers: tuple[str, ...], ask: Ask) -> None:
 def move(name: str, router: str, ask: Ask) -> None:
     """Have another voter lead a set.
 
-    The leader first waits until ROUTER has everything. ROUTER is preferred from then on: when it comes back after a
-    stop, it leads again after a minute. Clients notice no more than a short pause.
+    The leader waits until ROUTER has everything, and takes no messages meanwhile. ROUTER is preferred from then on:
+    when it comes back after a stop, it leads again after a minute.
 
     
     Examples:

@@ -7,7 +7,7 @@ import argparse
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any
@@ -994,6 +994,18 @@ SCENARIOS = {
 }
 """Those that take no parameters, by name."""
 SEARCHES = {scope.name: Search(scope).run for scope in QUICK + LONG}
+
+
+Broken = tuple[type, str, str, str, Callable[[], None]]
+"""A rule that a test breaks: the owner of the method, its name, a text of the method, another text in its place, and
+the scene that fails then."""
+
+
+def must_notice(broken: Broken) -> None:
+    """Assert that the scene fails when the rule is broken."""
+    owner, method, old, new, scene = broken
+    with Mutant(owner, method, old, new, old, "").applied(), pytest.raises((Exception, pytest.fail.Exception)):
+        scene()
 
 
 def notices(mutant: Mutant, by: int | str) -> str:

@@ -248,6 +248,7 @@ class Egress(SetPublisher):
             self.node.topic.serve_one(self.stream, only=serves_one)
 
     def _publish_some(self) -> None:
+        """First the messages that consumers may have, then others, as far as their bodies are in memory."""
         self._give([*self._take(self._doubted, self._doubted.popleft)])
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
