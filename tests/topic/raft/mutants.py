@@ -67,7 +67,7 @@ class Mutant:
 
 M = Mutant
 MUTANTS = [
-    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", 1),
+    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", 4),
     M(
         Raft,
         "_take_vote",

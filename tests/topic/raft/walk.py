@@ -37,7 +37,7 @@ class Walk:
             names,
             ring=names[:count],
             draw=draw,
-            limits=RaftLimits(window=window, unstored=unstored),
+            limits=RaftLimits(window=window, unstored=unstored, told=(0.0, 0.05)[seed % 2]),
             digests=self.digests,
             compacts=lambda: self.random.random() >= slow,
         )
