@@ -83,7 +83,7 @@ _INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "body": _BODY, "
 FORM: Final = FileForm(
     name="a store of replica sets",
     application=0x6F6E6371,  # "oncq"
-    version=5,
+    version=6,
     tables=(
         "CREATE TABLE store (packed BLOB, sum INTEGER)",
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
