@@ -1,6 +1,6 @@
-"""What the topic core asks of the shell that drives it; drained from `Topic.out` in order.
+"""The actions that the topic core asks of its shell. The shell drains them from `Topic.out` in order.
 
-One action stands for a batch of deliveries: nothing here is made per message.
+One action stands for a batch of deliveries: the core makes no action per message.
 """
 
 import enum
@@ -26,7 +26,7 @@ class AnswerPublisher:
     generation: bytes
     credit: int
     unsettled: dict[bytes, int] | None
-    """Our map, by tag; None for a null one."""
+    """The map of this router, keyed by delivery-tag; None for a null map."""
 
 
 @attrs.frozen(slots=True)
@@ -36,7 +36,7 @@ class AnswerSubscriber:
     link: Any
     epoch: Epoch
     unsettled: dict[bytes, int] | None
-    """Our map, by delivery key; None for a null one."""
+    """The map of this router, keyed by delivery key; None for a null map."""
 
 
 @attrs.frozen(slots=True)
@@ -50,7 +50,7 @@ class Detach:
 
 @attrs.frozen(slots=True)
 class Deliver:
-    """Transfer these to the subscriber, in this order; presettled records are sent settled."""
+    """Transfer the messages of these records to the subscriber, in this order. Presettled records are sent settled."""
 
     link: Any
     records: list[Record]
@@ -58,8 +58,8 @@ class Deliver:
 
 @attrs.frozen(slots=True)
 class Redeliver:
-    """Settle the released delivery and transfer it anew. `attempts`: how often it was transferred before (protocol 5,
-    Redelivery)."""
+    """Settle the released delivery and transfer it again. `attempts`: how often the router had transferred it before
+    (protocol 5, Redelivery)."""
 
     link: Any
     record: Record
@@ -68,9 +68,10 @@ class Redeliver:
 
 @attrs.frozen(slots=True)
 class Resume:
-    """Transfer with resume=true: with its payload if `state` is 0, else with that state and without; `settled` if the
-    publisher has settled it meanwhile (and aborted, if the payload would be due). It may come long after the answer to
-    the attach: what the map named waits for its home."""
+    """Transfer with resume=true (protocol 6.8). If `state` is 0, the transfer has the payload; otherwise it has that
+    state and no payload. `settled`: the publisher has settled the delivery meanwhile; the transfer is then settled, and
+    aborted if `state` is 0. This action may come long after the answer to the attach, because the delivery waits for
+    its home."""
 
     link: Any
     record: Record
@@ -80,7 +81,7 @@ class Resume:
 
 @attrs.frozen(slots=True)
 class SettleSubscriber:
-    """Settle these at the subscriber: their publisher has settled them."""
+    """Settle these deliveries at the subscriber: their publisher has settled them."""
 
     link: Any
     records: list[Record]
@@ -88,8 +89,8 @@ class SettleSubscriber:
 
 @attrs.frozen(slots=True)
 class Echo:
-    """Ask the client for a sign (flow with echo=true): a subscriber, that it has read what was written so far; a
-    publisher, that it is still here."""
+    """Send the client a flow with echo=true. A subscriber's answer shows that it has read everything that was written
+    before. A publisher's answer shows that it still uses this connection."""
 
     link: Any
 
@@ -105,8 +106,9 @@ class Cause(enum.Enum):
 
 @attrs.frozen(slots=True)
 class AnswerDeliveries:
-    """Send this outcome of these deliveries to their publisher; `settle` if its link settles first. `alone` of them had
-    nobody for an audience (protocol 5, Nobody). `cause`: of a rejection."""
+    """Send the publisher this outcome of its deliveries. `settle`: the publisher's link is in receiver settle mode
+    first, so the router settles them, too. `alone`: how many of them had an empty audience (protocol 5, Nobody).
+    `cause`: the cause of a rejection."""
 
     link: Any
     records: list[Record]
@@ -127,34 +129,35 @@ class Credit:
 
 @attrs.frozen(slots=True)
 class Chosen:
-    """Home has chosen this subscriber for these deliveries of a queue. Once the queue has them reserved for the
-    subscriber, `Topic.reserved` lets them go on (protocol 14.5)."""
+    """Home has chosen this consumer for these deliveries of a queue. When the queue has reserved them for the consumer,
+    the shell calls `Topic.reserved`, and home offers them (protocol 14.5)."""
 
     link: Any
     subscriber: bytes
-    """Its name."""
+    """The name of the subscriber's link."""
     records: list[Record]
 
 
 @attrs.frozen(slots=True)
 class Forget:
-    """A subscriber of a queue has ended, or has begun afresh. So it may be offered what it has refused for itself."""
+    """A consumer of a queue has ended, or has begun afresh. So home may again offer it messages that it has refused for
+    itself."""
 
     link: Any
     subscriber: bytes
-    """Its name."""
+    """The name of the subscriber's link."""
 
 
 @attrs.frozen(slots=True)
 class Wanted:
-    """Subscribers of a queue take more deliveries: `Topic.wanted` says how many."""
+    """The consumers of a queue have room for more deliveries: `Topic.wanted` says for how many."""
 
     link: Any
 
 
 @attrs.frozen(slots=True)
 class Doubt:
-    """Declare the router lost, unless something of it is on its way: it has not answered an attach within `join`."""
+    """Declare the router lost, unless data from it are under way: it has not answered an attach within `join`."""
 
     router: str
     reason: str
@@ -169,7 +172,7 @@ class Consumes:
 
 @attrs.frozen(slots=True)
 class Note:
-    """Something the operator should read in the router's log."""
+    """A line for the operator in the router's log."""
 
     text: str
 
@@ -189,6 +192,6 @@ LinkAction = (
     | Forget
     | Wanted
 )
-"""What is done on a client's link."""
+"""The actions on a client's link."""
 
 Action = LinkAction | Doubt | Consumes | Note

@@ -1,7 +1,7 @@
-"""Blocks of the delivery log, read back: what the audit, tests and people look at.
+"""Reads blocks of the delivery log, for the audit, for tests and for people.
 
-The format, and how it is written, is `topic.journal`'s; what is in no block yet, `topic.tail`'s. Bytes in, values out:
-no file is opened here.
+`topic.journal` writes the blocks, and describes their format. `topic.tail` has the entries that are in no block yet.
+This module turns bytes into values and opens no file.
 """
 
 import zlib
@@ -19,7 +19,7 @@ from topic.tail import Left, read_region
 
 @attrs.frozen(slots=True)
 class LogEntry:
-    """One entry read back, its texts looked up."""
+    """One entry. Its fields have texts in place of indexes into the string table."""
 
     event: Event
     outcome: LoggedOutcome
@@ -39,7 +39,7 @@ class LogEntry:
 
 @attrs.frozen(slots=True)
 class BlockView:
-    """One block read back, its columns for readers in bulk. Each entry has its own keys here, so there is no `at`."""
+    """One block as columns, for readers in bulk. Each entry has its own keys here, so there is no column `at`."""
 
     source: str
     role: str
@@ -70,16 +70,16 @@ class Damage:
     """Bytes of a segment that could not be read."""
 
     offset: int
-    """Where the first of them is."""
+    """The offset of the first unreadable byte."""
     skipped: int
-    """How many they are in all."""
+    """The number of all unreadable bytes."""
     torn: bool
-    """True if they are just the end of the file, as a killed writer leaves it; all before was read."""
+    """True if the unreadable bytes are only the end of the file, as a killed writer leaves it."""
 
 
 def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
-    """All whole blocks of a segment, and what its tail holds besides, as one more; a bad stretch is skipped, reading
-    goes on at the next whole block."""
+    """Read all whole blocks of a segment. If its tail has entries that are in no block, they follow as one more block.
+    Unreadable bytes are skipped: reading continues at the next whole block."""
     region = read_region(data)
     blocks, damage = _read_all(data, region.end)
     if region.left is not None and not (blocks and region.left.number <= blocks[-1].number):
@@ -90,8 +90,8 @@ def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
 
 
 def decode_tail(left: Left) -> list[BlockView]:
-    """The block that it was to become; none if it has no entries, or if no writer of ours has made it, though its
-    checksums are right."""
+    """The block that the writer would have made of this tail. Returns no block if the tail has no entries, or if no
+    writer of ours made it although its checksums are right."""
     try:
         view = _decode(encode_rows(left.head, left.number, left.rows, left.keys))
     except (ValueError, TypeError, AttributeError):
@@ -100,7 +100,7 @@ def decode_tail(left: Left) -> list[BlockView]:
 
 
 def _read_all(data: bytes, position: int) -> tuple[list[BlockView], Damage | None]:
-    """Those from there on."""
+    """The whole blocks from `position` on, and the bytes between or behind them that cannot be read."""
     blocks: list[BlockView] = []
     first_bad, skipped = -1, 0
     for start, end, block in [*whole_blocks(data, position), (len(data), len(data), None)]:
@@ -116,7 +116,8 @@ def _read_all(data: bytes, position: int) -> tuple[list[BlockView], Damage | Non
 
 
 def whole_blocks(data: bytes, position: int) -> Iterator[tuple[int, int, BlockView]]:
-    """(start, end, block) of those from there on; what is between or behind them cannot be read, or not yet."""
+    """(start, end, block) of each whole block from `position` on. Bytes between or behind the blocks are damaged, or
+    not yet written."""
     while found := _next_block(data, position):
         yield found
         position = found[1]
@@ -139,7 +140,7 @@ def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None
 
 
 def _decode(payload: bytes) -> BlockView | None:
-    """The block in a payload whose checksum is right; None if it is none of ours all the same."""
+    """The block in a payload with a right checksum; None if it is not a block of ours all the same."""
     try:
         fields = msgpack.unpackb(payload)
         head: Any = [fields[name] for name in HEAD]
@@ -167,11 +168,11 @@ _BOUNDS = (
     (("time", "hlc", "count", "at"), 0, _MOST),
     (("n",), -1, _MOST),
 )
-"""Of columns: the least and the most."""
+"""Names of columns, with the least and the greatest value that they may have."""
 
 
 def _is_ours(head: list[Any], columns: dict[str, Any]) -> bool:
-    """Whether all is of the types, and within the bounds, that a writer gives it."""
+    """Whether all values have the types, and keep the bounds, of a block that a writer makes."""
     if list(map(type, head)) != _HEAD or set(map(type, columns.values())) != {list}:
         return False
     rows = len(columns["event"])
@@ -196,7 +197,7 @@ def _are_within(column: list[Any], least: int, most: int) -> bool:
 
 
 def _is_listing(count: int, ns: Any, tags: Any) -> bool:
-    """Whether an entry lists places and tags of all its deliveries, or none."""
+    """Whether an entry lists a place for each of its deliveries or no place, and likewise a tag for each or none."""
     has_places = ns is None or (type(ns) is list and len(ns) == count and (not ns or _are_within(ns, 0, _MOST)))
     return has_places and (
         tags is None or (type(tags) is list and len(tags) == count and set(map(type, tags)) <= {bytes})

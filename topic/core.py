@@ -1,13 +1,13 @@
-"""The topic core of one router: every event that reaches it, and who handles it (protocol sections 3.3 to 8).
+"""The topic core of one router: its events, and the parts that handle them (protocol sections 3.3 to 8).
 
 The contract between core and shell:
 
 1. The shell calls one method per event, then drains `out` (actions, in order) and `take_outgoing()` (batches for other
    routers, in order). Before an event it calls `advance` with the wall clock.
-2. `link` is the shell's own object; the core hands it back in actions and never looks into it. Tokens (`HomeStream`,
-   `LocalSubscriber`) that an attach returns are valid until the shell detached them or got a `Detach` for their link.
-3. After `deadline()`, and at least every second or so, the shell calls `handle_timer`.
-4. Batches to a router arrive there in order, once, and only within the contact they were taken in.
+2. `link` is an object of the shell. The core returns it in actions and never looks into it. An attach returns a token
+   (`HomeStream`, `LocalSubscriber`), which is valid until the shell detaches the link or gets a `Detach` for it.
+3. After `deadline()`, and at least about every second, the shell calls `handle_timer`.
+4. The shell delivers each batch to its router once, in order, and only within the contact in which it took the batch.
 5. `BreachError` from `receive` means that the contact with that router must be dropped.
 """
 
@@ -47,7 +47,7 @@ from topic.termini.grace import Grace
 
 
 class Topic:
-    """One router incarnation's records, directory and rules."""
+    """The records, directory and rules of one router incarnation."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Topic:
         remembered: Iterable[LinkEntry] = (),
         configured: Iterable[LinkIdentity] = (),
     ) -> None:
-        """`routers` are the members of the plan, `remembered` are the durable links of the state store (3.3,
-        8), `configured` the subscribers that the configuration lists (14.1): orphans until they come back."""
+        """`routers`: the members of the plan. `remembered`: the durable links of the state store (3.3, 8).
+        `configured`: the subscribers that the configuration lists (14.1). Both are orphans until they attach."""
         self.settings = settings
         self.directory = Directory(Members(router, incarnation, routers, clock), remembered, configured)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
@@ -91,8 +91,8 @@ class Topic:
         self.outlet.clock.advance(wall_us // 1000)
 
     def take_outgoing(self, now: float) -> list[tuple[tuple[str, ...], bytes]]:
-        """Take the batches for other routers that may not wait any longer. Only after `out` was drained: messages that
-        are settled are dropped now."""
+        """Take the batches for other routers that may not wait any longer. The shell first drains `out`, because this
+        call drops the messages of settled records."""
         assert not self.out
         self.records.drop_messages()
         self.edge.reports.wait(now, self.settings.settle_delay)
@@ -113,7 +113,8 @@ class Topic:
         self.outlet.trace(Event.STOPPED)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """Something was accepted without this subscriber. The text `ending` is for its client (8, Apart)."""
+        """End the link of a subscriber without which a home has accepted a message. `ending`: the text for its client
+        (8, Apart)."""
         self.changes.end_apart(entry, ending)
 
     # publishers
@@ -134,11 +135,15 @@ class Topic:
         allowance: Allowance | None = None,
         clock: int = 0,
     ) -> HomeStream:
-        """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
-        to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
-        generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
-        what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled). What it has unsettled counts
-        against the `allowance` of its connection. `clock`: of the attach, if the leader of a set makes it (14.2)."""
+        """Attach a publisher (7.1). The attach is answered when all routers in contact have acknowledged it.
+
+        `unsettled`: the client's map, each delivery-tag with its state, 0 for none. With a map the publisher resumes
+        its life, wherever it was attached before. With a null map it begins afresh, and gets a new generation (protocol
+        2). If the map is not `complete`, the absence of a delivery in it means nothing (AMQP 1.0 2.7.3,
+        incomplete-unsettled). `seen`: the epoch that the client echoes. `first`: receiver settle mode first.
+        `allowance`: the allowance of the connection, against which unsettled deliveries count. `clock`: the clock of
+        the attach if the leader of a set makes it (14.2); 0 otherwise.
+        """
         assert generation is None or len(generation) == GENERATION_LENGTH
         name = link_name(identity)
         known, latest = self.directory.publisher(name), self.directory.latest((Role.PUBLISHER, name))
@@ -165,7 +170,8 @@ class Topic:
 
     @event
     def alive(self, stream: HomeStream, *, answered: bool = True) -> None:
-        """The publisher has answered an `Echo`; or its machine has acknowledged it, if the client never answers."""
+        """The publisher has answered an `Echo`. If its client never answers, its machine has acknowledged the bytes
+        instead."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
 
@@ -184,7 +190,7 @@ class Topic:
 
     @event
     def detach_publisher(self, stream: HomeStream, now: float) -> None:
-        """The publisher's link has closed, or its terminus ended with connection or session."""
+        """The publisher's link has closed, or its terminus has ended with its connection or session."""
         if self.attaches.gone_unknown(stream) or self.home.streams.get(stream.publisher) is not stream:
             return
         if self.attaches.may_be_late(stream):
@@ -205,46 +211,49 @@ class Topic:
         presettled: bool,
         until: Sequence[float] | None = None,
     ) -> list[Record]:
-        """Take a batch of transfers. Returns their records, in the same order. `until`: when, in the shell's seconds,
-        somebody has to have each; infinity for never, `OVER` for what comes too late (protocol 5, Time to live)."""
+        """Take a batch of transfers. Returns their records, in the same order. `until`: for each delivery the end of
+        its time to live, in seconds of the shell's clock; infinity for none, `OVER` if the time was over at its arrival
+        (protocol 5, Time to live)."""
         return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
 
     @event
     def transferred_again(self, stream: HomeStream, tag: bytes, *, settled: bool = False) -> Record | None:
-        """Take a transfer with resume=true. None, and it is ignored, if our map lacks its tag (AMQP 1.0 2.7.5). The
-        publisher may have `settled` it by that: it is told no outcome (7.3)."""
+        """Take a transfer with resume=true. Returns None, and ignores the transfer, if this router's map lacks its tag
+        (AMQP 1.0 2.7.5). If the publisher sends it `settled`, it gets no outcome (7.3)."""
         return self.home.transferred_again(stream, tag, settled=settled)
 
     @event
     def abort(self, stream: HomeStream, tag: bytes) -> None:
-        """Take an aborted transfer, with `resume` or without. It settles the delivery of the publisher's map that has
-        this tag (7.3)."""
+        """Take an aborted transfer, resumed or not. If the publisher's map has a delivery with this tag, the publisher
+        has settled it (7.3)."""
         self.home.abort(stream, tag)
 
     @event
     def settle(self, stream: HomeStream, records: list[Record]) -> None:
-        """The publisher settled these, each once."""
+        """The publisher has settled these deliveries. Each is given once."""
         self.home.settlement.settle(stream, records)
 
     def wanted(self, stream: HomeStream) -> SubscriberRoom:
-        """The room of the subscribers of the queue whose egress has this stream (`Balancing.wanted`)."""
+        """The room of the consumers of the queue whose egress has this stream (`Balancing.wanted`)."""
         return self.home.balancing.wanted(stream)
 
     @event
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:
-        """Give the deliveries of a queue to one subscriber until that one has ended, or to all of them."""
+        """Give the deliveries of a queue to one consumer until that consumer has ended (`only`), or to all
+        consumers."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.serve_one(stream, only=only)
 
     @event
     def reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
-        """The queue keeps these for that subscriber, which was chosen for them (`Chosen`)."""
+        """The queue has reserved these deliveries for the consumer that home had chosen for them (`Chosen`)."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.reserved(stream, subscriber, records)
 
     @event
     def not_reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
-        """The queue does not keep these for that subscriber, which was chosen for them, and has gone."""
+        """The queue has not reserved these deliveries for the consumer that home had chosen, because the consumer has
+        gone."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.not_reserved(stream, subscriber, records)
 
@@ -267,11 +276,15 @@ class Topic:
         wants: Wants | None = None,
         clock: int = 0,
     ) -> LocalSubscriber:
-        """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
-        (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
-        empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
-        says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter. `clock`:
-        of the attach, if the leader of a set makes it (14.2); 0 for all other links."""
+        """Attach a subscriber (6.1). The attach is answered when all routers in contact have joined the subscriber.
+
+        `unsettled`: the client's map, each delivery key with its state, 0 for none. With a map the subscriber resumes
+        its deliveries, wherever it was attached before. A null map counts as an empty one. If the map is not
+        `complete`, the subscriber gets only the deliveries that the map names. `seen`: the epoch that the client
+        echoes. `first`: receiver settle mode first. `sends_settled`: sender settle mode settled. `told`: the client
+        states that it knows that routers have ended its last link (8, Apart). `wants`: its filter. `clock`: the clock
+        of the attach if the leader of a set makes it (14.2); 0 otherwise.
+        """
         name = link_name(identity)
         known, latest = self.directory.subscriber(name), self.directory.latest((Role.SUBSCRIBER, name))
         epoch = self.outlet.leaders_epoch(clock) if clock else self.outlet.new_epoch(latest, seen.hlc)
@@ -306,7 +319,7 @@ class Topic:
 
     @event
     def detach_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
-        """The subscriber's link has closed, or its terminus ended with connection or session."""
+        """The subscriber's link has closed, or its terminus has ended with its connection or session."""
         if subscriber.link is not link:  # it has a later attach, or has ended
             return
         if self.attaches.may_be_late(subscriber):
@@ -337,13 +350,13 @@ class Topic:
 
     @event
     def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
-        """The client takes `credit` transfers from now on."""
+        """The client has granted credit: it takes `credit` transfers from now on."""
         if subscriber.answered:
             self.edge.credit(subscriber, credit)
 
     @event
     def room(self, subscriber: LocalSubscriber, room: int) -> None:
-        """The subscriber's link takes so many bytes of messages from now on: it has written what it had."""
+        """The subscriber's link has written its buffered messages: it takes `room` bytes of messages from now on."""
         if subscriber.answered:
             self.edge.room(subscriber, room)
 
@@ -358,9 +371,10 @@ class Topic:
         failed: bool = False,
         annotations: bytes = b"",
     ) -> None:
-        """Take a client's outcome of what was sent to it; `final` if it does not want it again (undeliverable-here),
-        `failed` if it could not process it (delivery-failed). `annotations`: what it adds to a message of a queue, as
-        the shell encodes it; at most `MOST_ANNOTATIONS` bytes."""
+        """Take a subscriber's outcome of deliveries that were sent to it. `final`: the subscriber does not want them
+        again (undeliverable-here). `failed`: it could not process them (delivery-failed). `annotations`: the
+        annotations that it adds to a message of a queue, as the shell encodes them; at most `MOST_ANNOTATIONS`
+        bytes."""
         for record in records if annotations else ():
             record.annotate(annotations)
         self.edge.delivery.outcomes(subscriber, records, outcome, final=final, failed=failed)
@@ -368,7 +382,7 @@ class Topic:
     # routers
 
     def contact(self, router: str, incarnation: int, now: float) -> None:
-        """A contact begins: both ends open it with their sections (3.3)."""
+        """A contact begins: each of the two routers sends its section (3.3)."""
         self.outlet.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.changes.follow(self.directory.contact(router, incarnation))
         self.grace.contact(router, incarnation)
@@ -384,7 +398,7 @@ class Topic:
 
     @event
     def lost(self, router: str, now: float) -> None:
-        """The contact is over, for whatever reason (8, Lost router)."""
+        """The contact with a router is over (8, Lost router)."""
         self.outlet.batches.forget(router)
         incarnation = self.directory.contacts[router]
         expired = self.directory.lost(router)
@@ -411,20 +425,20 @@ class Topic:
 
     @event
     def go_on(self) -> bool:
-        """Let a publisher that waited for room go on. False if there is none."""
+        """Let one publisher continue that waited for a full channel. Returns False if none waits, or none can go on."""
         return self.home.publishing.go_on()
 
     # time
 
     def deadline(self) -> float:
-        """When `handle_timer` has something to do; infinity if never."""
+        """When `handle_timer` next has work, in seconds of the shell's clock; infinity if never."""
         waiting = self.outlet.batches.due, self.edge.reports.due, self.home.publishing.ttl.due
         termini = self.attaches.deadline(), self.expiry.deadline(), self.grace.deadline()
         return min(self.boot.deadline(), *termini, *waiting)
 
     @event
     def handle_timer(self, now: float) -> None:
-        self.outlet.batches.hurry()  # others are woken by some timers: they are told all at once
+        self.outlet.batches.hurry()  # some timers send to other routers: waiting settlements go along
         self.edge.reports.handle_timer(now)
         self.home.publishing.ttl.handle_timer(now)
         self.boot.check(now)

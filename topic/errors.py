@@ -2,9 +2,10 @@
 
 
 class BreachError(Exception):
-    """A router sent what the protocol does not allow. Its contact is dropped, and nothing of the batch is applied after
-    that."""
+    """Another router broke the protocol. The router that raises this drops the contact, and ignores the rest of the
+    batch."""
 
 
 class UnkeptError(Exception):
-    """The store cannot be written just now, with the file and the reason. What it had before is as it was."""
+    """The store cannot be written at present. The text names the file and the reason. The store's former content is
+    unchanged."""

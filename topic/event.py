@@ -1,4 +1,4 @@
-"""The common end of the handling of every event. `topic.core` has the handlers."""
+"""The decorator that marks the handlers of events. `topic.core` has the handlers."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -8,7 +8,7 @@ from topic.home.home import Home
 
 
 class HasHome(Protocol):
-    """The core of one router, as far as this is concerned."""
+    """The part of a router's core that the decorator needs."""
 
     home: Home
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 def event(handler: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Marks the handler of an event: at its end, what waited for keys that are free now goes on."""
+    """Decorates the handler of an event: when it returns, withheld deliveries go on whose keys have become free."""
 
     @wraps(handler)
     def handled(core: T, /, *arguments: P.args, **options: P.kwargs) -> R:

@@ -1,7 +1,7 @@
-"""Names of links, of their lives and of deliveries (protocol section 2).
+"""Names of links, of publishers' lives and of deliveries (protocol section 2).
 
-Everything here is a pure function of what it names: no table maps a delivery to its name, so every router computes the
-same one before and after a failover.
+Each name is a pure function of the thing that it names, and no table maps a delivery to its name. So every router
+computes the same name, before and after a failover.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import attrs
 
 INSIDE: Final = "_sets/"
-"""The beginning of the addresses that only the sets of the mesh have links to (protocol 14)."""
+"""Prefix of the addresses that only sets attach links to, no client (protocol 14)."""
 CONTAINER: Final = "_sets"
 """The container-id of the sets' own links."""
 _OUT: Final = "out"
@@ -22,14 +22,15 @@ NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
 COUNTS: Final = 1 << 63
-"""No clock and no number gets there by counting. What is above could not be said to others, nor one more than it."""
+"""The limit of clocks and numbers. No router reaches it by counting. A larger value does not fit into messages between
+routers."""
 EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
-"""An `Epoch` as text: its clock, then router and incarnation."""
+"""The text of an `Epoch`: clock, router and incarnation."""
 
 
-# Clients name a queue by one address. In the mesh, the links of its publishers and of its consumers have two others,
-# `_sets/SET/in/QUEUE` and `_sets/SET/out/QUEUE`. The outboxes of sets publish to `_sets/SET/dead/QUEUE`. The name of a
-# set has no slash.
+# Clients name a queue by one address. In the mesh, the links of its publishers and of its consumers have two other
+# addresses, `_sets/SET/in/QUEUE` and `_sets/SET/out/QUEUE`. The outboxes of sets publish to `_sets/SET/dead/QUEUE`. The
+# name of a set has no slash.
 
 
 def ingress_address(set_: str, queue: str) -> str:
@@ -43,37 +44,38 @@ def egress_address(set_: str, queue: str) -> str:
 
 
 def dead_letter_address(set_: str, queue: str) -> str:
-    """The address to which the outboxes of sets publish what goes to the queue."""
+    """The address to which the outboxes of sets publish dead letters for the queue."""
     return f"{INSIDE}{set_}/{_DEAD}/{queue}"
 
 
 def is_ingress(address: str) -> bool:
-    """Whether publishers of a queue, or the outboxes of sets, publish to the address."""
+    """Whether the publishers of a queue, or the outboxes of sets, publish to the address."""
     return address.startswith(INSIDE) and not is_egress(address)
 
 
 def is_egress(address: str) -> bool:
-    """Whether consumers of a queue receive from the address."""
+    """Whether the consumers of a queue receive from the address."""
     parts = address.split("/", 3)
     return address.startswith(INSIDE) and len(parts) == 4 and parts[2] == _OUT
 
 
 def queue_of(address: str) -> tuple[str, str]:
-    """The set and the queue that one of these addresses names."""
+    """The set and the queue of an address that begins with `INSIDE`."""
     _, set_, _, queue = address.split("/", 3)
     return set_, queue
 
 
 def shown_address(address: str) -> str:
-    """The address of a link, as clients name it."""
+    """The address under which clients know the address `address` of a link."""
     parts = address.split("/", 3)
     return parts[3] if address.startswith(INSIDE) and len(parts) == 4 else address
 
 
 @attrs.frozen(slots=True, order=True)
 class LinkIdentity:
-    """A link of a client: (container-id, link name, address); AMQP 1.0 2.6.1 with the mesh as the other container. One
-    of a user that has proven who he is belongs to him: another user's of the same names is another link."""
+    """The identity of a client's link: container-id, link name and address (AMQP 1.0 2.6.1, with the mesh as the other
+    container). If the client has authenticated, the identity also has the user: another user's link with the same names
+    is another link."""
 
     container: str
     link: str
@@ -81,12 +83,12 @@ class LinkIdentity:
     user: str = ""
 
     def parts(self) -> dict[str, str]:
-        """By name; the user only if there is one."""
+        """The parts of the identity, keyed by their names. The user is there only if it is known."""
         named = {"container": self.container, "link": self.link, "address": self.address}
         return {**named, "user": self.user} if self.user else named
 
     def shown(self) -> dict[str, str]:
-        """The parts, as the client names them."""
+        """The parts with the address that the client knows."""
         return {**self.parts(), "address": shown_address(self.address)}
 
     def __str__(self) -> str:
@@ -104,12 +106,12 @@ def dead_letter_ingress_of(set_: str) -> LinkIdentity:
 
 
 def ingresses_of(set_: str) -> tuple[LinkIdentity, LinkIdentity]:
-    """The links of a set that take messages into its queues: every router knows them."""
+    """The two links by which a set takes messages into its queues. Every router knows them from its configuration."""
     return ingress_of(set_), dead_letter_ingress_of(set_)
 
 
 def is_of_sets(container: str) -> bool:
-    """Whether no client may have this container-id: sets have it, or a link of it would read like one of theirs."""
+    """Whether this container-id is reserved for sets, or would make the link of a client look like a link of a set."""
     return container == CONTAINER or container.startswith(f"{CONTAINER}/")
 
 
@@ -119,8 +121,8 @@ def egress_of(set_: str, queue: str) -> LinkIdentity:
 
 
 class Epoch(NamedTuple):
-    """The age of an attach; the later attach of a link has the higher epoch, mesh-wide and without ties. Attaches of
-    two links may have the same epoch."""
+    """The epoch of an attach (protocol 2). Of two attaches of one link, the later has the higher epoch in the whole
+    mesh, without ties. Attaches of different links may have the same epoch."""
 
     hlc: int
     router: str
@@ -131,7 +133,7 @@ class Epoch(NamedTuple):
 
 
 NOWHERE: Final = Epoch(0, "", 0)
-"""Before any attach."""
+"""The epoch of a link that has never been attached; lower than all others."""
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
@@ -141,8 +143,9 @@ def _base64url(digest: bytes) -> bytes:
 
 
 def link_name(identity: LinkIdentity) -> bytes:
-    """The 12 ASCII bytes that stand for a link identity inside the mesh and open the keys of a publisher. A client
-    computes the same ones, so they are made from what it names. No client has those of a set's own link."""
+    """The name of a link in the mesh: 12 ASCII bytes, with which a publisher's keys begin. The client can compute the
+    same name, because it is made from the parts that the client knows. No client's link has the name of a set's own
+    link."""
     named = identity.parts() if identity.container == CONTAINER else identity.shown()
     parts = (text.encode() for text in named.values())
     framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
@@ -150,12 +153,14 @@ def link_name(identity: LinkIdentity) -> bytes:
 
 
 def new_generation(epoch: Epoch) -> bytes:
-    """A generation (8 bytes) for a fresh attach; epochs of a link have no ties, so its generations differ."""
+    """A generation (8 bytes) for a fresh attach. No two attaches of a link have the same epoch, so its generations
+    differ."""
     return hashlib.blake2b(str(epoch).encode(), digest_size=GENERATION_LENGTH).digest()
 
 
 class KeyMaker:
-    """Delivery keys of one life of a publisher: 12 bytes publisher name + 20 bytes of (generation, tag)."""
+    """Makes the delivery keys of one life of a publisher: 12 bytes of the publisher's name and 20 bytes from generation
+    and tag."""
 
     __slots__ = ("_prefix", "_seed")
 

@@ -1,78 +1,80 @@
-"""The delivery log, written by routers and clients for the audit (docs/architecture.md). Bytes in, bytes out.
+"""The delivery log, which routers and clients write for the audit (docs/architecture.md). Bytes in, bytes out.
 
-A writer owns one `Block` and appends an entry per *batch* of deliveries. Before anything that entries tell of leaves,
-it puts `unsaved()` into the tail of the current segment (`topic.tail`); every now and then, and when the tail is full,
-it writes `encode()` to the segment's end, and begins the next one. This module never opens a file, reads a clock or
-decides anything; routers write the log and never read it.
+A writer owns one `Block` and appends an entry per *batch* of deliveries. Before the writer sends anything that an entry
+tells of, it puts `unsaved()` into the tail of the current segment (`topic.tail`). Now and then, and when the tail is
+full, it writes `encode()` to the end of the segment, and begins the next block. This module never opens a file, reads a
+clock or decides anything. Routers write the log and never read it.
 
 Files
-    `<run_dir>/<router>/log/<segment>` and `<run_dir>/clients/<name>/log/<segment>`, segment as
-    `segment_name` says, numbered from 0 on; the next one begins when a segment has reached `SEGMENT_LIMIT`.
-    A client's incarnation is the ms of wall clock at its start. Each file opens with the region of its tail,
-    or with the first byte of a block.
+    `<run_dir>/<router>/log/<segment>` and `<run_dir>/clients/<name>/log/<segment>`. `segment_name` gives the name of a
+    segment. Segments are numbered from 0 on; the next one begins when a segment has reached `SEGMENT_LIMIT`. The
+    incarnation of a client is the wall clock at its start, in ms. Each file begins with the region of its tail, or with
+    the first byte of a block.
 
 Block
     b"OML2", u32be length of the payload, u32be crc32 of the payload, payload: a msgpack map of
     source str, role "router"|"publisher"|"subscriber", incarnation int;
-    host str: writers with the same host share a wall clock, "" where unknown;
-    number: the blocks of an incarnation are numbered from 0 on, across its segments, so that a lost one is
-    noticed;
-    strings [str]: the table the columns point into;
-    keys bin: the delivery keys that the entries tell of, 32 bytes each;
+    host str: writers with the same host share a wall clock; "" if unknown;
+    number: the number of the block, from 0 on across all segments of the incarnation. It shows whether one is lost;
+    strings [str]: the table of the texts that columns have by index;
+    keys bin: the delivery keys of the entries, 32 bytes each;
     and columns, lists with one element per entry:
     event, outcome (`Event`, `LoggedOutcome`), time (µs of wall clock), hlc (a router's; 0 in a client);
     address, publisher, subscriber, peer, generation (hex), epoch ("hlc.router.incarnation"), detail (JSON):
     indexes into strings, -1 = none;
-    count: how many keys, and at: which of the block's the first of them is, as most deliveries are told of more
-    than once; n: of the first key, the others follow on, -1 = unknown; ns: nil or the n of every key;
+    count: the number of the entry's keys, and at: the index of the first of them in keys. Entries may share keys,
+    because most deliveries have several entries;
+    n: that of the first key, the others follow on, -1 = unknown; ns: nil or the n of every key;
     tags: nil or the delivery-tag of every key.
 
 Entries
-    `publisher` and `subscriber` are the 12 characters of `identity.link_name`. An entry is appended *before*
-    what it tells of leaves (the frame is sent, the message handed on). `peer` tells edge from home: entries
-    about a delivery name its home at an edge, and have none at the home itself.
+    `publisher` and `subscriber` are the 12 characters of `identity.link_name`. The writer appends an entry *before* it
+    sends the frame, or hands on the message, that the entry tells of. An entry about a delivery has the delivery's home
+    as its `peer` if an edge writes it, and no peer if the home itself does.
 
     router, on deliveries: all with keys, address, publisher, and the epoch of the home
     RECEIVED     home: a transfer began a record (tags, n, generation). Edge: a Forward did (peer, n)
-    AUDIENCE     home: detail = JSON list of the subscribers awaited, remote ones and orphans included;
-                 again, with all or with the new names, when the audience grows. "one of many", a JSON string, at a
-                 balanced address: the one that FORWARDED or DELIVERED is for, or another if that gives it back
-    FORWARDED    home: to router `peer`
+    AUDIENCE     home: the subscribers awaited, remote ones and orphans included. detail = JSON list of them; again when
+                 the audience grows, with all or with the new ones. At a balanced address detail = "one of many", a JSON
+                 string: the delivery is for the subscriber of FORWARDED or DELIVERED, or for another if this one gives
+                 it back
+    FORWARDED    home: the delivery goes to router `peer`
     DELIVERED    transferred to the local `subscriber`; again for every further transfer of the message
-    OUTCOME      what the local `subscriber` answered; also an outcome after which it is redelivered. detail = "map":
-                 as the unsettled map of its attach has it
-    APART        home: accepted without `subscriber`, which lives for all that is known but was out of contact (or
-                 suspended) for longer than its timeout: it is waited for no more, and no AUDIENCE lists it. One entry
-                 per subscriber, right before ACCEPTED
-    ACCEPTED     home: `outcome`, whatever it is, goes to the publisher. detail = "ttl": nobody had it when its time was
-                 over; its last AUDIENCE may be of nobody. To the egress of a queue RELEASED and MODIFIED say that the
-                 message came back: SETTLED once its queue has that, then RECEIVED under another key. The tags of both
-                 begin with the position of the message
-    SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
-    ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
+    OUTCOME      the outcome of the local `subscriber`, also if the message is redelivered after it. detail = "map": the
+                 unsettled map of its attach states the outcome
+    APART        home: the delivery is accepted without `subscriber`. For all that is known this subscriber lives, but
+                 it was out of contact (or suspended) for longer than its timeout. No home awaits it any more, and no
+                 AUDIENCE lists it. One entry per subscriber, right before ACCEPTED
+    ACCEPTED     home: the publisher gets `outcome`, whichever it is. detail = "ttl": the time to live ended before any
+                 subscriber had the delivery; its last AUDIENCE may be empty. For the egress of a queue, RELEASED and
+                 MODIFIED say that the message came back: SETTLED follows when the queue has it, then RECEIVED under
+                 another key. The tags of both keys begin with the position of the message
+    SETTLED      home: the publisher settled after the outcome. Edge (peer): the settlement was applied here
+    ABANDONED    the publisher settled before an outcome, or its life has ended: no subscriber is owed the delivery any
                  more. detail = the generation (hex) of the publisher's next life, if that has ended this one
-    PASSED       the filter of the local `subscriber` leaves it out: it is not given it on this attach
+    PASSED       the filter of the local `subscriber` leaves the delivery out: the subscriber does not get it on this
+                 attach
     FORGOTTEN    the record is gone
-    PLACEHOLDER  a record without its message, named by the map of `subscriber`
-    RESOLVED     the home (peer) said that it is settled
-    REHOMED      the record follows `epoch` now, home `peer`
-    FENCED       from `peer`, dropped for its lower epoch
+    PLACEHOLDER  a record without its message: the map of `subscriber` names it
+    RESOLVED     the home (peer) said that the delivery is settled
+    REHOMED      from now on the record belongs to `epoch`, with home `peer`
+    FENCED       a Forward of `peer` was dropped because its epoch is too low
 
-    router with a replica of a set, on messages of queues (protocol 14): all with keys, n is the position of the first
-    message, address that of the egress of the queue (`identity.egress_address`). The replica tells it as it applies
-    the log of the set. When it applies entries again, it tells it again
-    ENQUEUED     the queue has these messages. The keys are of the deliveries that brought them; if their publisher had
-                 settled these, of the first deliveries of the egress
-    RETURNED     the egress' deliveries with these keys have ended, and the messages are for nobody
-    LEFT         the messages are gone. The keys are of the last deliveries of the egress, or of those that would have
-                 been next. detail = "dequeued" (a consumer has accepted or rejected it), "sent" (it is in the outbox of
-                 the set, and goes to another address as a dead letter, or back), "expired", "purged", "deleted" (with
-                 its queue)
+    router with a replica of a set, on messages of queues (protocol 14): all with keys. n is the position of the first
+    message. address is the address of the queue's egress (`identity.egress_address`). The replica writes these entries
+    as it applies the log of the set, and writes them again if it applies the same log entries again
+    ENQUEUED     the queue has these messages. The keys are those of the deliveries that brought the messages. If their
+                 publisher had settled these deliveries, they are the keys of the first deliveries of the egress
+    RETURNED     the egress' deliveries with these keys have ended, and the messages are for no consumer
+    LEFT         the messages are gone. The keys are those of the last deliveries of the egress, or of those that would
+                 have been next. detail = "dequeued" (a consumer has accepted or rejected it), "sent" (it is in the
+                 outbox of the set, and goes to another address as a dead letter, or back), "expired", "purged",
+                 "deleted" (with its queue)
 
     router with a replica of a set, on the set: no keys
-    CONTENT      what the replica has, as it begins with that, and whenever replicas compare their states: detail = JSON
-                 {"set", "life", "index": the last entry of the set's log that is applied, "messages": how many,
-                 "positions": the sum of their positions, "begins": whether it begins with that}
+    CONTENT      the content of the replica, when the replica starts and whenever replicas compare their states. detail
+                 = JSON {"set", "life", "index": the last entry of the set's log that is applied, "messages": how many,
+                 "positions": the sum of their positions, "begins": whether the replica starts with this content}
 
     router, on links and routers: no keys
     ATTACHED     a local link's attach was answered: publisher or subscriber, address, epoch, a publisher's
@@ -81,49 +83,50 @@ Entries
                  subscriber whose map was null, and of a publisher whose map was null and that echoed no epoch;
                  "unordered": true, of a client that brought a map and did not echo its last epoch
     SUSPENDED    a local link lost its connection and its terminus lives on
-    CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
-                 from here on. At its custodian; repeating it elsewhere does no harm
-    EXPIRED      its terminus, of the attach that `epoch` names, expired in the view of this router: the same, but
-                 only for what is not ACCEPTED yet, and homed here or at a router that has heard of it since. JOINED may
-                 follow in the same epoch. detail = text: by whom and why, where something was accepted without it
-    STOLEN       a local link is attached at router `peer` now: gone here, owed as before
+    CLOSED       publisher or subscriber left for good; `epoch` names the attach that ended. The link is owed nothing
+                 from here on. Its owner writes this; the same entry at another router does no harm
+    EXPIRED      the terminus of the attach that `epoch` names has expired in the view of this router. The link is owed
+                 nothing that is not ACCEPTED yet, and whose home is here or is a router that has heard of the expiry
+                 since. JOINED may follow in the same epoch. detail = text, if something was accepted without the
+                 subscriber: the router that accepted it, and why
+    STOLEN       a local link is attached at router `peer` now: it is gone here, and is owed as before
     JOINED       subscriber (address, epoch of its attach; peer = its custodian, none if local) is in the
-                 audience of what is published here from now on. A higher epoch than before: a new stay
-    GATED        subscriber is kept from what `publisher` publishes here. Joining anew ends older gates, so those
-                 that stand are told after JOINED
-    ADMITTED     no longer
-    CONTACT      with router `peer`; detail = JSON {"incarnation": int}
-    LOST         that contact. detail = JSON {"grace": seconds}: the plain subscribers of the router are waited for; no
-                 detail: they are not
-    GIVEN_UP     the plain subscribers of router `peer` are waited for no more, until they are JOINED anew; detail =
+                 audience of all messages published here from now on. A higher epoch than before: a new stay
+    GATED        subscriber gets no newer messages that `publisher` publishes here. Joining anew ends older gates, so
+                 the present gates follow JOINED
+    ADMITTED     that gate has ended
+    CONTACT      a contact with router `peer` begins; detail = JSON {"incarnation": int}
+    LOST         that contact has ended. detail = JSON {"grace": seconds}: homes wait for the plain subscribers of the
+                 router; no detail: they do not
+    GIVEN_UP     homes wait no longer for the plain subscribers of router `peer`, until these are JOINED anew; detail =
                  JSON {"incarnation": int}
     BOOT         first entry of every log, written to disk at once; also a client's. A router's: detail = JSON {"dead":
                  `timing.dead` in seconds}
-    KEPT         what the state store had when the router started: (no link) detail = JSON {"found": whether there was
-                 one}; then each subscriber that it waits for (address, epoch)
+    KEPT         the content of the state store when the router started: (no link) detail = JSON {"found": whether there
+                 was a store}; then each subscriber that the router waits for (address, epoch)
     STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
                  may lack its end, if its machine lost power
-    CONTINUED    first entry of a segment, where a router keeps only its latest: detail = JSON {"first": [incarnation,
-                 number] of the first that it keeps, or null if none was deleted; "dead": as in BOOT}. What holds of
-                 links and routers then is told anew behind it: CONTACT and ATTACHED, "again": true in their details;
-                 JOINED, GATED, SUSPENDED
+    CONTINUED    first entry of a segment, if a router keeps only its latest segments: detail = JSON {"first":
+                 [incarnation, number] of the first segment that it keeps, or null if none was deleted; "dead": as in
+                 BOOT}. The present state of links and routers follows in further entries: CONTACT and ATTACHED, with
+                 "again": true in their details; JOINED, GATED, SUSPENDED
     GAP          any writer's: the log could not be written, and entries are missing from here on, detail = JSON {"why":
-                 text}; and where it is written again, detail = JSON {"entries": how many are missing}. The second
+                 text}; and when it is written again, detail = JSON {"entries": how many are missing}. The second
                  may never come
 
-    publisher: ATTACHED as above with generation, also in the detail, and epoch, if the router told one; on deliveries:
+    publisher: ATTACHED as above with generation, also in the detail, and epoch, if the router named one; on deliveries:
     all with keys, address, publisher
     PUBLISHED    sent for the first time, in this order (tags, generation); all within 1 ms of the entry's time
-    OUTCOME      `outcome` as the router told it
-    SETTLED      settled
+    OUTCOME      the publisher read `outcome` from its router
+    SETTLED      the publisher has settled
 
-    KEPT         it came back with what its store had: (no keys) detail = JSON {"published": how many it ever
-                 had}; then (keys) what of that is not settled, in order, `outcome` 0 while it has none
+    KEPT         the publisher came back with the content of its store: (no keys) detail = JSON {"published": how many
+                 it ever had}; then (keys) the unsettled deliveries of these, in order, `outcome` 0 for one without
 
     subscriber: ATTACHED as above with epoch, "afresh" also if it was the router's map that was null; on deliveries: all
     with keys, address, subscriber
     DELIVERED    handed to the application; again for every further transfer
-    PROCESSED    the application is done with it and answers `outcome`
+    PROCESSED    the application is done with the message and answers `outcome`
     SETTLED      the key is forgotten
     KEPT         as a publisher's, without detail
     CLOSED       (no keys) its own closing detach: owed nothing from here on
@@ -140,15 +143,15 @@ MAGIC = b"OML2"
 HEADER_LENGTH = len(MAGIC) + 8
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
-"""The detail of an OUTCOME that an unsettled map states."""
+"""The detail of an OUTCOME that was read from an unsettled map."""
 ONE_OF_MANY = '"one of many"'
 """The detail of an AUDIENCE at a balanced address."""
 BY_TTL = "ttl"
-"""The detail of an ACCEPTED that rejects what nobody had when its time was over."""
+"""The detail of an ACCEPTED that rejects a delivery because its time to live is over."""
 
 
 class Event(IntEnum):
-    """What an entry says; the numbers are part of the format."""
+    """The events of entries. The numbers are part of the format."""
 
     BOOT = 0
     STOPPED = 1
@@ -190,7 +193,7 @@ class Event(IntEnum):
 
 
 class LoggedOutcome(IntEnum):
-    """The outcome column: AMQP's delivery outcomes."""
+    """The values of the outcome column: AMQP's delivery outcomes."""
 
     NONE = 0
     ACCEPTED = 1
@@ -207,19 +210,19 @@ Name = str | bytes | None
 
 
 class Block:
-    """The block being written by one source; reused for all its blocks, as it numbers them."""
+    """The block that one source is writing. When it is written, the same object becomes the next block."""
 
     __slots__ = ("_keys", "_number", "_rows", "_saved_keys", "_saved_rows", "_starts", "head")
 
     def __init__(self, source: str, role: str, incarnation: int, *, host: str = "") -> None:
         assert role in ("router", "publisher", "subscriber")
         self.head = (source, role, incarnation, host)
-        """What all its blocks begin with."""
+        """The fields with which all blocks of this source begin."""
         self._number = 0
         self._rows: list[tuple[Any, ...]] = []
         self._keys: list[bytes] = []
         self._starts: dict[bytes, int] = {}
-        """Where in the keys those are that entries began with, or would go on with."""
+        """Maps the first key of an entry, and the key after its last one, to its index in the block's keys."""
         self._saved_rows = 0
         self._saved_keys = 0
 
@@ -228,7 +231,7 @@ class Block:
 
     @property
     def number(self) -> int:
-        """How many were written before it."""
+        """The number of this block: how many the source has written before it."""
         return self._number
 
     def append(
@@ -250,16 +253,18 @@ class Block:
         tags: Sequence[bytes] | None = None,
         detail: str | None = None,
     ) -> None:
-        """Append one entry. Hot path, once per batch: a tuple is kept, all other work waits for `unsaved` and `encode`.
+        """Append one entry. This is hot, once per batch: it keeps a tuple, and leaves all other work to `unsaved` and
+        `encode`.
 
-        `keys` is read at once; `ns` and `tags` are kept, so the caller must not change them afterwards.
+        `keys` is read at once. `ns` and `tags` are kept, so the caller must not change them afterwards.
         """
         at = self._place(keys) if keys else 0
         names = (address, publisher, subscriber, peer, generation, epoch, detail)
         self._rows.append((event, outcome, time_us, hlc, *names, len(keys), at, n, ns, tags))
 
     def _place(self, keys: Sequence[bytes]) -> int:
-        """Where these are in the block's: what is told of many deliveries is soon told again of as many, or a part."""
+        """The index of these keys in the block's keys; they are appended if they are not there yet. A later entry often
+        has the same keys as an earlier one, or a part of them."""
         known = self._keys
         at = self._starts.get(keys[0], len(known))
         end = at + len(keys)
@@ -271,29 +276,29 @@ class Block:
         return at
 
     def unsaved(self) -> bytes | None:
-        """The entries since `saved` was last called, as a frame of the tail (`topic.tail`); None if there are none."""
+        """The entries since the last `saved`, as a frame of the tail (`topic.tail`); None if there are none."""
         rows = self._rows[self._saved_rows :]
         return _packed((self._number, rows, b"".join(self._keys[self._saved_keys :]))) if rows else None
 
     def saved(self) -> None:
-        """All its entries are in the tail."""
+        """The tail has all entries of this block now."""
         self._saved_rows, self._saved_keys = len(self._rows), len(self._keys)
 
     def drop_unsaved(self) -> int:
-        """Without the entries since `saved` was last called. Returns how many these were."""
+        """Drop the entries since the last `saved`. Returns how many these were."""
         dropped = len(self._rows) - self._saved_rows
         del self._rows[self._saved_rows :], self._keys[self._saved_keys :]
         self._starts.clear()
         return dropped
 
     def encode(self) -> bytes:
-        """The block as bytes for the end of the segment."""
+        """The bytes of the block for the end of the segment."""
         assert self._rows, "an empty block is not written"
         payload = encode_rows(self.head, self._number, self._rows, b"".join(self._keys))
         return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
 
     def begin_next(self) -> None:
-        """This one is written: the block is the next one, and empty."""
+        """The block is written: become the next block, without entries."""
         self._number += 1
         self._rows, self._saved_rows = [], 0
         self._keys, self._starts, self._saved_keys = [], {}, 0
@@ -324,18 +329,18 @@ def _tabled(column: list[Name], strings: dict[str, int]) -> list[int]:
 
 
 def _text(value: Name) -> str:
-    """Names are ASCII bytes in the cores."""
+    """The text of a name. In the cores, names are ASCII bytes."""
     assert value is not None
     return value if isinstance(value, str) else value.decode("ascii")
 
 
 def segment_name(incarnation: int, number: int) -> str:
-    """File name of a segment; names sort in the order of writing."""
+    """The file name of a segment. Names sort in the order of writing."""
     return f"{incarnation}-{number:06}.oml"
 
 
 def parse_segment_name(name: str) -> tuple[int, int] | None:
-    """(incarnation, number) of a segment's file name, None for any other file."""
+    """(incarnation, number) of a segment's file name; None for any other file."""
     stem, _, suffix = name.rpartition(".")
     incarnation, dash, number = stem.partition("-")
     if suffix != "oml" or not dash or not incarnation.isdigit() or not number.isdigit():

@@ -1,4 +1,4 @@
-"""One router: its cores, and the loop that carries what each of them says to the other (docs/architecture.md).
+"""One router: its cores, and the loop that passes each core's output to the others (docs/architecture.md).
 
     clients' links ◀──▶ Topic ◀──▶ link state ◀──▶ neighbours
       inside ends ◀──╯                ▲
@@ -7,21 +7,22 @@
 The router process, the simulation, the exhaustive search and the benches drive this same code. The contract between a
 node and the shell that drives it:
 
-1. Before an event the shell calls `now`: that tells the cores the wall clock, and returns the time to call them with.
-2. The shell gives an event to the core that it is for: what clients do to `topic`, what neighbours do to link state.
-3. It calls `perform` after every event of a client's link, before the next one; and `save` as well, if the client may
-   hear of that before `pump` is called.
-4. It calls `pump` after an event, or after a run of them. Nothing leaves for another router before that, nor before
-   it is in the store: nobody must know of what a router that dies now would not remember. Where the store cannot be
-   written the node goes on with what it had; the shell refuses new durable links then (`save`).
-5. What a pump gives to `SetShell.keep` the shell has its store do, in order and beside the loop, and says when a
-   `Write`, a `ReadPiece` or a `ReadBodies` is done (`stored`, `piece_read`, `bodies_read`). Then it calls `pump`.
-6. It calls `handle_timer` no later than `deadline()`, which may have moved whenever `pump` returns, and then `pump`.
+1. Before an event the shell calls `now`, which tells the cores the wall clock, and returns the time for their calls.
+2. The shell gives an event of a client to `topic`, and an event of a neighbour to link state.
+3. It calls `perform` after every event of a client's link, before the next event. It also calls `save` then, if the
+   client may hear of the event before the shell calls `pump`.
+4. It calls `pump` after an event, or after a run of events. Only `pump` sends anything to other routers, and only when
+   the state store has it: no other router may know anything that this router would not know after a restart. If the
+   store cannot be written, the node goes on, and the shell refuses new durable links (`save`).
+5. A pump gives changes and reads to `SetShell.keep`. The shell has its store do these in order, beside the loop. When a
+   `Write`, a `ReadPiece` or a `ReadBodies` is done, it calls `stored`, `piece_read` or `bodies_read`, and then `pump`.
+6. It calls `handle_timer` no later than `deadline()`, and then `pump`. Each `pump` may move the deadline.
 
-The shell does what the topic core asks of clients' links. What it asks of an end inside the router (`InsideEnd`,
-`topic.ends.end`) the node has that end do itself.
+The shell performs the topic core's actions on links of clients. For an end inside the router (`InsideEnd`,
+`topic.ends.end`) the node calls the end itself.
 
-All of it is synchronous. Nothing here reads a clock or awaits: time, store and the ways out are the shell's.
+All calls are synchronous. Nothing here reads a clock or awaits: the shell has the clocks and the store, and does the
+I/O.
 """
 
 import json
@@ -54,29 +55,30 @@ from topic.queues.wire import SETS
 from topic.settings import KINDS, TOPIC, Settings
 
 BESIDE = b"\xc1"
-"""Begins what shells say to each other beside the topics, and no batch: MessagePack has no such byte."""
+"""First byte of a payload from one shell to another, beside the topics. No batch begins with it, because MessagePack
+has no such byte."""
 AT_ONCE = 64
-"""Of what is put off, so much in one turn of the loop."""
+"""Most postponed acts that the node does in one turn of the loop."""
 LOOK_S = 1.0
-"""The cores are told the time at least every so many seconds."""
+"""The node tells the cores the time at least once in this many seconds."""
 
 
 Happening = ContactMade | ContactLost | Note | Replanned | SetEvent
 
 
 class NodeMesh(Protocol):
-    """Who is in contact, and a reliable way to talk to them: `linkstate.mesh.Mesh`, or what stands for it."""
+    """The contacts of a router, with their channels: `linkstate.mesh.Mesh`, or a substitute."""
 
     out: list[MeshAction]
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
-        """Send to those of the targets that are in contact."""
+        """Send to each of the targets that is in contact."""
 
     def drop_contact(self, router: str, now: float, cause: Loss, reason: str) -> None:
         """Declare the contact with a router lost."""
 
     def doubt(self, router: str, reason: str, now: float) -> None:
-        """Declare the contact with a router lost, unless something of it is on its way."""
+        """Declare the contact with a router lost, unless data from it are under way."""
 
     def handle_timer(self, now: float) -> None: ...
 
@@ -84,65 +86,65 @@ class NodeMesh(Protocol):
 
 
 class NodeStore(Protocol):
-    """What outlives the router: `router.store`, or what stands for it."""
+    """The state store, which outlives the router: `router.store`, or a substitute."""
 
     reserved: int
-    """No reading of the clock in an earlier life was as high."""
+    """A clock value above all readings of the router's earlier incarnations."""
 
     @property
     def found(self) -> bool:
-        """Whether there was an earlier life that the store knows of."""
+        """Whether the store has the state of an earlier incarnation."""
 
     @property
     def remembered(self) -> Sequence[LinkEntry]:
-        """What the earlier lives left."""
+        """The entries that the earlier incarnations have saved."""
 
     @property
     def plan(self) -> Plan:
-        """What the earlier lives knew to have changed in the plan."""
+        """The changes of the plan that the earlier incarnations knew."""
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
-        """Keep these entries if they outlive their router (`LinkEntry.outlives_router`), else forget them; the plan, if
-        one is given; and reserve the clock behind this reading. `whole`: forget all other entries. Written when it
-        returns, all or nothing; raises `UnkeptError`."""
+        """Keep each of these entries if it outlives its router (`LinkEntry.outlives_router`), otherwise forget it. Also
+        keep the plan, if given, and reserve clock values beyond this reading. `whole`: forget all other entries. When
+        this returns, all is on disk; raises `UnkeptError` if nothing is."""
 
 
 class NodeShell(Protocol):
-    """What drives the node, and has its time and its ways out."""
+    """The shell that drives a node: it has the clocks and does the I/O."""
 
     def wall_us(self) -> int:
         """Microseconds since the epoch."""
 
     def now(self) -> float:
-        """Seconds, never going back."""
+        """Seconds of a monotonic clock."""
 
     def perform(self, action: LinkAction) -> None:
-        """Do on a client's link what the topic core asks."""
+        """Perform an action of the topic core on a client's link."""
 
     def transmit(self, action: Transmit) -> None:
-        """Queue a body for a neighbour; dropped if there is no transport to it just now."""
+        """Queue a body for a neighbour. It is dropped if there is no transport to the neighbour at present."""
 
     def flush(self) -> None:
-        """Let what was queued leave: what it says is written down."""
+        """Send the queued bodies: the store has everything that they tell."""
 
     def note(self, happening: Happening) -> None:
-        """Note in the log what is about to be acted on."""
+        """Write a line about this event to the router's log, before the node acts on it."""
 
     def told(self, router: str, payload: bytes) -> None:
-        """Take what another router's shell says (`Node.tell`). Raises BreachError if it cannot be meant."""
+        """Take a payload of another router's shell (`Node.tell`). Raises BreachError if it is malformed."""
 
 
 class SetShell(Marking, Protocol):
-    """What a node has for its replica sets, if the mesh has queues."""
+    """The shell of a node's replica sets, if the mesh has queues."""
 
     def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
-        """Give these to the store of the sets, behind all that it was given before. It does not wait for the disk."""
+        """Give these changes and reads to the store of the sets, after all earlier ones. Does not wait for the disk."""
 
     def answered(self, answered: Answered) -> None:
         """Take the answer to a request (`Node.ask`)."""
 
     def found(self, found: BodiesFound) -> None:
-        """Take the answer to a read that no end in this router has asked for (`ReplicaSets.read`)."""
+        """Take the answer to a read (`ReplicaSets.read`) that no end inside this router has asked for."""
 
 
 @attrs.frozen(slots=True)
@@ -159,20 +161,21 @@ class Node:
     def __init__(
         self, mesh: NodeMesh, topic: Topic, store: NodeStore, shell: NodeShell, sets: SetPort | None = None
     ) -> None:
-        """Just booted, with what `store` remembers. `sets`: None if the mesh has no queues."""
+        """The node of a router that has just booted, with the content of `store`. `sets`: None if the mesh has no
+        queues."""
         self.mesh = mesh
         self.topic = topic
         self._port = sets
         self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
         self._changes: list[StoreChange | StoreRead] = []
-        """What the store of the sets is to be given with the end of this pump."""
+        """Changes and reads that the store of the sets gets at the end of this pump."""
         self._store = store
         self._shell = shell
         self._look = shell.now() + LOOK_S
         self.unkept = ""
-        """Why the store is behind; empty if it is not."""
+        """Why the state store lacks the latest changes; empty if it has them."""
         self._plan: Plan | None = None
-        """What has come of it, if the store does not have it yet."""
+        """The changed plan, if the store does not have it yet."""
         self._later: dict[Callable[[], None], None] = {}
         self._put_off: deque[Callable[[], None]] = deque()
         self._performs = False
@@ -187,7 +190,7 @@ class Node:
         return self.topic.directory.incarnation
 
     def _tell_what_was_kept(self) -> None:
-        """In the delivery log: whether the state store was there, and which subscribers it had."""
+        """Write to the delivery log whether there was a state store, and which subscribers it had."""
         trace = self.topic.outlet.trace
         trace(Event.KEPT, detail=json.dumps({"found": self._store.found}))
         for entry in self._store.remembered:
@@ -197,7 +200,7 @@ class Node:
     # time
 
     def now(self) -> float:
-        """The time for an event that is about to be handled. Tells the cores the wall clock as well."""
+        """The time for the next event, in seconds of the shell's clock. Also tells the cores the wall clock."""
         self.topic.advance(self._shell.wall_us())
         return self._shell.now()
 
@@ -223,8 +226,9 @@ class Node:
         return due
 
     def put_off(self, acts: Iterable[Callable[[], None]]) -> None:
-        """What nobody waits for, and there may be thousands of, as when a connection is over with all its links. Some
-        of it is done now, if nothing waits before it, the rest with the timer: others are heard in between."""
+        """Postpone acts that nobody waits for, and that may be thousands, such as the ends of all links of a closed
+        connection. If no act is postponed yet, the first ones are done at once. The timer does the rest, some at a
+        time, so that the loop handles other events in between."""
         is_first = not self._put_off
         self._put_off.extend(acts)
         if is_first:
@@ -244,7 +248,7 @@ class Node:
     # the loop
 
     def pump(self) -> None:
-        """Carry actions and batches to where they belong until the cores have nothing more to say."""
+        """Pass all actions and batches on, until no core has any more output."""
         now = self._shell.now()
         topic, mesh = self.topic, self.mesh
         while True:
@@ -270,8 +274,8 @@ class Node:
         self._shell.flush()
 
     def save(self) -> bool:
-        """Write down what has changed. Whether the store has it: one that could not be written is behind until it has
-        been written anew, which is tried with every look."""
+        """Write the changes to the state store. Returns whether the store has them. If it could not be written, the
+        node tries to rewrite it with each look (`LOOK_S`)."""
         unsaved, clock = self.topic.directory.unsaved, self.topic.outlet.clock.read()
         if not self.unkept and (unsaved or self._plan or clock >= self._store.reserved):
             try:
@@ -294,8 +298,8 @@ class Node:
             self._shell.note(Note("the router's state can be stored again"))
 
     def perform(self) -> None:
-        """Carry out the topic core's actions so far, in the order in which it has asked for them. If one of these is an
-        event for the core in turn, what comes of that is carried out when it has its turn, and not by this call."""
+        """Perform the topic core's actions, in order. If an action causes another event for the core, the outer call
+        performs the actions that follow from it."""
         if self._performs:
             return
         out, self._performs = self.topic.out, True
@@ -308,8 +312,8 @@ class Node:
             self._performs = False
 
     def later(self, act: Callable[[], None]) -> None:
-        """What a link does once all is done that the cores have asked for, if it is still there then: once, however
-        often it has said so."""
+        """Call `act` when the topic core has no more actions to perform. If a link asks for the same act several times
+        before that, it is called once. The link may have ended by then."""
         self._later[act] = None
 
     def _perform(self, action: Action) -> None:
@@ -358,11 +362,12 @@ class Node:
             self._port.sets.lost(router, now)
 
     def tell(self, router: str, payload: bytes) -> None:
-        """Say to the shell of a router in contact what is no business of topics; in order, with the next pump."""
+        """Send a payload to the shell of a router in contact, beside the topics. It goes in order, with the next
+        pump."""
         self.mesh.send((router,), BESIDE + payload, self._shell.now())
 
     def receive(self, received: Received, now: float) -> None:
-        """Give the topic core a batch from a router in contact. After one that breaks the protocol none is taken."""
+        """Pass on a payload from a router in contact. If it breaks the protocol, drop the contact."""
         if received.router not in self.topic.directory.contacts:
             return
         try:
@@ -383,7 +388,7 @@ class Node:
 
     @property
     def sets(self) -> ReplicaSets | None:
-        """None if the mesh has no queues."""
+        """The replica sets; None if the mesh has no queues."""
         return self._port.sets if self._port is not None else None
 
     @property
@@ -392,10 +397,10 @@ class Node:
         return self._leaders.led if self._leaders is not None else {}
 
     def ask(self, operation: Operation) -> int:
-        """Have an operation on queues carried out. Returns the number of the request: its `SetShell.answered` comes
-        with a pump, within `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text, if the
-        mesh has no queues, if a queue is to be bound to what is no topic, or if dead letters are to go where nothing
-        takes them."""
+        """Start an operation on queues. Returns the number of the request: a pump brings its answer
+        (`SetShell.answered`), within `RaftLimits.tried` seconds. Raises ValueError if the name is too long or no text,
+        if the mesh has no queues, if a queue is to be bound to an address that is no topic, or if dead letters are to
+        go to an address that takes none."""
         if self._port is None:
             raise ValueError("the topology of this mesh has no queues: expected a part queues")
         if isinstance(operation, Declare | Configure):
@@ -416,33 +421,33 @@ class Node:
             raise ValueError(f"{what}: no replica set has a queue of this name, expected {known}")
 
     def _check_known(self, address: str, what: str, of: Collection[str]) -> None:
-        """Raises ValueError for an address that no client could attach to."""
+        """Raises ValueError if no client could attach to the address."""
         kinds = self.topic.settings.kinds
         if kinds and not address.startswith(tuple(prefix for prefix, _ in kinds)):
             known = ", ".join(prefix + "…" for prefix, kind in kinds if kind in of)
             raise ValueError(f"{what}, expected an address of {known}")
 
     def read(self, set_: str, queue: QueueId, positions: Sequence[int]) -> int:
-        """Have the bodies of messages read that are not in memory. Returns the number of the read: its `SetShell.found`
-        comes with a pump, when the disk has done it."""
+        """Start a read of message bodies that are not in memory. Returns the number of the read: a pump brings the
+        bodies (`SetShell.found`) when the disk has read them."""
         assert self._port is not None
         self.now()
         return self._port.sets.read(set_, queue, positions)
 
     def _check_topic(self, address: str) -> None:
-        """Raises ValueError for an address of another kind, or that no client could attach to."""
+        """Raises ValueError if the address is no topic, or no client could attach to it."""
         self._check_known(address, f'a queue cannot be bound to "{address}"', (TOPIC,))
         kind = self.topic.kinds.of(address).name
         if kind != TOPIC:
             raise ValueError(f'a queue cannot be bound to "{address}", which is of kind {kind}, expected a topic')
 
     def stored(self, write: Write) -> None:
-        """The store of the sets has done this write, and all before it."""
+        """The store of the sets has done this write and all earlier ones."""
         assert self._port is not None
         self._port.sets.stored(write, self.now())
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
-        """The store of the sets has read this piece. None: the snapshot is at another index by now."""
+        """The store of the sets has read this piece. `found`: None if the snapshot is at another index by now."""
         assert self._port is not None
         self._port.sets.piece_read(piece, found, self.now())
 
@@ -452,7 +457,7 @@ class Node:
         self._port.sets.bodies_read(read, found, self.now())
 
     def damaged(self, name: str, why: str) -> None:
-        """The store has found that its part of a set is not what was written."""
+        """The store has found that its data of a set differ from the data that it wrote."""
         assert self._port is not None
         self._port.sets.damaged(name, why)
 
@@ -493,9 +498,9 @@ def boot(
     budget: int = BUDGET,
     sets: Iterable[str] = (),
 ) -> tuple[Mesh, Topic]:
-    """The cores of a router that starts now, by what its topology file says, and what it knows to have changed in that
-    since. Its clock begins where the store reserved it, so that what it names is
-    younger than all that it named before. `sets`: the replica sets of the mesh."""
+    """Make the cores of a router that starts now. Its plan is its topology file with the changes that its store has.
+    Its clock begins at the value that its store has reserved, so that its epochs are above all that it gave before.
+    `sets`: names of the replica sets of the mesh."""
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
     plan = file.merge(store.plan)

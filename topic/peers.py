@@ -1,7 +1,7 @@
-"""What other routers' topic cores say: each kind of segment, and who handles it.
+"""The handling of segments from other routers: one handler for each kind of segment.
 
-Shapes are checked in `topic.wire.segments`; what follows from a change of the directory is `topic.termini.changes`'s
-business.
+`topic.wire.segments` checks their shapes. `topic.termini.changes` handles the consequences of a change of the
+directory.
 """
 
 import math
@@ -29,7 +29,7 @@ from topic.wire import segments
 from topic.wire.segments import Segment
 
 MOST_ENTRIES: Final = 1_000_000
-"""In a section, with its gossip."""
+"""Most entries of a section with its gossip."""
 
 
 class Peers:
@@ -58,14 +58,15 @@ class Peers:
         self._generations = generations
         self.bodies = generations.bodies
         self._parts: dict[str, tuple[list[LinkEntry], list[LinkEntry]]] = {}
-        """By contact: what has come of its section, and of what it gossips with that."""
+        """Keyed by contact: the entries that have come of its section, and of the gossip that goes with it."""
 
     def contact(self, router: str) -> None:
-        """A contact begins: the router is told our section now."""
+        """A contact begins, and our section is on its way to the router."""
         self._gossip.contact(router)
 
     def lost(self, router: str) -> None:
-        """The contact is over: what others told of its subscribers the router will not tell us itself."""
+        """The contact is over. The router will not tell us of its subscribers itself, so we now believe the rumours
+        about them (3.3)."""
         self.bodies.lost(router)
         self._parts.pop(router, None)
         changes = self.directory.believe_rumours(router)
@@ -74,7 +75,7 @@ class Peers:
 
     @event
     def follow(self, plan: Plan) -> None:
-        """The plan has changed, and perhaps with it who is waited for (11)."""
+        """The plan has changed, so other routers may be awaited than before (11)."""
         self._changes.follow(self.directory.follow(plan))
         self._grace.follow(plan)
         self._expiry.contacts_changed()
@@ -86,11 +87,11 @@ class Peers:
         said = segments.decode(payload)
         for kind, *columns in said:
             HANDLERS[kind](self, router, *columns)
-        if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait to hear that a key is free
+        if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait for the key to be free
             self.outlet.batches.hurry()
 
     def _on_part(self, router: str, own: list[Any], gossip: list[Any]) -> None:
-        """Of a section that does not fit into one batch; it counts when it is whole."""
+        """Keep one part of a section that does not fit into one batch. The parts are applied when all have come."""
         entries, told = self._parts.setdefault(router, ([], []))
         entries += map(unpack_entry, own)
         told += map(unpack_entry, gossip)
@@ -107,7 +108,7 @@ class Peers:
         changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
         self.home.balancing.heard(router)
-        for entry in taken_back:  # before what else has changed lets anything be accepted
+        for entry in taken_back:  # before other changes of this section let a home accept a delivery
             self.home.audiences.expect(entry, router)
         self._changes.follow(changes, learned=True)
         for entry in joined_before:
@@ -154,19 +155,21 @@ class Peers:
 
     @event
     def remember(self, entries: list[LinkEntry]) -> None:
-        """Take subscribers that this router has known before, if no router in contact tells of them: as orphans."""
+        """Enter as orphans the subscribers that this router has known before and that no router in contact tells of."""
         changes = self.directory.apply_gossip(self.directory.router, entries)
         self._changes.follow(changes, learned=True)
 
     def _on_applied(self, router: str, versions: dict[str, list[int]]) -> None:
-        """A publisher resumes at that router: what it has in doubt is owed to subscribers that its former home knew."""
+        """A publisher resumes at that router: tell the router of subscribers that it lacks. The publisher's former home
+        may have known them, and deliveries in doubt may be for them (3.3, Resuming)."""
         applied = {name: (incarnation, version) for name, (incarnation, version) in versions.items()}
         self.outlet.batches.gossip(router, self._gossip.lacking(router, applied))
 
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
-        """Tell the router of links that it takes for live and that have ended, or that were attached later by a router
-        that cannot say so: it died before all heard of that, and its client went on with an epoch that is lower. If
-        they are its own, in any case: it may wait for us to join them."""
+        """Correct the router about links of which it told (3.3, Corrections). It may take a link for live that has
+        ended. Or we may know an attach with a higher epoch, whose router cannot tell of it, because it died before all
+        routers heard of the attach. If the router told of its own link, we always correct it, because it may wait for
+        us to join the link."""
         known = [(one, self.directory.known_of(one)) for one in told if one.live]
         undone = [ours for entry, ours in known if ours is not None and self._undoes(ours, entry, router)]
         self.outlet.batches.gossip(router, undone)
@@ -177,23 +180,27 @@ class Peers:
         return ours.epoch >= told.epoch
 
     def _end_ours(self, told: list[LinkEntry]) -> None:
-        """Others let links of ours expire, behind a partition: they are over."""
+        """Other routers have let links of ours expire, behind a partition: end these links here."""
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
                 self._changes.ended_elsewhere(entry)
 
     def _end_later(self, told: list[LinkEntry]) -> None:
-        """End attaches that went on from one that, as is told now, had ended: who ended it may never hear of them."""
+        """End each present attach whose link, by these entries, had ended before the attach. The router that ended the
+        link may never hear of the present attach."""
         for entry in told:
             current = self.directory.subscriber(entry.name)
             if current is not None and self.home.lapses.is_to_be_told(entry, current):
                 self._changes.end_apart(current, entry.ending)
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
-        """Pass news on to the other contacts. They may be home of what these subscribers are owed, or hold what these
-        publishers have sent, without contact to where they are. What has left us is told to all: also the router that
-        says so may have forgotten a later end of the link, and believed our section since. What expired behind a
-        partition is told to its owner, and that its client has been told."""
+        """Pass news on to the other contacts (3.3). A contact may be the home of deliveries for these subscribers, or
+        hold deliveries of these publishers, and have no contact with their routers.
+
+        If a link has left us, we tell all contacts, also `router`: it may have forgotten a later end of the link, and
+        believed our section since. If a link expired behind a partition, we tell its owner, and tell the owner when its
+        client knows of the ending.
+        """
         news = [change for change in changes if self._is_news(change, learned)]
         told, left = [change.entry for change in news], [change.entry for change in news if self._has_left(change)]
         for contact in self.directory.contacts if news else ():
@@ -207,15 +214,16 @@ class Peers:
                 self.outlet.batches.gossip(old.router, [entry])
 
     def _is_taken_from(self, old: LinkEntry, entry: LinkEntry) -> bool:
-        """Whether a subscriber has moved from another router in contact, which may not know: it may not be in contact
-        with the new one, and the new one may be lost before. The former router then gives the subscriber nothing more
-        that this home forwards."""
+        """Whether a subscriber has moved from another router in contact, which may not know that. The former router may
+        not be in contact with the new one, and the new one may be lost first. Once the former router knows, it gives
+        the subscriber no more deliveries that this home forwards."""
         moves = entry.role is Role.SUBSCRIBER and entry.live and old.live and old.router != entry.router
         return moves and self.directory.tells_itself(old)
 
     def _is_news(self, change: Change, learned: bool) -> bool:
-        """Whether the change is passed on. An ending is if its owner tells it, or if it ends a link of ours: if every
-        router passed on every ending, those that forgot it and those that did not would tell each other for ever."""
+        """Whether the change is passed on. An ending is passed on only if its owner tells it, or if it ends a link of
+        ours. If every router passed on every ending, routers that had forgotten it and routers that had not would tell
+        each other for ever."""
         entry = change.entry
         if self._has_left(change):
             return True
@@ -226,8 +234,8 @@ class Peers:
         return entry.status is Status.CLOSED and self.directory.tells_itself(entry)
 
     def _has_left(self, change: Change) -> bool:
-        """Whether a link of ours is no longer here, and our section does not say so: a subscriber that has moved is
-        told as a departure."""
+        """Whether a link of ours has left in a way that our section does not show. A subscriber that has moved does not
+        count: our section tells of it as a departure."""
         entry, old = change.entry, change.old
         was_ours = old is not None and old.live and self.directory.is_mine(old)
         return was_ours and (entry.role is Role.PUBLISHER or not entry.live)
@@ -255,7 +263,8 @@ class Peers:
         self._attaches.answer_subscriber(subscriber)
 
     def _is_awaited(self, router: str, name: bytes) -> None:
-        """The router counts on the subscriber, whose lapse may have crossed its word: it would wait for ever."""
+        """That router awaits the subscriber. If the subscriber has lapsed, tell the router again: the two messages may
+        have crossed, and the router would wait for ever."""
         if name in self.directory.lapsed:
             entry = self.directory.subscriber(name)
             assert entry is not None
@@ -304,18 +313,20 @@ class Peers:
             self.edge.forward_to(stream, first, ours, records, (name, Epoch(*attach), bool(offer)))
 
     def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
-        """What comes from anywhere but the publisher's home is dropped: that may not have heard yet where it is now. So
-        is what comes before home has told of the attach that others announce: it is of an earlier one."""
+        """Take a piece of a large message, if it comes from the publisher's home. Another sender may not know yet that
+        the publisher has moved. A piece also counts only after the home itself has told of the attach that others
+        announce: before that, the piece belongs to an earlier attach."""
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.router == router and self.directory.in_contact(entry):
             self.bodies.add(router, publisher, key, at, piece)
 
     def _on_gone(self, _: str, router: str, incarnation: int) -> None:
-        """A neighbour of that router has found its process gone."""
+        """A neighbour of `router` has found that the router's process has ended."""
         self._grace.ended((router, incarnation))
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
-        """Only the home of that very epoch answers. The asker will soon know another."""
+        """Answer if this router is the home of exactly this epoch. Otherwise the router that asks will soon know
+        another home."""
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None:
             self.home.resolution.resolve(router, stream, segments.split_keys(keys))
@@ -328,8 +339,8 @@ class Peers:
             self.edge.settlement.resolved(stream, settled)
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
-        """The publisher's entry if `epoch` is its current one. Else the sender is told so, and None is returned (5,
-        Fence)."""
+        """The publisher's entry if `epoch` is its current one. Otherwise this router sends `Fenced` to the sender and
+        returns None (5, Fence)."""
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.epoch == epoch:
             return entry
@@ -367,7 +378,8 @@ class Peers:
             self.home.settlement.settled(router, stream, ranges)
 
     def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any]) -> None:
-        """The publisher is attached elsewhere under another epoch: its link here is a zombie's."""
+        """The publisher is attached at another router under another epoch, so this home is a zombie: detach the
+        link."""
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None and stream.link is not None:
             note = f"router {router} drops deliveries of publisher {stream.identity}: it is attached elsewhere"
@@ -377,7 +389,8 @@ class Peers:
 
 
 def _given_by(router: str, epoch: list[Any]) -> Epoch:
-    """Only the router where a publisher is attached speaks as its home."""
+    """The epoch of a publisher whose home is `router`. Raises BreachError if the epoch names another router: only the
+    home itself may speak as home."""
     given = Epoch(*epoch)
     if given.router != router:
         raise BreachError(f"it claims to be the home of a publisher that is attached at router {given.router}")

@@ -1,7 +1,7 @@
-"""The names of the properties by which routers and clients exchange what AMQP has no field for (protocol 2).
+"""Names of properties in which routers and clients exchange data that AMQP has no field for (protocol 2).
 
-They are link properties unless a comment says otherwise. Routers and our clients import them from here; other clients
-take them from the protocol's text.
+They are link properties unless a comment says otherwise. Routers and our own clients import them from here. Other
+clients find them in the protocol's text.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ TOLD: Final = "oncemesh:told"
 SUBSCRIBERS: Final = "oncemesh:subscribers"  # of a flow
 ALONE: Final = "oncemesh:alone"  # of a flow
 DEAD: Final = "oncemesh:dead"  # of a router's open: milliseconds
-SERVER_LIST: Final = "failover-server-list"  # of a router's open: others to go to, as other makes have it, too
-ROUTERS: Final = "$routers"  # the node that tells the same, as it is now
-ADDRESS: Final = "x-opt-oncemesh-address"  # of a message, in its annotations: for who has subscribed to a pattern
-MOVE: Final = "oncemesh:move"  # of a message from there: its reader is asked to go to the first of them
-DEAD_FROM: Final = "x-opt-oncemesh-dead-from"  # of a dead letter: its queue
-DEAD_WHY: Final = "x-opt-oncemesh-dead-why"  # one of `topic.queues.outgoing.outbox.Why`
-DEATHS: Final = "x-opt-oncemesh-deaths"  # how often it was a dead letter
+SERVER_LIST: Final = "failover-server-list"  # of a router's open: alternative routers; other brokers use the same name
+ROUTERS: Final = "$routers"  # the node that sends the present list of routers
+ADDRESS: Final = "x-opt-oncemesh-address"  # message annotation, for subscribers with a pattern: the message's address
+MOVE: Final = "oncemesh:move"  # of a message from that node: the client should move to the first router of the list
+DEAD_FROM: Final = "x-opt-oncemesh-dead-from"  # of a dead letter: the queue that it is from
+DEAD_WHY: Final = "x-opt-oncemesh-dead-why"  # of a dead letter: one of `topic.queues.outgoing.outbox.Why`
+DEATHS: Final = "x-opt-oncemesh-deaths"  # of a dead letter: how often the message has been one

@@ -1,5 +1,8 @@
-"""What a delivery log says anew where a segment begins, if the ones before it may be deleted: who is here, who is in
-contact, who is joined and behind which gates. A reader of the later segments needs no others then."""
+"""What a router repeats at the beginning of a segment of its delivery log: contacts, attached links, joined subscribers
+and gates.
+
+The router does so if it may delete earlier segments. A reader of the later segments then needs no earlier one.
+"""
 
 import json
 
@@ -9,7 +12,8 @@ from topic.journal import Event
 
 
 def restate(topic: Topic, first: tuple[int, int] | None) -> None:
-    """`first`: incarnation and number of the first segment that is kept; None if none was deleted."""
+    """Write these entries. `first`: incarnation and number of the first segment that the router keeps; None if it has
+    deleted none."""
     trace, directory = topic.outlet.trace, topic.directory
     trace(Event.CONTINUED, detail=json.dumps({"first": first, "dead": topic.settings.dead}))
     for router, incarnation in sorted(directory.contacts.items()):

@@ -18,7 +18,7 @@ def is_dynamic(address: str) -> bool:
 
 @attrs.frozen(slots=True)
 class Settings:
-    """The settings; times in seconds."""
+    """The settings. Times are in seconds."""
 
     window: int = 1000
     """Deliveries of one publisher that may be unsettled at once."""

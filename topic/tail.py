@@ -1,17 +1,18 @@
-"""The tail of a log: entries that are in no block yet, kept where the end of their writer cannot take them away.
+"""The tail of a delivery log: entries that are in no block yet, kept so that they survive the death of their writer.
 
-A segment opens with a region of fixed size that its writer maps into memory, shared with the kernel. What is appended
-to the block is put there too, before anything that it tells of leaves; once the block is written, the tail is empty
-again. So `kill -9` loses no entry. The loss of power may lose any that the kernel has not yet written to the disk.
+A segment begins with a region of fixed size that its writer maps into memory, shared with the kernel. The writer puts
+each entry of the block there, too, before it sends anything that the entry tells of. When the block is written, the
+writer empties the tail. So `kill -9` loses no entry. A loss of power may lose entries that the kernel has not yet
+written to the disk.
 
-    region     b"OMT2", u32be length of all that follows of it, then frames, up to one of length 0
+    region     b"OMT2", u32be length of the rest of the region, then frames, up to one of length 0
     frame      u32be length, u32be crc32 of the payload, payload: msgpack
-    the first  [source, role, incarnation, host, boot]: as in a block, and which run of the host's kernel it is
-    the others [number, rows, keys]: of the block that these entries will be in; rows as in `topic.journal.COLUMNS`
-               The first of these has no rows: it says which blocks there are by now
+    the first  [source, role, incarnation, host, boot]: as in a block; boot names the run of the host's kernel
+    the others [number, rows, keys]: number of the block that these entries will be in; rows as in
+               `topic.journal.COLUMNS`. The first of these has no rows: its number shows how many blocks are written
 
-A killed writer may leave a tail whose block it has written: who reads both takes the block. Bytes in, bytes out; this
-module opens no file and maps nothing.
+A killed writer may leave a tail whose block it has written: a reader of both takes the block. Bytes in, bytes out: this
+module opens no file and maps no memory.
 """
 
 import zlib
@@ -22,9 +23,9 @@ import msgpack
 
 MAGIC = b"OMT2"
 REGION = 128 << 10
-"""Bytes of a region. If an event does not fit, its writer writes the block at once."""
+"""Bytes of a region. If the entries of an event do not fit, the writer writes the block at once."""
 RESERVED = 4 << 10
-"""Bytes of a region that are reserved for one frame, which says that the disk had no room for the block."""
+"""Bytes of a region that are reserved for one frame: the entry that the disk had no room for the block."""
 _START = len(MAGIC) + 4
 _FRAME = 8
 _END = bytes(4)
@@ -36,8 +37,8 @@ class Tail:
     """The writer's tail: frames in a region, which is `REGION` bytes of zeros at first."""
 
     def __init__(self, region: Any, head: tuple[str, str, int, str], boot: str, number: int) -> None:
-        """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head` and `boot`: see the module.
-        `number`: the number of the next block."""
+        """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head`, `boot`: the fields of the
+        first frame. `number`: the number of the next block."""
         self._region = region
         region[:_START] = MAGIC + (REGION - _START).to_bytes(4, "big")
         self._end = _START
@@ -47,8 +48,8 @@ class Tail:
         self.clear(number)
 
     def append(self, payload: bytes, reserved: int = RESERVED) -> bool:
-        """Append a frame. Returns whether there was room besides the reserved bytes. The length, which makes the frame
-        valid, is written last."""
+        """Append a frame. Returns False if the region has no room for it besides the `reserved` bytes. The length makes
+        the frame valid, so it is written last."""
         start, end = self._end, self._end + _FRAME + len(payload)
         if end + len(_END) > REGION - reserved:
             return False
@@ -58,7 +59,7 @@ class Tail:
         return True
 
     def clear(self, number: int) -> None:
-        """The block is written: empty the tail. `number`: the number of the next block."""
+        """Empty the tail, after its block was written. `number`: the number of the next block."""
         self._end = self._begin
         self.append(msgpack.packb((number, [], b"")))
 
@@ -69,27 +70,27 @@ class Left:
 
     head: tuple[str, str, int, str]
     boot: str
-    """Which run of its host's kernel; "" if unknown."""
+    """The identity of the run of its host's kernel; "" if unknown."""
     number: int
-    """The number of the block that was not written; all blocks before it had been."""
+    """The number of the block that was not written. All earlier blocks were written."""
     rows: list[list[Any]]
     keys: bytes
 
 
 @attrs.frozen(slots=True)
 class Region:
-    """A region as it was read."""
+    """A region that was read back."""
 
     left: Left | None
     """None if the tail cannot be read."""
     end: int
-    """Where the first block begins; 0 if the data does not begin with a region."""
+    """The offset of the first block; 0 if the data does not begin with a region."""
     damaged_at: int | None = None
-    """Where the first damaged frame begins; `left` has the frames before it."""
+    """The offset of the first damaged frame; `left` has the frames before it. None if no frame is damaged."""
 
 
 def region_end(data: bytes) -> int:
-    """Where the first block begins, in a segment that begins with these bytes."""
+    """The offset of the first block in a segment that begins with these bytes."""
     return _START + int.from_bytes(data[len(MAGIC) : _START], "big") if data[: len(MAGIC)] == MAGIC else 0
 
 
