@@ -26,14 +26,14 @@ class Account:
     def __init__(self, address: str, count: int | None, *, keeps: bool = False) -> None:
         self._address = address
         self._keeps = keeps
-        self.count = count  # how many there are to be, if that is known
+        self.count = count  # of all messages to send, if it is known
         self.begun = 0
         self.outcomes: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         """The number of rejections for each reason: condition and description of the error."""
         self.open: dict[Handle, None] = {}  # without an outcome
-        self.alone = 0  # accepted by nobody
-        self.error: RunError | None = None  # of the message that came next
+        self.alone = 0  # messages accepted without a subscriber
+        self.error: RunError | None = None  # the source failed at the next message
         self.interrupted = False
 
     @property

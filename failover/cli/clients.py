@@ -43,7 +43,7 @@ NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 @attrs.frozen
 class ClientOptions:
-    """The options that say where the client attaches, and who it is."""
+    """The options for the routers, the name, the state file and the credentials of a client."""
 
     urls: tuple[str, ...]
     router: str | None
@@ -83,7 +83,7 @@ class Target:
 
     @property
     def routers(self) -> list[str]:
-        """The same, as host:port."""
+        """host:port of each URL."""
 
         return [str(Address(at.host, at.port)) for at in map(parse_url, self.urls)]
 
@@ -229,7 +229,7 @@ def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity
 
 
 def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], None]:
-    """Tells of routers found and lost; of the first one only if asked to."""
+    """A function that prints each router that the client finds or loses. It prints the first attach only if `first`."""
 
     told = first
 
@@ -250,7 +250,8 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], 
 
 
 def attached(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """Runs a client; that its router is not there or refuses it is no bug."""
+    """Runs a client, and returns its result. Raises RunError if no router answers, or if a router refuses the
+    client."""
     try:
         return run(main, *arguments)
     except BrokenPipeError:

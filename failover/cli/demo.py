@@ -1,5 +1,5 @@
-"""The command demo: the whole job once, small enough to watch. A mesh, clients, a router killed mid-stream, and the
-audit's verdict. It is a chaos script of failover/chaos/demo.
+"""The command demo: plays one small chaos script of failover/chaos/demo. The script starts a mesh and clients, kills
+routers while messages are under way, and audits the run.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How commands ask the routers of a run directory for their status: as who runs them."""
+"""Fetches the status of the routers of a run directory, with the operator's credentials."""
 
 import functools
 from typing import Any
@@ -12,9 +12,10 @@ from router.security.operator import operator_of
 
 
 def fetcher(directory: RunDirectory) -> FetchStatus:
-    """Files that are missing are one error, however many ask."""
+    """A function that fetches a router's status. The function raises FileError if a file with the operator's
+    credentials is missing. It reads these files once; after a failure, each call raises the same error."""
 
-    @functools.cache  # as late as it is asked for: before `up` there is no topology
+    @functools.cache  # read at the first call: before `up` there is no topology
     def who() -> tuple[str, Credentials] | FileError:
         try:
             return operator_of(directory)

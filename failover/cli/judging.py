@@ -1,4 +1,4 @@
-"""What a command needs that judges, and says where it is missing."""
+"""Checks that the packages of the audit are installed, for the commands that audit a run."""
 
 import functools
 from collections.abc import Callable
@@ -10,15 +10,15 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 AUDIT: Final = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
-"""What is installed with the extra `audit` only: routers and clients are small without."""
+"""Packages that only the extra `audit` installs. Routers and clients need none of them."""
 
 
 class NotInstalled(click.ClickException):
-    exit_code = 2  # no verdict: never the status of a violation
+    exit_code = 2  # means no verdict; must not be the status of a violation
 
 
 def needs_audit(command: Command) -> Command:
-    """A command that judges. Where that cannot be done, it says so before it does anything else."""
+    """Make a command fail with NotInstalled, before it does anything, if a package of the audit is missing."""
 
     @functools.wraps(command)
     def checked(*arguments: Any, **options: Any) -> Any:

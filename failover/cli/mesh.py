@@ -21,7 +21,7 @@ from router.security.doors import check
 
 REFRESH_S = 1.0
 HALF_UP = 3
-"""The exit status of `up` and `start` if all routers run, but not all are connected."""
+"""The exit status of `up` and `start` if all routers run, but some are not connected."""
 
 topology_argument = click.argument("topology", type=click.Path(path_type=Path))
 routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
@@ -76,7 +76,8 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
 
 
 async def _lacks(starting: Awaitable[None]) -> str:
-    """What is not up though it runs, for people; empty if all is."""
+    """Await the start. Returns what is not connected although all routers run, for people; empty if all is
+    connected."""
     try:
         await starting
     except HalfUpError as error:
@@ -93,7 +94,7 @@ async def _watch(out: Console, launcher: Launcher, mesh: str) -> None:
 
 
 async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, RouterView]], None]) -> None:
-    """Shows the mesh again and again, until cancelled or until no router is left."""
+    """Shows the mesh every second. Raises RunError when no router runs any more."""
     while True:
         for name, reason in launcher.endings():
             out.print(f"router {name} ended: {reason}", style="red")
@@ -104,7 +105,7 @@ async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, Ro
 
 
 class ChangeLines:
-    """Status where there is no terminal: one line whenever what a router sees has changed."""
+    """Shows the status without a terminal: prints one line for a router whenever its state or its contacts change."""
 
     def __init__(self, out: Console):
         self._out = out

@@ -1,8 +1,9 @@
-"""Messages as people and programs write and read them: as lines, as JSON, and laid out for reading.
+"""Converts messages from JSON, and to JSON, to lines, and to a layout for people.
 
-The JSON of a message has its sections (`router.amqp.format.sections`) for members; the body is `body`, a text, or
-`base64` if its data is not text, or else `sequence` or `value`. Binary anywhere else is an object with the one member
-`base64`. What `subscribe --format json` prints `publish --format json` takes: it ignores the `key`.
+The JSON object of a message has a member for each section (`router.amqp.format.sections`). The member of the body is
+`body` for a text, `base64` for data that is no text, or else `sequence` or `value`. Elsewhere a binary value is an
+object whose only member is `base64`. `publish --format json` reads the JSON that `subscribe --format json` prints, and
+ignores its `key`.
 """
 
 import base64
@@ -18,18 +19,18 @@ from router.text.printable import printable
 EXAMPLE: Final = '{"body": "text"}'
 TEXTS: Final = ("body", "base64")
 LONGEST_INTEGER: Final = 20
-"""Characters: AMQP's have 64 bits."""
+"""Characters. An integer of AMQP has at most 64 bits."""
 MEMBERS: Final = ("key", *(name for name in NAMES.values() if name != "data"), *TEXTS)
 
 Show = Callable[[bytes, bytes], bytes]
-"""What is written of a delivery's key and message. Raises AmqpError if the message cannot be read."""
+"""Turns a delivery's key and message into the bytes to print. Raises AmqpError if the message is malformed."""
 
 
 # from JSON
 
 
 def parse_json(line: bytes) -> dict[str, Any]:
-    """The sections in a line. Raises ValueError with what was expected."""
+    """The sections of the message in a line of JSON, by name. Raises ValueError, whose text says what is expected."""
     try:
         message = json.loads(line, parse_int=_integer, parse_constant=_no_number, object_pairs_hook=_once)
     except UnicodeDecodeError:
@@ -53,7 +54,7 @@ def _members(section: Any) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    """With binary where JSON says so."""
+    """The same value, with bytes in place of each object whose only member is `base64`."""
     match value:
         case {"base64": str(text)} if len(value) == 1:
             return _from_base64(text)
@@ -127,7 +128,7 @@ def _from_base64(text: str) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """An AMQP value as JSON has it: what it has no form for, as text."""
+    """An AMQP value as a value of JSON; as text if JSON has no form for it."""
     match value:
         case None | bool() | int():
             return value
@@ -168,13 +169,14 @@ def as_json(key: bytes, message: bytes) -> bytes:
 
 
 def _property(field: str, value: Any) -> Any:
-    """A user-id is binary by its type, so that it may be written as text."""
+    """A property as a value of JSON. A user-id that is UTF-8 becomes a text: AMQP gives it a binary type in any
+    case."""
     text = text_of(value) if field == "user-id" and isinstance(value, bytes) else None
     return plain(value) if text is None else text
 
 
 def as_raw(key: bytes, message: bytes) -> bytes:
-    """The body alone: bytes and texts as they are, other values as JSON."""
+    """The body alone: bytes and texts without change, other values as JSON."""
     sections = read_message(message)
     body = next((sections[name] for name in BODIES if name in sections), b"")
     if isinstance(body, bytes):
@@ -183,12 +185,12 @@ def as_raw(key: bytes, message: bytes) -> bytes:
 
 
 def as_lines(key: bytes, message: bytes) -> bytes:
-    """The same for a terminal: on one line, with nothing in it that a terminal would obey."""
+    """The body for a terminal: on one line, without control characters."""
     return printable(as_raw(key, message).decode(errors="backslashreplace")).encode()
 
 
 def as_text(key: bytes, message: bytes) -> bytes:
-    """All there is, laid out for reading."""
+    """The key and all sections, on several lines for people."""
     lines = [printable(key.decode(errors="backslashreplace"))]
     for name, value in read_message(message).items():
         if name in BODIES:

@@ -1,4 +1,4 @@
-"""The command that is a publisher."""
+"""The command `publish`."""
 
 import json
 import sys
@@ -29,21 +29,21 @@ from router.mesh.quantities import parse_duration
 from router.mesh.rundir import find_run_dir
 
 AT_ONCE: Final = 1000
-"""Deliveries whose outcome is awaited at the same time; a router's credit may be lower."""
+"""The most deliveries whose outcome the command awaits at the same time. A router's credit may be lower."""
 ASK_S: Final = 0.1
-"""How often who waits for subscribers looks for them."""
+"""Seconds between two counts of the subscribers, with `--wait-for-subscribers`."""
 LONGEST_TTL_MS: Final = 2**32 - 1
 
 
 def read_ttl(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """In milliseconds."""
+    """The time to live in milliseconds."""
     try:
         ttl_ms = round(parse_duration(value) * 1000) if value is not None else None
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if ttl_ms is not None and ttl_ms > LONGEST_TTL_MS:
         raise click.BadParameter(f"{value} is too long, expected at most {LONGEST_TTL_MS} ms (49.7 days)")
-    if ttl_ms == 0:  # which would mean never
+    if ttl_ms == 0:  # to AMQP, 0 means that the message never expires
         raise click.BadParameter(f"{value} is too short, expected at least 1 ms")
     return ttl_ms
 
@@ -164,7 +164,7 @@ def publish(
 def sections(
     subject: str | None, properties: dict[str, str], ttl_ms: int | None, priority: int | None
 ) -> dict[str, dict[str, Any]]:
-    """What all messages have besides their bodies."""
+    """The sections that all messages have besides their bodies, by name; without empty fields and sections."""
     given: dict[str, dict[str, Any]] = {
         "header": {"priority": priority, "ttl": ttl_ms},
         "properties": {"subject": subject},
@@ -199,7 +199,7 @@ async def _publish(
             account.interrupted = scope.cancelled_caught
         finally:
             account.alone = publisher.alone
-            if account.begun or not sys.exception():  # else the error says all there is
+            if account.begun or not sys.exception():  # else nothing was sent, and the error says why
                 bar.stop()
                 out.print(account.tally(), soft_wrap=True)
                 if account.kept:
@@ -210,7 +210,8 @@ async def _publish(
 async def _send_all(
     publisher: Publisher, source: Source, account: Account, bar: Bar, rate: float | None, wanted: int | None
 ) -> None:
-    """Sends every message and counts its outcome, in the order of sending."""
+    """Sends every message, and counts the outcomes in the order of sending. If the source fails, counts the outcomes of
+    the messages before the failure, and puts the error into the account."""
 
     to_await, awaited = trio.open_memory_channel[Handle](AT_ONCE)
 
@@ -239,7 +240,7 @@ async def _send_all(
                     account.begin(delivery)
                     await to_await.send(delivery)
                     number += 1
-            except RunError as error:  # of the source: what came before it is waited for
+            except RunError as error:  # from the source
                 account.error = error
 
 

@@ -1,4 +1,4 @@
-"""What `publish` publishes: given bodies, numbered ones, or the lines of its input."""
+"""Makes the messages of `publish`: copies of a given body, numbered bodies, or one message for each line of input."""
 
 import os
 import sys
@@ -17,15 +17,16 @@ from router.mesh.rundir import RunDirectory
 from router.mesh.topology_parts import MOST_MESSAGE
 
 SIZE: Final = 100
+"""Bytes of a numbered body, without `--size`."""
 READ_SIZE: Final = 1 << 16
 LONGER: Final = 6
-"""A line of JSON may be so many times as long as its message."""
+"""A line may have this many times as many bytes as the longest message: JSON writes a byte in up to six characters."""
 
 
 @attrs.frozen
 class Source:
-    """Messages, encoded, and how many they are if that is known. The iterator raises RunError at a line that cannot be
-    read: those before it are well."""
+    """Encoded messages, and their number if it is known. The iterator raises RunError at a malformed line, after the
+    messages of the lines before it."""
 
     messages: AsyncIterator[bytes]
     count: int | None
@@ -33,7 +34,8 @@ class Source:
 
 @attrs.frozen
 class Limit:
-    """No message is made that the mesh, as far as it is known, would refuse."""
+    """The longest message that the mesh accepts. `most`: bytes; `said`: the same for people. Without a run directory,
+    the limit is the highest that a topology can set."""
 
     most: int
     said: str
@@ -44,7 +46,8 @@ class Limit:
         return cls(most, f"limits.max_message of this mesh, {most} bytes" if directory is not None else f"{most} bytes")
 
     def check(self, what: str, size: int) -> None:
-        """`size` is that of the whole message."""
+        """Raises RunError if a message is too long. `size`: bytes of the whole message; `what`: how the error
+        begins."""
         if size > self.most:
             raise RunError(f"{what} too large, expected at most {self.said}, including the header")
 
@@ -60,7 +63,8 @@ def source_of(
     count: int | None = None,
     size: int | None = None,
 ) -> Source:
-    """As the command's options say; `given` are the sections that all messages have."""
+    """The source that the command's options describe. `given`: the sections that all messages have. Raises UsageError
+    if options exclude each other."""
     options = {"--body": body, "--body-file": body_file, "--size": size, "--format": form or lines}
     said = [name for name, value in options.items() if value is not None]
     said += ["--count"] if (form or lines) is not None and count is not None else []
@@ -89,14 +93,15 @@ async def repeated(make: Callable[[int], bytes], count: int) -> AsyncIterator[by
 
 
 def same(body: bytes, count: int, head: bytes, limit: Limit) -> Source:
-    """One body, so many times; `head` has the sections before it."""
+    """The same message `count` times. `head`: the encoded sections before the body."""
     message = head + data_message(body)
     limit.check(f"a message of {len(body)} bytes is", len(message))
     return Source(repeated(lambda number: message, count), count)
 
 
 def numbered(size: int, count: int, head: bytes, limit: Limit) -> Source:
-    """Bodies that start with their number, as far as that fits."""
+    """`count` messages with bodies of `size` bytes. Each body begins with the number of its message, cut to the
+    size."""
     limit.check(f"messages of {size} bytes are", size + len(head + data_message(b"")))
     return Source(repeated(lambda number: head + data_message(numbered_body(number, size)), count), count)
 
@@ -106,7 +111,8 @@ def numbered_body(number: int, size: int) -> bytes:
 
 
 def from_lines(read: Callable[[bytes], bytes | None], limit: Limit, fd: int | None = None) -> Source:
-    """A message for each line of a file descriptor, by default that of standard input; None for none."""
+    """A message for each line of a file descriptor, by default of standard input. `read` makes a line into a message;
+    it returns None to skip the line."""
     return Source(_messages(_input() if fd is None else fd, read, limit), None)
 
 
@@ -115,7 +121,8 @@ def raw_reader(head: bytes) -> Callable[[bytes], bytes]:
 
 
 def json_reader(given: Mapping[str, Mapping[str, Any]]) -> Callable[[bytes], bytes | None]:
-    """Lines as `failover.cli.message` reads them; what a line lacks is as given. An empty line is no message."""
+    """Reads lines of JSON (`failover.cli.message`). A field that a line lacks has its value from `given`. An empty line
+    is skipped."""
 
     def read(line: bytes) -> bytes | None:
         if not line.strip():
@@ -165,7 +172,7 @@ async def _lines(fd: int, longest: int) -> AsyncIterator[bytes]:
 
 
 async def _read(fd: int) -> bytes:
-    """Without a thread: one that waits for a terminal could not be left by ctrl-C."""
+    """Read without a thread, because Ctrl-C could not end a thread that waits for a terminal."""
     try:
         await trio.lowlevel.wait_readable(fd)
     except PermissionError:  # a file: always readable

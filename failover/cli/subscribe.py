@@ -1,4 +1,4 @@
-"""The commands that are a subscriber: one that takes messages, and one that takes no more."""
+"""The commands `subscribe` and `unsubscribe`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,11 +25,12 @@ from router.mesh.quantities import format_duration
 from router.text.printable import printable
 
 LINK: Final = "subscribe"
-"""Its name."""
+"""The name of the link."""
 TOGETHER: Final = 100
-"""Messages that are accepted in one commit of the state, at most: what is there then."""
+"""The command accepts at most so many messages in one commit of the state file."""
 TOGETHER_S: Final = 0.05
-"""Seconds for which they are printed, at most: who reads slowly keeps the client from all else."""
+"""The command stops to collect messages for one commit after so many seconds. Printing may be slow, and blocks the
+client's other work."""
 FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
 
 
@@ -146,7 +147,8 @@ async def _unsubscribe(target: Target, name: str, address: str) -> None:
 
 
 def write(show: Show, key: bytes, message: bytes) -> None:
-    """Who publishes what is no message must not stop us."""
+    """Print a message. If it is malformed, print a warning to stderr instead: a publisher's fault must not stop the
+    subscriber."""
     try:
         shown = show(key, message)
     except AmqpError as error:

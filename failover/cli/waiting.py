@@ -1,6 +1,7 @@
-"""What `publish` says while no outcome comes: for whom its messages wait.
+"""Tells the user of `publish` which subscribers its messages wait for, while no outcome arrives.
 
-Routers know it (docs/status.md, `waits`): a publisher's own one names the others, and these their subscribers.
+The status of the routers says this (docs/status.md, `waits`): the publisher's home names the routers that it waits for,
+and each of these names its subscribers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from router.mesh.status import FetchStatus, status_at
 from router.text.printable import printable
 
 SILENCE_S: Final = 3.0
-"""Without an outcome, before anybody is asked: who waits less does not ask for whom."""
+"""Seconds without an outcome before the command asks the routers. A shorter wait needs no explanation."""
 
 
 async def tell_who_is_awaited(
@@ -23,8 +24,8 @@ async def tell_who_is_awaited(
     progress: Callable[[], int | None],
     tell: Callable[[str], None],
 ) -> None:
-    """Goes on until it is cancelled. `routers` are host:port, asked by `fetch`; `progress` counts outcomes, None if
-    none is awaited."""
+    """Watch the outcomes, and pass the awaited subscribers to `tell` when no outcome arrives. Runs until cancelled.
+    `routers`: host:port of each router, for `fetch`. `progress`: the number of outcomes; None while none is awaited."""
     told: list[str] = []
     while True:
         before = progress()
@@ -47,14 +48,15 @@ async def _ask(router: str, fetch: FetchStatus, statuses: list[Mapping[str, Any]
 
 
 def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Who keeps a publisher's messages from being accepted, each with why if that is known."""
+    """The links and routers that a publisher's messages wait for, with the reason if it is known. A router is named
+    only if its own status names none of its subscribers."""
     names: dict[str, None] = {}
     silent: dict[str, None] = {}
     resolved = set()
     for status in statuses:
         for wait in status["waits"]:
             role, _, name = wait["for"].partition(" ")
-            if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":  # it is just coming back
+            if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":  # its own client resumes
                 continue
             if role == "router":
                 silent[name] = None
