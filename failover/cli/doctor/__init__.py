@@ -1,4 +1,5 @@
-"""`oncemesh doctor`: what is wrong with this host, a topology and the mesh that runs of it.
+"""`oncemesh doctor`: finds faults of this host, of a topology, and of the mesh that runs here.
 
-`symptoms` looks, and `checks` judges what was seen: so each check is a function of values. `command` shows it.
+`symptoms` collects the facts. `checks` judges them; each check is a function of these facts. `command` prints the
+findings.
 """

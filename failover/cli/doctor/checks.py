@@ -1,6 +1,6 @@
-"""The checks: each is a function that yields what is wrong, with what to do about it; nothing means that all is well.
+"""The checks of doctor. A check is a function that yields each fault with its remedy, and nothing if it finds no fault.
 
-What is listed in `CHECKS` is what there is to look at. A check applies where what it looks at is there.
+`CHECKS` lists all checks. A check applies if the symptoms have the facts that it judges.
 """
 
 import errno
@@ -29,11 +29,12 @@ DISK_LEAST: Final = 200 << 20
 DAY_S: Final = 86_400
 EXPIRES_SOON_S: Final = 30 * DAY_S
 CLOCK_S: Final = 1.0
-"""By which clocks may differ; a wrong one costs true times in logs and audit."""
+"""The difference between two clocks that doctor tolerates. With a wrong clock, times in logs and in the audit are
+wrong."""
 CLOCK_MOST_S: Final = 3600.0
-"""Routers do not believe a clock that is further ahead (protocol 2)."""
+"""Routers ignore a clock that is further ahead (protocol 2)."""
 TWO: Final = 2
-"""A set of so few replicas always needs each of them."""
+"""A set with so few replicas always needs each of them, so the check of sets does not warn about it."""
 
 
 class Level(StrEnum):
@@ -54,13 +55,13 @@ class Diagnosis:
 class Check:
     name: str
     asks: str
-    """What is said if all is well."""
+    """The text that doctor prints if the check finds no fault."""
     applies: Callable[[Symptoms], object]
     find: Callable[[Symptoms], Iterator[tuple[Level, str, str]]]
 
 
 Found = Iterator[tuple[Level, str, str]]
-"""Level, what is wrong, what to do."""
+"""The level, the fault and the remedy of each finding."""
 
 
 def always(seen: Symptoms) -> bool:
@@ -106,7 +107,7 @@ def topology(seen: Symptoms) -> Found:
 
 
 def alternatives(seen: Symptoms) -> Found:
-    """Whose loss leaves others without a way to each other."""
+    """Routers whose loss cuts other routers off from each other."""
     assert seen.topology is not None
     names = list(seen.topology.routers)
     if len(names) == 1:
@@ -284,7 +285,7 @@ def waiting(seen: Symptoms) -> Found:
 
 
 def troubles(seen: Symptoms) -> Found:
-    """That routers tell of themselves."""
+    """Faults that the routers report in their own status."""
     for what in disks(seen.views.values()):
         yield Level.FAIL, f"router {what}", "make room on its disk; see docs/operations.md, What to watch"
     for name, view in seen.views.items():
@@ -321,7 +322,7 @@ def replica_sets(seen: Symptoms) -> Found:
 
 
 def _differing(seen: Symptoms) -> Found:
-    """Sets about which routers do not agree, and others that have not begun."""
+    """Sets that the topologies of the routers describe differently, and other sets that have not begun."""
     differing: dict[str, list[str]] = {}
     unbegun: list[str] = []
     for one in seen.sets:
@@ -338,7 +339,8 @@ def _differing(seen: Symptoms) -> Found:
 
 
 def _difference(one: ShownSet, seen: Symptoms) -> str:
-    """In what the topologies of routers differ about a set; empty if they agree. The voters count until it begins."""
+    """How the topologies of the routers differ about a set; empty if they agree. Voters are compared only for a set
+    that has not begun: afterwards the topology has no effect on them."""
     said: dict[str, list[str]] = {}
     for router in seen.statuses:
         row = one.rows.get(router)
@@ -426,7 +428,7 @@ CHECKS: Final = (
 
 
 def examine(seen: Symptoms) -> list[Diagnosis]:
-    """At least one for each check that applies."""
+    """The findings of all checks that apply. A check without a fault has one finding, of level PASS."""
     findings: list[Diagnosis] = []
     for check in CHECKS:
         if check.applies(seen):

@@ -65,7 +65,8 @@ def doctor(topology: Path | None, run_dir: Path | None, routers: tuple[str, ...]
 
 
 def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | None:
-    """None if there is no mesh to look at, and none was asked for. If none runs, it is the one that was killed."""
+    """The run directory to examine, or None. Without `run_dir`, this is the directory of the mesh that runs here. If no
+    mesh runs, it is the only one in `run/` whose routers were killed. With only a topology, it is None."""
     if topology is not None and run_dir is None:
         return None
     try:
@@ -76,7 +77,7 @@ def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | No
 
 
 def _is_killed(directory: RunDirectory) -> bool:
-    """Whether no router of it runs, and some were not stopped."""
+    """Whether no router of the run directory runs, though some of them were never stopped."""
     try:
         return not directory.running() and any(entry.pid for entry in directory.read().routers.values())
     except RunError:
@@ -84,7 +85,8 @@ def _is_killed(directory: RunDirectory) -> bool:
 
 
 def _here(plan: Topology, directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> list[str]:
-    """The routers that are this host's."""
+    """The routers of this host: the named ones; else the routers in the record of the run directory, or all routers of
+    the topology at `path`. Raises RunError if a named router is not in the topology."""
     for name in named:
         if name not in plan.routers:
             raise RunError(f'there is no router "{name}" in this mesh, {expected(name, plan.routers)}')
@@ -110,7 +112,7 @@ async def _look(directory: RunDirectory | None, path: Path | None, named: Collec
 
 
 def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
-    """Each clock is compared when it is told."""
+    """Like `fetch`, but notes the clock of each status when the status arrives."""
 
     async def fetch_and_note(host: str, port: int, timeout: float) -> dict[str, Any]:
         status = await fetch(host, port, timeout)
@@ -121,8 +123,9 @@ def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
 
 
 async def _look_twice(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:
-    """Routers tell for how long looks have shown a wait. None is asked without the files that are to be shown to it:
-    that they are missing is found by another check."""
+    """The views of all routers. If a router shows a wait, look again a second later: only the second status says
+    whether the wait lasts. Without the files of the operator's credentials, no router is asked; another check reports
+    such files."""
     views: dict[str, RouterView] = {}
     try:
         views = await look(directory, fetch)
@@ -137,7 +140,7 @@ async def _look_twice(directory: RunDirectory, fetch: FetchStatus) -> dict[str, 
 async def ask_others(
     directory: RunDirectory, views: Mapping[str, RouterView], clocks: dict[str, Clock]
 ) -> dict[str, dict[str, Any]]:
-    """Routers of other hosts tell their clocks, and all else, by way of one of this host. Returns their statuses."""
+    """The statuses of routers on other hosts, fetched through a router of this host. Notes their clocks in `clocks`."""
     told: dict[str, dict[str, Any]] = {}
     seen = [view for view in views.values() if view.status is not None]
     others = {name for view in seen for name in contacts_of(view)} - {*views}
@@ -154,7 +157,7 @@ async def ask_others(
                     note_clock(clocks, told[router])
 
                 await of_each(sorted(others), ask)
-    except* OSError:  # no router has us, or not any more
+    except* OSError:  # no router accepts this client, or the connection is lost
         pass
     return told
 

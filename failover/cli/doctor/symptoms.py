@@ -1,4 +1,5 @@
-"""What there is to be judged, looked up once. Whatever cannot be seen is a fact, too; nothing is changed."""
+"""Collects the facts that the checks judge. It changes nothing. A fact that it cannot find out is missing, or has a
+value that says so."""
 
 import ctypes
 import resource
@@ -26,31 +27,31 @@ from router.security.doors import check
 from router.security.validity import Validity, validity_of
 
 END_OF_LOG = 64 * 1024
-"""Bytes of a router's log that are looked through."""
+"""The last bytes of a router's log, in which `ended` looks for a traceback."""
 TIME_ERROR = 5
-"""What adjtimex says of a clock that nobody keeps."""
+"""The result of adjtimex if no time service synchronises the clock."""
 
 
 @frozen
 class Machine:
     name: str
     descriptors: int
-    """That a process may have."""
+    """The most file descriptors that a process may open."""
     memory_bytes: int
-    """That are available."""
+    """The available memory."""
     keeps_time: bool | None
     """Whether the kernel says that its clock is synchronised; None if it does not say."""
     lacks_audit: list[str] = Factory(list)
-    """Modules that the audit needs."""
+    """Modules that the audit needs and this host lacks."""
     is_compiled: bool = True
-    """What routers do most often."""
+    """Whether the inner loops of routers are compiled."""
 
 
 @frozen
 class Disk:
     free_bytes: int
     why_not: str = ""
-    """It cannot be written."""
+    """Why the directory cannot be written; empty if it can."""
 
 
 @frozen
@@ -59,23 +60,24 @@ class StoreFault:
 
     why: str
     is_refused: bool
-    """The router does not start with it. Else it sets the store aside, in part or as a whole."""
+    """The router does not start with this store. Otherwise the router starts, and sets aside the store or a part of
+    it."""
 
 
 @frozen
 class Clock:
-    """A router's."""
+    """The clock of a router."""
 
     ahead_s: float
-    """Of ours, when it told."""
+    """Seconds by which it was ahead of this host's clock when its status arrived."""
     moved_s: float
-    """These are as docs/status.md has them."""
+    """This and the following fields are described in docs/status.md."""
     behind_s: float
     refused: int
 
 
 def note_clock(clocks: dict[str, Clock], status: Mapping[str, Any]) -> None:
-    """Of what a router has just told; those of earlier versions tell of no clock."""
+    """Note the clock in the status that a router has just sent. A status of an earlier version has no clock."""
     if (told := status.get("clock")) is not None:
         others = (told[name] for name in ("moved_s", "behind_s", "refused"))
         clocks[status["router"]] = Clock(told["time"] - time.time(), *others)
@@ -83,39 +85,39 @@ def note_clock(clocks: dict[str, Clock], status: Mapping[str, Any]) -> None:
 
 @frozen
 class Symptoms:
-    """Without a topology or a run directory there is less."""
+    """All facts. Without a topology or a run directory, some of them are missing."""
 
     now: float
     """Seconds since 1970."""
     host: Machine
     topology: Topology | None = None
     here: Collection[str] = ()
-    """Routers of the topology that are this host's: of others it has no files, and no addresses."""
+    """The routers of the topology that belong to this host. Other routers have their files and addresses elsewhere."""
     unreadable: Collection[str] = ()
-    """What is wrong with the topology, one problem each."""
+    """The errors in the topology file, one problem each."""
     security: str = ""
-    """What is wrong with the files that it names."""
+    """The errors in the files that the topology names; empty if there are none."""
     certificates: Mapping[str, Validity] = Factory(dict)
-    """By router."""
+    """Router -> the validity of its certificate."""
     taken: Mapping[str, str] = Factory(dict)
-    """Listener -> why it cannot be one, of routers of this host that do not run."""
+    """Listener of a router of this host that does not run -> why its address cannot be used."""
     held: Mapping[str, Path] = Factory(dict)
-    """Listener -> the run directory of the mesh that runs with it already."""
+    """Listener whose address this same mesh uses already -> the run directory of that mesh."""
     disk: Disk | None = None
-    """Of the run directory."""
+    """The disk of the run directory."""
     views: Mapping[str, RouterView] = Factory(dict)
     clocks: Mapping[str, "Clock"] = Factory(dict)
-    """Of routers that answer, wherever they run."""
+    """Router -> its clock, for all routers that answer, on any host."""
     elsewhere: Mapping[str, Mapping[str, Any]] = Factory(dict)
     """Router of another host -> its status."""
     stores: Mapping[str, StoreFault] = Factory(dict)
-    """Router -> what is wrong with its store of replica sets, of routers of this host that do not run."""
+    """Router of this host that does not run -> the fault of its store of replica sets."""
     ended: Mapping[str, str] = Factory(dict)
-    """Router -> the last line of a traceback in its log."""
+    """Router -> the last line of the last traceback in its log."""
 
     @property
     def statuses(self) -> dict[str, Mapping[str, Any]]:
-        """Of routers that answer, wherever they run."""
+        """Router -> its status, for all routers that answer, on any host."""
         here = {name: view.status for name, view in self.views.items() if view.status is not None}
         return {**here, **self.elsewhere}
 
@@ -141,7 +143,7 @@ def keeps_time() -> bool | None:
         adjust = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
         return None
-    state = adjust(ctypes.create_string_buffer(512))  # struct timex, of zeros: it asks, and sets nothing
+    state = adjust(ctypes.create_string_buffer(512))  # an empty struct timex: the call reads the state and sets nothing
     return None if state < 0 else bool(state != TIME_ERROR)
 
 
@@ -156,7 +158,7 @@ def disk(path: Path) -> Disk:
 
 
 def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[str, Validity]]:
-    """What is wrong with the files of these routers, and their certificates."""
+    """The errors in the security files of these routers, and the validity of their certificates."""
     found: dict[str, Validity] = {}
     try:
         check(topology, routers)
@@ -171,7 +173,7 @@ def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[st
 
 
 def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
-    """Listeners of these routers that are not free."""
+    """Listener of these routers whose address cannot be used -> the reason."""
     found = {}
     for router, role, address in topology.listeners():
         if router not in routers or not address.port:
@@ -184,7 +186,7 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
 
 
 def held(topology: Topology) -> dict[str, Path]:
-    """Listeners that routers of this mesh have, which run here; by the run directory of each."""
+    """Listener of a router of this mesh that runs here -> its run directory."""
     found = {}
     for directory in running_meshes():
         record, running = directory.read(), directory.running()

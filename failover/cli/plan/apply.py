@@ -27,7 +27,7 @@ from router.security.doors import check
 
 ANSWER_S = 10
 SAME = ("addresses", "queues", "timing", "limits", "log", "security")
-"""What routers read when they start only."""
+"""The parts of the topology that a router reads only when it starts."""
 
 
 @click.command()
@@ -60,7 +60,7 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
 
 def _fixed(topology: Topology, name: str) -> object:
-    """A part of the topology without what counts only until the replica sets begin."""
+    """A part of the topology, without the settings that have no effect after the replica sets have begun."""
     part = getattr(topology, name)
     if not isinstance(part, Queues):
         return part
@@ -113,7 +113,8 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
 
 
 def _without(topology: Topology, router: str, directory: RunDirectory, sets: Iterable[ShownSet]) -> Topology:
-    """The same without that router and its links, in a file of the run directory, which is checked as any other."""
+    """The topology without that router and its links. It is written into a file of the run directory, and read from it
+    with all checks. Raises RunError if it is not valid."""
     said = yaml.safe_load(topology.path.read_text())
     said["routers"].pop(router, None)
     said["links"] = [link for link in said.get("links") or [] if router not in _ends(link)]
@@ -131,8 +132,8 @@ def _without(topology: Topology, router: str, directory: RunDirectory, sets: Ite
 
 
 def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[str, list[str]]) -> None:
-    """The part of the topology has no voter of that name, and not more replicas than there are routers `left`. `rings`:
-    the voters of sets by their logs."""
+    """Remove a router from the voters of the part `queues` of a topology file, and limit `replicas` to the number of
+    routers that stay, `left`. `rings`: set -> its present voters, as its leader reports."""
     for one in queues.get("named") or []:
         if router in one["voters"]:
             voters = rings.get(one["name"]) or one["voters"]
@@ -148,7 +149,8 @@ def _ends(link: object) -> Collection[str]:
 
 
 def _check_listeners(wanted: Topology, former: Topology, directory: RunDirectory) -> None:
-    """Routers that run listen where they did: at what a file says now they would only when they start again."""
+    """Raises RunError if the topology changes a listener of a running router: a router reads its listeners only when it
+    starts."""
     entries, running = directory.read().routers, directory.running()
     for name, router in wanted.routers.items():
         if name in running and name in former.routers:
@@ -159,8 +161,8 @@ def _check_listeners(wanted: Topology, former: Topology, directory: RunDirectory
 
 
 def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> Iterator[tuple[str, str, str]]:
-    """What a router listens at, or is found at, by one file and by the other. A free port has a number by now, which a
-    file may say as well."""
+    """Each address of a router that differs between the topology files, as (kind, former, wanted). If the former file
+    asked for a free port, the wanted file may name the port that the router has got."""
     for kind in (AMQP, INTER, HTTP, MQTT, "advertise"):
         was, said = getattr(former, kind), getattr(wanted, kind)
         if said != was and str(said) != getattr(entry, kind, None):
@@ -168,7 +170,8 @@ def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> It
 
 
 async def _check_sets(wanted: Topology, former: Topology, directory: RunDirectory) -> None:
-    """Raises RunError if a router would leave that a replica set needs, or if sets are to have other voters."""
+    """Raises RunError if a replica set needs a router that would leave, or if the topology gives a set voters other
+    than its present ones."""
     if wanted.queues is None:
         return
     views = await look(directory, fetcher(directory))
@@ -194,7 +197,8 @@ def _check_leaving(
 
 
 def _check_voters(wanted: Topology, former: Topology, sets: Iterable[ShownSet], gone: Collection[str]) -> None:
-    """The voters in a file have no effect on a set that has begun. So they may change only to those that it has."""
+    """Raises RunError if the topology changes the voters of a set, except to the present voters. A topology file has no
+    effect on the voters of a set that has begun."""
     assert wanted.queues is not None and former.queues is not None
     rings = {one.name: [router for router in one.ring if router not in gone] for one in sets}
     for one in wanted.queues.named:

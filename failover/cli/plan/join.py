@@ -1,4 +1,4 @@
-"""The command `oncemesh join`: a router of this host comes into a mesh that runs elsewhere (protocol 11)."""
+"""The command `oncemesh join`: starts a router here that joins a mesh on other hosts (protocol 11)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -76,14 +76,15 @@ def join(name: str, topology: Path, via: Address, run_dir: Path | None, credenti
 
 @asynccontextmanager
 async def _listed(name: str, topology: Topology, management: Management, launcher: Launcher) -> AsyncIterator[None]:
-    """Inside the mesh has the router in its plan. Outside too, unless it has not started, or nobody reaches it."""
+    """Add the router to the plan of the mesh, then start it inside this context. If the start fails, or no router of
+    the mesh reaches the new one, remove it from the plan again, and stop it."""
     await _ask(management, "CREATE", name, _said(name, topology))
     try:
         yield
     except HalfUpError:
         with trio.CancelScope(shield=True):
             if await _take_back(management, name):
-                raise  # it is there, and may need longer
+                raise  # it stays in the plan, and may need longer to connect
             await launcher.stop([name])
         log = launcher.directory.log_path(name)
         raise RunError(f"router {name} was stopped again because no router of the mesh reaches it: see {log}") from None
@@ -97,7 +98,7 @@ async def _listed(name: str, topology: Topology, management: Management, launche
 
 
 async def _take_back(management: Management, name: str) -> str:
-    """Why it is expected for all that, if it is."""
+    """Remove the router from the plan. Returns why it stays in the plan; empty if it is removed."""
     try:
         await _ask(management, "DELETE", name)
     except (RunError, ConnectionError) as error:
@@ -106,7 +107,7 @@ async def _take_back(management: Management, name: str) -> str:
 
 
 def _said(name: str, topology: Topology) -> dict[str, Any]:
-    """What the router is told to be, and what it takes the mesh to be (docs/management.md)."""
+    """The body of the request: the new router, and the mesh that it expects (docs/management.md)."""
     from router.neighbours import VERSION
 
     plan = planned(topology)
@@ -122,7 +123,8 @@ def _said(name: str, topology: Topology) -> dict[str, Any]:
 
 
 async def _ask(management: Management, operation: str, name: str, body: Any = None) -> None:
-    """Not interrupted: so it is known what has become of it."""
+    """Send a request and await its result, shielded from Ctrl-C: an interrupted request might have succeeded. Raises
+    RunError if the mesh refuses it or does not answer."""
 
     try:
         with trio.CancelScope(shield=True), trio.fail_after(ANSWER_S):
@@ -137,8 +139,8 @@ async def _ask(management: Management, operation: str, name: str, body: Any = No
 
 
 async def _is_done(management: Management, operation: str, name: str, body: Any) -> bool:
-    """All ask the same one of the routers that there are, so that of two who join at once the second is refused. False
-    if it has just gone."""
+    """Whether the request has succeeded. False if the router to ask is out of reach. All new routers ask the same
+    router, the first by name, so that it refuses the second of two conflicting requests."""
 
     decides = min({*await management.routers()} - {name}, default=None)
     try:

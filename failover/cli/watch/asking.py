@@ -1,4 +1,4 @@
-"""What the commands about queues and replica sets have in common: whom they ask, and how they print tables."""
+"""The common part of the commands for queues and replica sets: their options, their requests and their tables."""
 
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
@@ -19,13 +19,13 @@ from router.text.printable import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Ask = Callable[[Main], None]
-"""Runs what asks the mesh."""
+"""Runs a function that sends requests to the mesh."""
 
 json_option = click.option("--json", "machine", is_flag=True, help="Print one JSON document.")
 
 
 def asking(command: Command) -> Command:
-    """With the options of where the mesh is; the command gets what asks it, as `ask`."""
+    """Add the options for the place of the mesh. The command gets an `ask` in their place."""
 
     @wraps(command)
     def told(run_dir: Path | None, urls: tuple[str, ...], credentials: Credentials, **given: Any) -> Any:
@@ -42,7 +42,7 @@ async def _plainly(main: Main, management: Management) -> None:
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]], *least: str) -> Fitting:
-    """`least`: headings of columns that it can go without, the least important first."""
+    """`least`: headings of columns that a narrow terminal may leave out, the least important first."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
         made.add_column(heading, overflow="fold" if heading in ("Queue", "Settings") else "ellipsis")

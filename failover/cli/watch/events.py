@@ -1,4 +1,4 @@
-"""`oncemesh events`: what happens at all routers of a mesh, a line each (docs/management.md, Events)."""
+"""`oncemesh events`: prints the events of all routers of a mesh, one line each (docs/management.md, Events)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -62,13 +62,14 @@ def events(
 
 
 def line_of(event: Mapping[str, Any]) -> str:
-    """For people, in the time of this machine."""
+    """The line for people; the time is in the time zone of this host."""
     when = datetime.fromtimestamp(event["time"])
     return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03}  {event['router']}  {printable(sentence(event))}"
 
 
 async def news(management: Management, routers: Sequence[str], known: dict[str, int]) -> list[dict[str, Any]]:
-    """All events later than those that are `known`, which is told of them."""
+    """The events after the known ones, of all routers, sorted by time. `known`: router -> the sequence number of its
+    last known event; the function updates it."""
 
     async def ask(router: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""`oncemesh forget`: a link whose client is gone for good is ended, by its router (`router.management.forgetting`)."""
+"""`oncemesh forget`: asks a router to end a link whose client is gone for good (`router.management.forgetting`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ from router.text.printable import printable
 
 KINDS: Final = ("publisher", "subscriber", "orphan")
 ASKED: Final = ("identity", "name", "user", "role", "status")
-"""Of these attributes only orphans have a role, and only they have no status."""
+"""Attributes of a link. Only an orphan has a role, and an orphan has no status."""
 AWAY: Final = ("orphan", "suspended")
 """Statuses of links without a client."""
 MOST_NAMED: Final = 10
-"""Links, in an error."""
+"""The most links that an error names."""
 
 Row = dict[str, Any]
 
@@ -65,7 +65,8 @@ def forget(
 
 
 async def candidates(management: Management, routers: Sequence[str]) -> list[Row]:
-    """Links by `role`, `name` and `router` that is to be asked; `status` says whether it has a client."""
+    """All links that the routers report. `router` is the router that ends the link; `status` says whether the link has
+    a client."""
 
     async def of(router: str) -> list[Row]:
         rows: list[Row] = []
@@ -79,7 +80,8 @@ async def candidates(management: Management, routers: Sequence[str]) -> list[Row
 
 
 def one_of(rows: Sequence[Row], link: str, role: str | None) -> Row:
-    """The one that is named and has no client. All routers that see it know an orphan. Raises RunError."""
+    """The link of that name and role. Several routers may report the same orphan. Raises RunError if no link or several
+    links have the name, or if a client is attached to the link."""
     named = {_said(row): row for row in rows if role in (None, row["role"]) and _is_called(row, link)}
     if not named:
         away = dict.fromkeys(_said(row) for row in rows if row["status"] in AWAY)

@@ -1,4 +1,4 @@
-"""The declared queues of a mesh and their replica sets, as `$management` of its routers tells them.
+"""The declared queues of a mesh and their replica sets, read from `$management` of its routers.
 
 For each set, the commands believe its leader, or else the router in the latest term. A follower may not know the last
 decisions yet.
@@ -23,9 +23,10 @@ from topic.queues.operations import QueueSettings
 
 NOT_FOUND: Final = 404
 MOST_MEANT: Final = 3
-"""Names that are like a wrong one, in an error."""
+"""The most similar names that an error for an unknown name proposes."""
 LIKE: Final = 0.8
-"""How like they are: names of queues begin with the same words."""
+"""The least similarity of such a name, from 0 to 1. It is high because names of queues often begin with the same
+words."""
 
 COUNTED: Final = (
     "messages",
@@ -54,32 +55,33 @@ class KnownQueue:
     id: str
     set: ShownSet
     version: str
-    """Of the settings."""
+    """The version of the settings."""
     settings: QueueSettings
     messages: int
     bytes: int
-    """Of the messages."""
+    """Bytes of all messages."""
     reserved: int
-    """Messages that a consumer has or is about to get, or that one gave back and nobody got since."""
+    """Messages that a consumer has or is about to get, or that a consumer gave back and no other has got since."""
     consumers: int
     oldest_s: float | None
-    """How old the oldest message is, at least. This and the rest is None if the set has no leader that answers."""
+    """The least age of the oldest message, in seconds; None if no leader of the set answers."""
     enqueued: int | None
-    """Messages that came since the router leads that leads now."""
+    """Messages that came into the queue. This and the other optional counts begin when the present leader begins to
+    lead. They are None if no leader answers."""
     dequeued: int | None
-    """Messages that consumers have accepted or rejected since then."""
+    """Messages that consumers accepted or rejected."""
     given_back: int | None
-    """How often since then a consumer gave a message back, or was gone with it."""
+    """How often a consumer gave a message back, or ended while it had a message."""
     purged: int | None
-    """Messages that operators have purged since then."""
+    """Messages that operators purged."""
     expired: int | None
-    """Messages that left since then as their time was over, and that were no dead letters."""
+    """Messages that left the queue because their time was over, and that were no dead letters."""
     outbox: int
-    """Dead letters that no address has taken yet, and what an operator gives back."""
+    """Messages in the outbox: dead letters that no address has taken yet, and messages that an operator gives back."""
     dead: int | None
-    """Messages that have gone to another address since then, as dead letters or back."""
+    """Messages that went to another address, as dead letters or because an operator gave them back."""
     last_position: int | None
-    """The position of its last message, if it has one."""
+    """The position of the last message; None if the queue is empty."""
 
     @property
     def leader(self) -> str | None:
@@ -91,7 +93,7 @@ class KnownQueue:
 
 
 async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
-    """The replica sets by name, as all routers that answer know them. Raises RunError if the mesh has no queues."""
+    """Name -> replica set, from the reports of all routers that answer. Raises RunError if the mesh has no queues."""
     answers = await of_each(await planned(management, ()), lambda router: management.query(SET.managed, (), router))
     found = sets_in((router, _in_words(SET, row)) for router, rows in answers.items() for row in rows)
     if not found:
@@ -100,7 +102,7 @@ async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
 
 
 async def set_named(management: Management, name: str) -> ShownSet:
-    """Raises RunError if there is none of that name."""
+    """The replica set of that name. Raises RunError if it does not exist."""
     sets = await sets_of_mesh(management)
     if name not in sets:
         raise RunError(f"there is no replica set {printable(name)}, {expected(name, sorted(sets))}")
@@ -119,7 +121,7 @@ async def all_queues(management: Management, sets: Mapping[str, ShownSet]) -> li
 
 
 async def queue_named(management: Management, name: str) -> KnownQueue:
-    """Raises RunError if no set has it."""
+    """The queue of that name. Raises RunError if no set has it."""
     sets = await sets_of_mesh(management)
 
     async def read(router: str) -> Row | None:
@@ -140,7 +142,7 @@ async def queue_named(management: Management, name: str) -> KnownQueue:
 
 
 def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
-    """The queue of a row if this is the router to believe."""
+    """The queue in a router's row; nothing if another router's report counts for the queue's set."""
     of = sets.get(row["set"])
     if of is None or of.by != router:
         return []
@@ -160,5 +162,5 @@ def _hint(name: str, names: list[str]) -> str:
 
 
 def _in_words(entity: Entity[Any], row: Row) -> Row:
-    """A row of `$management`, by the names that `$status` has."""
+    """A row of `$management`, with the field names of `$status`."""
     return {one.name: row.get(one.managed_name) for one in entity.shown(Where.MANAGEMENT)}

@@ -1,4 +1,5 @@
-"""How a command that looks at a mesh finds it: by its run directory, or by the URL of any router."""
+"""The options and the connection of commands that look at a mesh. They find it by its run directory, or by the URL of
+any router."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
@@ -22,9 +23,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Main = Callable[[Management], Awaitable[None]]
 
 PATIENCE_S = 60
-"""For which a command looks for a router when it has lost the one that it asked."""
+"""Seconds for which a command looks for another router when it has lost its router."""
 AWAY = (503, 504)
-"""Statuses of routers that are not in contact, or do not answer."""
+"""Status codes for a router that is out of contact, or does not answer."""
 
 
 url_option = click.option(
@@ -63,7 +64,8 @@ def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> 
 
 
 def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials: Credentials) -> None:
-    """Runs what asks, over the loss of its router, until it ends, or until Ctrl-C. Tells of each loss on stderr."""
+    """Run `main` with a connection for management, until it ends or until Ctrl-C. If the command loses its router, it
+    continues at another one, and prints this to stderr."""
     target = find_target(run_dir, urls, None, "look", credentials=credentials)
 
     async def asking() -> None:
@@ -76,7 +78,7 @@ def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials:
 
 
 def those_of(routers: Sequence[str], known: Collection[str]) -> list[str]:
-    """Those asked for, or all; raises RunError if one is not known."""
+    """The given routers; all known routers if none is given. Raises RunError if a given router is not known."""
     for router in routers:
         if router not in known:
             raise RunError(f'there is no router "{router}" in this mesh, {expected(router, known)}')
@@ -84,13 +86,15 @@ def those_of(routers: Sequence[str], known: Collection[str]) -> list[str]:
 
 
 async def planned(management: Management, routers: Sequence[str]) -> list[str]:
-    """The same, of the plan of the mesh."""
+    """The given routers; all routers in the plan of the mesh if none is given. Raises RunError if a given router is not
+    in the plan."""
     plan = await management.query("io.oncemesh.planRouter", ["name"])
     return those_of(routers, [row["name"] for row in plan])
 
 
 async def of_each(routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
-    """What each answers, asked at the same time; without those that do not, or not any more."""
+    """Router -> its answer, from all routers at the same time. Routers that do not answer, or that the mesh has just
+    removed, are left out."""
 
     answers: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""`oncemesh queue`: the declared queues of a mesh, asked of `$management` of any router (protocol 13)."""
+"""`oncemesh queue`: shows and changes the declared queues of a mesh, by `$management` of any router (protocol 13)."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -33,12 +33,12 @@ from topic.queues.operations import QueueSettings
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 MOST: Final = 10**12 - 1
-"""Messages."""
+"""The highest number for a setting."""
 MOST_SHOWN: Final = 10_000
-"""Messages."""
+"""The most messages that `peek` shows."""
 MOST_POSITION: Final = 2**63 - 1
 NONE: Final = "none"
-"""Given for a setting that is not to be set."""
+"""The value of an option that removes a setting."""
 READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "limit_messages": whole(1, MOST),
     "limit_bytes": parse_size,
@@ -50,20 +50,20 @@ READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
 FLAGS: Final[Mapping[str, str]] = {
     "single_active": "One consumer gets all messages until it has ended, then the next one.",
 }
-"""The settings that are on or off, and what each does."""
+"""Setting that is on or off -> its help text."""
 NOTHING: Final[Mapping[str, str]] = {
     "bind": "bindings",
     "dead_letter": "dead letters",
     "redeliveries": "number of its own",
 }
-"""What a setting is `none` of, if it is no limit."""
+"""Setting that is no limit -> the words after "none for no" in its help text and errors."""
 
 
 def read_setting(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """A value, `none`, or nothing if the option is left out."""
+    """The value of an option; `none` to remove the setting; None if the option is left out."""
     if value is None or value == NONE:
         return value
-    if value in ((), (NONE,)):  # of an option that may be given again and again
+    if value in ((), (NONE,)):  # an option that may be repeated
         return NONE if value else None
     name = str(param.name)
     try:
@@ -75,7 +75,7 @@ def read_setting(context: click.Context, param: click.Parameter, value: Any) -> 
 
 
 def setting_options(command: Command) -> Command:
-    """The command gets those that were given as `settings`, by name."""
+    """Add an option for each setting. The command gets the given ones in the dict `settings`, by name."""
 
     @wraps(command)
     def told(**given: Any) -> Any:
@@ -268,7 +268,7 @@ def delete(name: str, machine: bool, ask: Ask) -> None:
         try:
             await _change(management, "DELETE", name, None, identity=known.id)
         except RefusedError as error:
-            if error.status != NOT_FOUND:  # it was there: an earlier answer was lost with a router
+            if error.status != NOT_FOUND:  # the queue is deleted, but the router died before it answered
                 raise
         click.echo(printable_json(known.as_json()) if machine else f"queue {printable(name)} is deleted")
 
@@ -396,7 +396,7 @@ def retry(name: str, count: int | None, machine: bool, ask: Ask) -> None:
 
 
 def _sections(message: bytes) -> Any:
-    """As `subscribe --format json` prints them; null if they cannot be read."""
+    """The sections of a message in the form of `subscribe --format json`; None if the message is malformed."""
     try:
         sections = json.loads(as_json(b"", message))
     except AmqpError:
@@ -421,7 +421,7 @@ async def _change(management: Management, operation: str, name: str, body: Any, 
 
 
 def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a request: those that are not to be set are null."""
+    """The body of a request. A setting that is missing or `none` is left out."""
     return {one.managed_name: value for one in SETTINGS if (value := settings.get(one.name, NONE)) != NONE}
 
 
@@ -441,7 +441,7 @@ def _cells(known: KnownQueue) -> list[str]:
 
 
 def _oldest(known: KnownQueue) -> str:
-    """Empty if there is none, or its age is not known."""
+    """The age of the oldest message; empty if the queue is empty, or if the age is not known."""
     return format_duration(known.oldest_s) if known.messages and known.oldest_s is not None else ""
 
 

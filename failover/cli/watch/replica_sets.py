@@ -1,5 +1,5 @@
-"""`oncemesh queue sets`, `voters`, `replace`, `begin`, `recover`: the replica sets of a mesh, and an operator's word
-about them."""
+"""`oncemesh queue sets`, `voters`, `move`, `replace`, `begin`, `recover`: show and change the replica sets of a
+mesh."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -21,7 +21,7 @@ from router.mesh.shown.sets import ShownSet, how_replaced
 from router.text.printable import printable, printable_json
 
 DONE_S: Final = 30.0
-"""How long a command waits for what it has asked of a set."""
+"""Seconds for which a command waits until a set has carried out its request."""
 LOOK_S: Final = 0.1
 MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh doctor names them"
 
@@ -111,7 +111,8 @@ def replace(old: str, news: tuple[str, ...], ask: Ask) -> None:
 def _replaced(
     sets: Collection[ShownSet], old: str, news: Sequence[str], routers: Iterable[str]
 ) -> dict[str, list[str]]:
-    """By set that has the router `old`: who are to be its voters. `routers`: all of the mesh. Raises RunError."""
+    """Set -> its new voters, for each set that has the router `old`. `routers`: all routers of the mesh. Raises
+    RunError if no set has `old`, or if all routers of `news` are voters of a set already."""
     held = [one for one in sets if old in one.members]
     if not held:
         known = sorted({router for one in sets for router in one.members})
@@ -200,7 +201,8 @@ def recover(name: str, source: str, may_lose: bool, ask: Ask) -> None:
 
 
 async def _choose(management: Management, known: ShownSet, routers: Sequence[str]) -> None:
-    """Have these be the voters of a set; returns when they are. Raises RunError."""
+    """Make these routers the voters of a set, and wait until they are. Raises RunError if that takes too long, or if
+    the set has no leader."""
     name = known.name
     await _tell_set(management, _leader_of(known), name, {"ring": list(routers)})
     await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
@@ -218,7 +220,7 @@ async def _tell_set(management: Management, router: str, name: str, body: Mappin
 
 
 async def _until(management: Management, name: str, what: str, done: Callable[[ShownSet], bool]) -> ShownSet:
-    """The set when it is so. Raises RunError if that takes too long."""
+    """Wait until `done` holds for the set; returns the set. Raises RunError, which begins with `what`, after DONE_S."""
     with trio.move_on_after(DONE_S):
         while not done(one := await set_named(management, name)):
             await trio.sleep(LOOK_S)

@@ -1,7 +1,7 @@
-"""`oncemesh status`: what routers say of themselves (docs/status.md), gathered and shown (`router.mesh.shown`).
+"""`oncemesh status`: fetches the status of all routers (docs/status.md) and shows it (`router.mesh.shown`).
 
-With a run directory each router is asked itself, by the address that is there: so those that do not see each other are
-seen. With a URL one router is asked for all, by `$management`: so it is of any host.
+With a run directory, the command asks each router at its own address, so it also shows routers that do not reach each
+other. With a URL, it asks one router for the statuses of all, by `$management`, so the routers may run on any host.
 """
 
 import json
@@ -29,7 +29,7 @@ AGAIN_S = LASTING_S + 0.1
 
 @frozen
 class Seen:
-    """A mesh at one look."""
+    """The mesh at one time."""
 
     mesh: str
     run_dir: Path | None
@@ -86,7 +86,7 @@ async def look_around(directory: RunDirectory, routers: Sequence[str]) -> Seen:
 
 
 async def look_from_afar(management: Management, routers: Sequence[str]) -> Seen:
-    """All routers of the plan, those not reached too."""
+    """The mesh as one router reports it; also the routers of the plan that the router does not reach."""
     plan = await management.query("io.oncemesh.planRouter", ["name", "amqp"])
     amqp = {row["name"]: row["amqp"] or "" for row in plan}
     names = those_of(routers, amqp)
@@ -119,7 +119,8 @@ def _print(seen: Seen, *, machine: bool) -> None:
 
 
 async def _look_twice(look: Look) -> Seen:
-    """Routers tell for how long statuses have shown a wait: a first look does not tell a moment from an hour."""
+    """The mesh, after a second look if the first shows a wait. A router measures the length of a wait from the first
+    status that shows it, so the first look cannot tell a short wait from a long one."""
     seen = await look()
     if awaits(seen.views.values()):
         await trio.sleep(AGAIN_S)

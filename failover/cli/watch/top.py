@@ -1,4 +1,4 @@
-"""`oncemesh top`: who is how busy, as rates between two looks (`router.entities.rates`)."""
+"""`oncemesh top`: shows rates of routers, queues and links between two looks at the mesh (`router.entities.rates`)."""
 
 import json
 from collections.abc import Mapping
@@ -23,10 +23,11 @@ from router.text.fitting import Fitting
 from router.text.printable import printable
 
 HEADINGS: Final = 16
-"""Lines of a screen that are none of a router, queue or link, without those above and below the queues."""
+"""Lines of a screen that show no router, queue or link, without the lines around the table of queues."""
 QUEUE_HEADINGS: Final = 5
+"""Lines around the table of queues."""
 MOST_LINKS: Final = 40
-"""Where there is no screen."""
+"""Links to show without a screen."""
 
 
 @click.command()
@@ -96,7 +97,7 @@ def _print(out: Console, seen: MeshRates, *, machine: bool) -> None:
 
 
 def render(seen: MeshRates, lines: int) -> RenderableType:
-    """As many links as fit into so many lines."""
+    """The tables, with as many links as fit into so many lines."""
     routers = _table("Router", "In/s", "Out/s", "Accepted/s", "Links", "Records", "Memory")
     for router in seen.routers:
         flows = (router.received, router.delivered, router.accepted)
