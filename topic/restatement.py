@@ -1,5 +1,5 @@
-"""What a router repeats at the beginning of a segment of its delivery log: contacts, attached links, joined subscribers
-and gates.
+"""Log entries that a router repeats at the beginning of a segment: contacts, attached links, joined subscribers and
+gates.
 
 The router does so if it may delete earlier segments. A reader of the later segments then needs no earlier one.
 """

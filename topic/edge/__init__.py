@@ -1,1 +1,1 @@
-"""A router's rules for the subscribers attached to it. Nothing here knows an audience."""
+"""A router's rules for its local subscribers. Nothing here knows an audience."""

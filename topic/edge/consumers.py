@@ -1,10 +1,10 @@
-"""What homes are told of the room of subscribers of which they choose one (protocol 12.2): what they may send.
+"""The room that an edge announces to homes, at addresses where the home chooses one subscriber (protocol 12.2).
 
-Home chooses one subscriber, by what it was told of its room. A subscriber that has none when the delivery comes is not
-given it: home is told so, and chooses anew. What homes do is `topic.home.balancing`'s business.
+A home chooses a subscriber by the room that the edge has announced. If the subscriber has no room when the delivery
+comes, the edge refuses the delivery, and the home chooses anew (`topic.home.balancing`).
 
-An edge and a home count the offers to one attach in one contact alike. The edge tells the home a limit for all of these
-offers together, so an offer that is on its way is counted once.
+An edge and a home count the offers to one attach in one contact alike. The edge announces a limit for all of these
+offers together, so an offer that is under way is counted once.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from topic.outlet import Outlet
 
 
 class Consumers:
-    """The subscribers of one router. The kind of their address says whether edges report their room to homes."""
+    """Announces the room of the local subscribers. The kind of the address says whether edges do so."""
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber], home: HomeHere) -> None:
-        """`subscribers` are all local ones, by name."""
+        """`subscribers`: all local subscribers, by name."""
         self.outlet = outlet
         self._subscribers = subscribers
         self._home = home
 
     def count(self, home: str, name: bytes, attach: Epoch, taken: SubscriberRoom, *, refused: bool = False) -> None:
-        """The home has offered this attach of a subscriber deliveries that take so much room, whatever became of them.
-        If one was refused, home takes the subscriber for full."""
+        """Count an offer of the home to this attach of a subscriber: deliveries that take the room `taken`. If the edge
+        has refused one of them, the home takes the subscriber for full."""
         subscriber = self._subscribers.get(name)
         if subscriber is None or subscriber.epoch != attach:
             return

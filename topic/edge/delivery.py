@@ -1,8 +1,8 @@
-"""What local subscribers are given, and what they answer (protocol 5, Edge): the hot path of an edge.
+"""Transfers to local subscribers, and their outcomes (protocol 5, Edge): the hot path of an edge.
 
-A record goes to the local subscribers that its home has joined, in `n` order per publisher. When all have a final
-outcome, home is told. When that outcome may leave is `topic.edge.reports`'s business; settlements are
-`topic.edge.settlement`'s.
+A record goes to the local subscribers that its home has joined, in `n` order per publisher. When all of them have a
+final outcome, the edge reports to the home. `topic.edge.reports` says when this report may leave.
+`topic.edge.settlement` settles.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from topic.journal import Event
 from topic.outlet import Outlet
 
 BEHIND = 8 << 20
-"""Bytes that a link is given beyond its room, for the sake of presettled messages: nobody sends them again."""
+"""Bytes of presettled messages that a link gets beyond its room, because nobody sends these messages again."""
 
 
 class EdgeDelivery:
@@ -50,7 +50,8 @@ class EdgeDelivery:
         redeliveries: int,
         home: HomeHere,
     ) -> None:
-        """`at` has the local subscribers by address. `home`, of the same router, is told of its finished records."""
+        """`at`: the local subscribers by address. `home`: the home at the same router, which learns of its finished
+        records."""
         self.outlet = outlet
         self._records = records
         self.settlement = Settlement(outlet, records, at, self)
@@ -73,8 +74,8 @@ class EdgeDelivery:
     def name_new(
         self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]
     ) -> dict[LocalSubscriber, list[Record]]:
-        """Name in new records whom they are for. Returns what these are to be offered: what their filters let
-        through."""
+        """Name in new records the subscribers that they are for. Returns, for each subscriber, the records that its
+        filter lets through: these are to be offered."""
         through = wanted(records, [subscriber.wants for subscriber in joined])
         if not through:
             name_all(records, joined)
@@ -89,7 +90,7 @@ class EdgeDelivery:
         return offered
 
     def _passed(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
-        """The subscriber's filter leaves these out."""
+        """Log that the subscriber's filter leaves these records out."""
         if records:
             self.outlet.trace_records(Event.PASSED, stream, records, subscriber=subscriber.name)
 
@@ -103,15 +104,15 @@ class EdgeDelivery:
             self.take_for(stream, record, self.joined_at(stream))
 
     def take_for(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
-        """Give the record to these subscribers, too (6.3). Those that have had it keep their outcome."""
+        """Give the record to these subscribers, too (6.3). A subscriber that has had it keeps its outcome."""
         assert not record.presettled
         for subscriber in self.name_in(record, subscribers, QUEUED):
             self.offer(subscriber, stream, [record])
 
     def take_offers(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> list[Record]:
-        """Give records that nobody here has, nor may have by its map, to the one subscriber that home has chosen: as
-        many as it has room for, or none if its attach is over (`AddressKind.offered`, for many). Returns the
-        others."""
+        """Give offered records to the one subscriber that home has chosen, as many as it has room for. No local
+        subscriber has had one of them, nor may have one by its map. Returns the records that found no room; all of them
+        if the chosen attach is over. This is `AddressKind.offered` for many records."""
         choose(records, UNASSIGNED)
         taken: list[Record] = []
         for subscriber in chosen:
@@ -122,8 +123,8 @@ class EdgeDelivery:
         return records[len(taken) :]
 
     def name_in(self, record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-        """Name these subscribers in the record with that state, if their filters let it through. Returns those who may
-        have it."""
+        """Name these subscribers in the record with that state, if their filters let it through. Returns the
+        subscribers that may get it."""
         asked = [s for s in subscribers if s.may_pass(record) and _may_have(record, s)]
         through = wanted([record], [subscriber.wants for subscriber in asked])
         passing = [subscriber for subscriber in asked if not through[subscriber.wants]]
@@ -138,8 +139,8 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, now)
 
     def hand_on(self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]) -> None:
-        """Send presettled records to the subscribers with credit and without a gate, behind what waits for room. The
-        others miss them (protocol 5, Presettled)."""
+        """Send presettled records to the subscribers with credit and without a gate, after the records that wait for
+        room. The other subscribers miss them (protocol 5, Presettled)."""
         through = wanted(records, [subscriber.wants for subscriber in joined])
         for subscriber in joined:
             subscriber.room += BEHIND
@@ -155,12 +156,13 @@ class EdgeDelivery:
             subscriber.room -= BEHIND
 
     def pump(self, subscriber: LocalSubscriber) -> None:
-        """Send what the subscriber's credit lets go."""
+        """Send the waiting records that the subscriber's credit and room allow."""
         for stream, records in by_stream(subscriber.next_ready()):
             self._deliver(subscriber, stream, records)
 
     def take_back(self, stream: Stream, records: list[Record], gates: Mapping[bytes, Gate]) -> None:
-        """Nobody is given these any more, of which nobody was given any, nor anything behind these gates."""
+        """Take these records out: no subscriber has got one of them, and none gets one. Then gate these subscribers, so
+        that later records wait behind them."""
         gone = set(records)
         for subscriber in dict.fromkeys(subscriber for record in records for subscriber in record.locals):
             subscriber.take_back(gone)
@@ -190,7 +192,8 @@ class EdgeDelivery:
                 self.outcomes(subscriber, records, DeliveryOutcome.ACCEPTED)
 
     def _deliver_resumed(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
-        """Transfer with resume=true what the client's map named. Returns the records whose outcome is awaited."""
+        """Transfer the records again, with resume=true if the client's map named them. Returns the records whose
+        outcome is awaited."""
         awaited: list[Record] = []
         for record in records:
             state = subscriber.resuming.pop(record, None)
@@ -220,10 +223,10 @@ class EdgeDelivery:
         final: bool = False,
         failed: bool = False,
     ) -> None:
-        """Take a subscriber's outcome of what was sent to it. Released and modified records are sent again, to it or to
-        another, up to `redeliveries` times, unless the outcome is `final` (undeliverable-here). `failed`:
-        delivery-failed."""
-        if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
+        """Take a subscriber's outcome of deliveries that were sent to it. Released and modified records are sent again,
+        to it or to another subscriber, at most `redeliveries` times. `final`: the outcome is undeliverable-here, so
+        they are not sent again. `failed`: delivery-failed."""
+        if subscriber.marker is not None and subscriber.marker in records:  # before another record becomes the marker
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
         for stream, run in by_stream(sent):
@@ -241,21 +244,23 @@ class EdgeDelivery:
         self.finished(finished)
 
     def give_back(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """It may be given these once more, if home does not give them to another (protocol 12)."""
+        """The subscriber has given these back. It may get them once more, if home does not give them to another
+        (protocol 12)."""
         for record in records:
             subscriber.attempts[record] = subscriber.attempts.get(record, 0) + 1
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
 
     def end(self, subscriber: LocalSubscriber, records: list[Record], *, failed: bool) -> None:
-        """It has given these back, and is given them no more under their keys (protocol 14.6)."""
+        """The subscriber has given these back, and gets them no more under their keys (protocol 14.6)."""
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED, failed=failed))
 
     def queue_again(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
-        """Send the records to it again. Returns those that were sent often enough."""
+        """Send the records to the subscriber again. Returns the records that were sent too often for that."""
         return [record for record in records if not self._again(subscriber, record)]
 
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
-        """Queue a released record once more, behind what waits already. False if it was offered often enough."""
+        """Queue a released record once more, behind the waiting records. Returns False if it was transferred too often
+        for that."""
         attempts = subscriber.attempts.get(record, 0)
         if attempts >= self._redeliveries:
             return False
@@ -266,7 +271,7 @@ class EdgeDelivery:
         return True
 
     def finished(self, records: list[Record]) -> None:
-        """Tell home that all local subscribers of these records have a final outcome (protocol 5, Edge)."""
+        """Report that all local subscribers of these records have a final outcome (protocol 5, Edge)."""
         for stream, run in by_stream(records):
             if stream.abandoned:
                 self.settlement.close(stream, [record for record in run if record.state is not State.SETTLED])
@@ -283,8 +288,8 @@ def _without(records: list[Record], through: list[Record]) -> list[Record]:
 
 
 def name_fresh(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-    """Name these subscribers in the record with that state. Returns those who may have it: it is new for them, or was
-    held until home named them."""
+    """Name these subscribers in the record with that state. Returns the subscribers that may get it: the record is new
+    for them, or was held until home named them."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:
         record.name(subscriber, state)
@@ -292,6 +297,6 @@ def name_fresh(record: Record, subscribers: list[LocalSubscriber], state: int) -
 
 
 def _may_have(record: Record, subscriber: LocalSubscriber) -> bool:
-    """Whether the subscriber had nothing of the record, or gave it back on a link that it still has."""
+    """Whether the subscriber may get the record: it has not had it yet, or gave it back on a link that it still has."""
     known = record.locals.get(subscriber, AWAITING_HOME)
     return known == AWAITING_HOME or (known == DeliveryOutcome.RELEASED and record in subscriber.attempts)

@@ -1,7 +1,6 @@
-"""The subscribers that a router has, and what other homes forward to it for them (protocol 5, Edge and Settle; 6.3,
-6.5).
+"""The local subscribers of a router, and the Forwards of other homes for them (protocol 5, Edge and Settle; 6.3, 6.5).
 
-What a subscriber is given, and when, is `topic.edge.delivery`'s business. The edge knows no audience.
+`topic.edge.delivery` decides which records a subscriber gets, and when. The edge knows no audience.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,11 +37,11 @@ from topic.outlet import Outlet
 from topic.settings import Settings
 
 Whom = Callable[[Record, list[LocalSubscriber]], list[LocalSubscriber]]
-"""To which of these subscribers a record is given."""
+"""Returns the subscribers, of the given ones, that get the record."""
 
 
 class Edge:
-    """The local subscribers, and the streams that other routers are home of."""
+    """The local subscribers, and the streams whose home is another router."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class Edge:
         kinds: AddressKinds,
         home: HomeHere,
     ) -> None:
-        """`home` is that of the same router."""
+        """`home`: the home at the same router."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -71,7 +70,7 @@ class Edge:
     # subscribers
 
     def add(self, subscriber: LocalSubscriber) -> None:
-        """Take in a subscriber that attaches, for the first time or anew. Every home has to join it."""
+        """Take in a subscriber that attaches, for the first time or again. Every home has to join it."""
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
             self._at.at(subscriber.identity.address)[subscriber.name] = subscriber
@@ -83,11 +82,11 @@ class Edge:
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
         if not subscriber.incomplete:
             self._unname(subscriber, [record for record in named if record.key not in (subscriber.client_map or ())])
-        for stream in self.records.unblocked:  # what waited for their keys, its map may name
+        for stream in self.records.unblocked:  # its map may name records that waited for their keys
             self.release(stream)
 
     def drop(self, subscriber: LocalSubscriber) -> list[Record]:
-        """Take a subscriber out. Returns the records that it had no final outcome of."""
+        """Take a subscriber out. Returns the records for which it had no final outcome."""
         assert self.subscribers[subscriber.name] is subscriber
         del self.subscribers[subscriber.name]
         self._at.discard(subscriber.identity.address, subscriber.name)
@@ -103,8 +102,8 @@ class Edge:
         return left
 
     def leave(self, subscriber: LocalSubscriber) -> list[Record]:
-        """Let go of a subscriber that has lapsed: nothing waits for it here until it comes back. Returns the records
-        that it had no final outcome of."""
+        """A subscriber has lapsed: no record here waits for it until it comes back. Returns the records for which it
+        had no final outcome."""
         for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
         self.reports.left(subscriber.name)
@@ -116,8 +115,8 @@ class Edge:
         return left
 
     def _unname(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Take the subscriber out of the placeholders among these. A placeholder that nobody names stands for
-        nothing."""
+        """Take the subscriber out of the placeholders among these records. A placeholder that no map names is
+        dropped."""
         placeholders = [record for record in records if record.is_placeholder]
         for record in placeholders:
             record.drop(subscriber)
@@ -127,22 +126,24 @@ class Edge:
         self.receipts.forget(unnamed)
 
     def _is_listed(self, record: Record) -> bool:
-        """Whether our answer to the attach lists the record, or will: then the subscriber is owed its end."""
+        """Whether our answer to an attach lists the record, or will list it: then that subscriber is owed the end of
+        the delivery."""
         there = self._at.meeting(record.stream.address)
         return any(record in subscriber.resuming or record.key in (subscriber.client_map or ()) for subscriber in there)
 
     def _records(self, subscriber: LocalSubscriber) -> Iterator[Record]:
-        """All records that the subscriber may be named in."""
+        """All records that may name the subscriber."""
         address, entered = subscriber.identity.address, self.records.by_key
         yield from self.records.at(address)
         for stream in self.streams.at(address):
             yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
 
     def joined(self, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
-        """`home` has joined the subscriber. The publishers in `gated` are held back for it, from that `n` on, until
-        Admit. What home has not forwarded for it by now is not for it, or was answered elsewhere."""
+        """`home` has joined the subscriber. `gated`: for each gated publisher the `n` from which its records are held
+        back, until Admit. A record that `home` has not forwarded by now is not for the subscriber, or was answered
+        elsewhere."""
         subscriber.joined.add(home)
-        for publisher in subscriber.gates_of(home):  # opened while it was believed elsewhere: Admit went there
+        for publisher in subscriber.gates_of(home):  # home took it to be elsewhere, and sent Admit there
             if publisher not in gated:
                 self.admit(subscriber, publisher, home)
         for publisher, first in gated.items():
@@ -158,23 +159,23 @@ class Edge:
         self.consumers.announce(subscriber)
 
     def counted_elsewhere(self, home: str, entry: LinkEntry) -> None:
-        """`home` tells of this attach. If it is a later one of a subscriber that we still have, `home` counts on the
-        subscriber there, and forwards to us for others what comes next. Given that here, the subscriber would have it
-        before what `home` has forwarded there (6.2)."""
+        """`home` tells of this attach. It may be a later attach, at another router, of a subscriber that we still have.
+        Then `home` forwards there what is for the subscriber, and our subscriber gets nothing more that `home` forwards
+        to us. Otherwise it would get a newer message here before an older one there (6.2)."""
         subscriber = self.subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER and entry.live else None
         if subscriber is not None and subscriber.epoch < entry.epoch:
             subscriber.joined.discard(home)
 
     def _homed_at(self, router: str, subscriber: LocalSubscriber) -> list[Record]:
-        """The records for the subscriber of that router's present incarnation. Of what an earlier one was home of it
-        knows nothing."""
+        """The records for the subscriber whose home is the present incarnation of that router. The router knows nothing
+        of the records of its earlier incarnations."""
         directory = self.directory
         own = router == directory.router
         home = router, directory.incarnation if own else directory.contacts.get(router)
         return [record for record in self._records(subscriber) if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Home has not named the subscriber in these: it waits for them no longer."""
+        """Home has not named the subscriber in these records: they no longer wait for it."""
         self._await_no_more(subscriber, [r for r in records if r.locals.get(subscriber) == AWAITING_HOME])
 
     def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
@@ -184,15 +185,15 @@ class Edge:
         self.delivery.finished([record for record in records if not record.open])
 
     def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
-        """Home lets the subscriber have what waits behind the publisher's gate."""
+        """Home ends the publisher's gate for the subscriber."""
         gate = subscriber.gated.get(publisher)
         if gate is not None and gate.home == home:
             self._gate(subscriber, publisher, home, UNBOUNDED)
             self.delivery.pump(subscriber)
 
     def _gate(self, subscriber: LocalSubscriber, publisher: bytes, home: str, first: int) -> None:
-        """Hold back the publisher's records from `first` on, and those that come after a record that waits here for its
-        key: a gate has held them back, not the key (6.5)."""
+        """Gate the subscriber: hold back the publisher's records from `first` on. If a record for the subscriber waits
+        here for its key, also hold back the later records, because the gate may have held them back before (6.5)."""
         withheld = self._first_withheld(subscriber, publisher)
         if first == withheld == UNBOUNDED:
             subscriber.ready.extend(subscriber.open_gate(publisher))
@@ -200,16 +201,16 @@ class Edge:
             subscriber.gate(publisher, home, first, withheld)
 
     def _first_withheld(self, subscriber: LocalSubscriber, publisher: bytes) -> int:
-        """`n` of the oldest record for the subscriber that waits here for its key. `UNBOUNDED` if none does."""
+        """The `n` of the oldest record for the subscriber that waits here for its key; `UNBOUNDED` if none does."""
         stream = self.streams.get(publisher)
         waiting = [record for record, _ in stream.withheld_at_edge] if stream is not None else []
         theirs = (r.n for r in waiting if r.locals.get(subscriber) == WITHHELD and r.state is not State.SETTLED)
         return min(theirs, default=UNBOUNDED)
 
     def rehomed(self, publisher: bytes, address: str) -> None:
-        """The publisher has a new attach, or is gone: the gates of its older attach fall (6.5). What waited for a sign
-        of its life (6.6) is not given any more, as none will come. Nor is what came after a withheld record: that may
-        come again."""
+        """The publisher has a new attach, or is gone: its gates end (6.5). Records that waited for its sign of life
+        (6.6) are dropped, because no sign will come. Records behind a withheld record are dropped, too, because home
+        may forward them again."""
         for subscriber in self._at.meeting(address):
             gate = subscriber.gated.get(publisher)
             if gate is not None:
@@ -218,14 +219,14 @@ class Edge:
         self.reports.rehomed(publisher)
 
     def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
-        """The client takes `credit` transfers from now on."""
+        """The client has granted credit: it takes `credit` transfers from now on."""
         subscriber.credit = credit
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
         self.receipts.ask(subscriber)
 
     def room(self, subscriber: LocalSubscriber, room: int) -> None:
-        """The subscriber's link takes so many bytes of messages from now on."""
+        """The subscriber's link takes `room` bytes of messages from now on."""
         subscriber.room = room
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
@@ -242,7 +243,8 @@ class Edge:
         return stream
 
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
-        """Take a Forward of the current epoch, for all local subscribers that home has joined."""
+        """Take a Forward of the current epoch, for all local subscribers that home has joined. `first`: the `n` of the
+        first record. `seen`: the version of our section that home has applied."""
         moved = self.directory.departures.since(seen)
         joined = self.delivery.joined_at(stream)
         if stream.unconfirmed or not stream.kind.is_for_all:
@@ -257,8 +259,9 @@ class Edge:
     def forward_to(
         self, stream: Stream, first: int, seen: int, records: list[Record], only: tuple[bytes, Epoch, bool]
     ) -> None:
-        """Take a Forward for one attach of a subscriber. If that attach is over, home learns so before our outcome, and
-        forwards the records for the next attach."""
+        """Take a Forward for one attach of a subscriber (`only`: its name, the attach, and whether this is an offer).
+        If the attach is over, home learns so before it gets our outcome, and forwards the records for the next
+        attach."""
         name, attach, is_offer = only
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
@@ -275,8 +278,8 @@ class Edge:
     def _offer(
         self, stream: Stream, moved: tuple[bytes, ...], run: list[tuple[int, Record]], chosen: list[LocalSubscriber]
     ) -> bool:
-        """Take records that home offers to the one subscriber that it has chosen (12), with their consecutive places.
-        All of them are here already, or none is. Returns whether one finds no room."""
+        """Take records that home offers to the one subscriber that it has chosen (12). `run`: the records with their
+        consecutive `n`; either all of them are here already, or none. Returns whether a record found no room."""
         here = [stream.records.get(n, record) for n, record in run]
         if not self._go_together(stream, here, chosen):
             taken = [self._backlog(stream, n, moved, record, chosen, stream.kind.offered) for n, record in run]
@@ -291,8 +294,9 @@ class Edge:
         return bool(refused)
 
     def _go_together(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> bool:
-        """Enter the records if they are new. False if they do not go on as one: a subscriber here has had one, or has
-        left without it, or the one that is chosen may have it by its map, or one has to wait."""
+        """Whether the records can be offered together; if so, and they are new, enter them. They cannot in three cases:
+        a local subscriber has had one or has left without it; the chosen subscriber may have one by its map; or one has
+        to wait."""
         if stream.kind.is_for_all or stream.unconfirmed or stream.withheld_at_edge:
             return False
         if any(subscriber.may_have(records) for subscriber in chosen):
@@ -310,7 +314,7 @@ class Edge:
         subscribers: list[LocalSubscriber],
         whom: Whom,
     ) -> Record | None:
-        """Take one record for these subscribers. It may be here already, for others, or reported (6.3)."""
+        """Take one record for these subscribers. It may be here already: for other subscribers, or reported (6.3)."""
         taken = self._forward_one(stream, n, moved, record, subscribers, whom)
         self.release(stream)
         return taken
@@ -324,9 +328,8 @@ class Edge:
         subscribers: list[LocalSubscriber],
         whom: Whom,
     ) -> Record | None:
-        """Take one record that may be here already, forwarded before or unconfirmed. `whom` says which of the
-        subscribers are given it. What home has settled it does not forward: if it does all the same, that is over
-        here."""
+        """Take one record that may be here already, forwarded before or unconfirmed. `whom` selects the subscribers
+        that get it. Returns None if the record is settled here; home forwards no record that it has settled."""
         known = stream.records.get(n) or self.unconfirmed.take(stream, record.key) or record
         if known.state is State.SETTLED:
             return None
@@ -338,16 +341,16 @@ class Edge:
         return known
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
-        """Subscribers that lapsed before an earlier Forward of the record: they attach nowhere, so home must hear of
-        them again."""
+        """Names of subscribers that lapsed before an earlier Forward of the record. They attach nowhere, so home has to
+        hear of them again."""
         lapsed = self.directory.lapsed
         return (name for name in record.moved if name in lapsed and name not in moved)
 
     def forward_presettled(
         self, stream: Stream, first: int, records: list[Record], only: tuple[bytes, Epoch] | None
     ) -> None:
-        """Hand presettled records on, or drop them: home may forget them at once. They do not overtake what is
-        withheld."""
+        """Hand presettled records on, or drop them. Either way home may forget them at once. They do not overtake
+        withheld records."""
         if not stream.withheld_at_edge:
             joined = [s for s in self.delivery.joined_at(stream) if only is None or s.name == only[0]]
             self.delivery.hand_on(stream, records, joined)
@@ -356,8 +359,8 @@ class Edge:
             self.consumers.count(stream.home, *only, SubscriberRoom.of(records))
 
     def _begin(self, stream: Stream, records: list[Record], offered: dict[LocalSubscriber, list[Record]]) -> None:
-        """Offer new records to their local subscribers. While an older delivery holds one of the keys, withhold them:
-        the contact was lost in between, and home has forgotten that delivery before our subscribers have."""
+        """Offer new records to their local subscribers. If an older delivery has one of their keys, withhold them:
+        after a lost contact, home has forgotten that delivery before our subscribers have."""
         if stream.withheld_at_edge or not self.records.enter(records):
             for record in records:
                 stream.withhold_for(record, list(record.locals))
@@ -373,7 +376,8 @@ class Edge:
         self.delivery.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:
-        """Let withheld records go on, in order, as far as their keys are free, and then what waited behind them."""
+        """Let withheld records go on, in order, as far as their keys are free, and then the records that waited behind
+        them."""
         if stream.withheld_at_edge:
             self._release(stream)
             self._pass_withheld(stream)
@@ -391,7 +395,7 @@ class Edge:
                 self._go_on(stream, record, subscribers)
 
     def _pass_withheld(self, stream: Stream) -> None:
-        """Give subscribers what waited at a gate for nothing but records that have gone on."""
+        """Give subscribers the records that waited at a gate only behind withheld records that have gone on."""
         for subscriber in list(self._at.meeting(stream.address)):
             gate = subscriber.gated.get(stream.publisher)
             if gate is not None and gate.withheld != UNBOUNDED:
@@ -406,8 +410,8 @@ class Edge:
         self.delivery.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """Home says that these are settled. The subscribers are told, and home, as soon as they know (protocol 5,
-        Settle)."""
+        """Home has settled these deliveries: settle them at the local subscribers, and answer home as soon as these
+        have read of it (protocol 5, Settle)."""
         stream = self.streams.get(publisher)
         known = in_ranges(stream, ranges) if stream is not None and stream.epoch == epoch else []
         unsettled = [record for record in known if record.state is not State.SETTLED]
@@ -422,14 +426,15 @@ class Edge:
             self.outlet.batches.settled(home, publisher, epoch, ranges)
 
     def abandon(self, stream: Stream, followed_by: bytes | None) -> None:
-        """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8).
-        `followed_by`: the generation of the publisher's next life, if that has ended this one."""
+        """The publisher's life has ended, so nobody will settle the stream's records. The edge delivers the records
+        that it has and then settles them itself (7.5, 8). `followed_by`: the generation of the publisher's next life,
+        if that has ended this one."""
         assert not isinstance(stream, HomeStream)
         stream.abandon(followed_by)
         self.streams.discard(stream)
         for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:
-                if record.locals.get(subscriber) == WITHHELD:  # else it has it by now
+                if record.locals.get(subscriber) == WITHHELD:  # else the subscriber has it by now
                     record.drop(subscriber)
         self.abandon_unconfirmed(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
@@ -437,15 +442,15 @@ class Edge:
             self.settlement.close(stream, done)
 
     def abandon_unconfirmed(self, stream: Stream) -> None:
-        """Give unconfirmed records to nobody any more: their subscribers may have had them elsewhere."""
+        """Give unconfirmed records to no subscriber any more: the subscribers may have had them at another router."""
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
                 subscriber.let_go(record)
         self.settlement.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
     def lost(self, home: str) -> None:
-        """The contact is over, and with it the joins, gates and unreported outcomes. What the router forwarded is held
-        until it is back, or its publishers have another home."""
+        """The contact is over, and with it the joins, gates and unreported outcomes of this home. The records that it
+        forwarded are held until it is back, or until their publishers have another home."""
         for stream in self.streams.values():
             if stream.home == home:
                 self.unconfirmed.hold(stream)

@@ -14,14 +14,14 @@ from topic.identity import LinkIdentity
 
 
 class Filter(Hashable, Protocol):
-    """Of equal filters only one is evaluated. Its result depends only on the message."""
+    """A filter. Its result depends only on the message, so of several equal filters only one is evaluated."""
 
     @property
     def cost(self) -> int:
-        """Most steps of one evaluation."""
+        """The most steps that one evaluation takes."""
 
     def read(self, message: bytes) -> Any:
-        """The content that filters read; one reads for all."""
+        """The content of a message for `wants`. The content that one filter has read serves all filters."""
 
     def wants(self, content: Any) -> bool:
         """Whether a subscriber with this filter gets the content that `read` returned."""
@@ -29,8 +29,9 @@ class Filter(Hashable, Protocol):
 
 @frozen
 class NoLocal:
-    """A filter that leaves out what the subscriber's own container publishes, and what the other one does, if there is
-    one. Who publishes is known of a whole stream: no message is asked."""
+    """A filter that leaves out the messages of publishers with the subscriber's own container and user, and the
+    messages that `other` leaves out. All records of a stream have one publisher, so the own messages are left out
+    without reading them."""
 
     container: str
     user: str
@@ -44,8 +45,8 @@ Wants = Filter | NoLocal
 
 
 class Asked:
-    """The filters of the subscribers of a router, and what those of each user cost: all that are different are asked
-    about each message, and nothing else goes on meanwhile."""
+    """The filters of a router's subscribers, and the cost of each user's filters. Each different filter is evaluated
+    for each message, and the router does nothing else meanwhile."""
 
     def __init__(self) -> None:
         self._of: dict[bytes, tuple[str, Wants]] = {}
@@ -78,14 +79,14 @@ class Asked:
 
 
 def _cost(wants: Wants) -> int:
-    """Who only leaves out what is its own asks no message."""
+    """A filter that only leaves out own messages reads no message, so it costs nothing."""
     asked = wants.other if isinstance(wants, NoLocal) else wants
     return 0 if asked is None else asked.cost
 
 
 def wanted(records: Sequence[Record], filters: Iterable[Wants | None]) -> dict[Wants | None, list[Record]]:
-    """What each of these filters lets through of one publisher's records, in order; nothing is said of None, who has
-    none."""
+    """For each of these filters the records that it lets through, in order. The records are of one publisher. The
+    result has no entry for None, the absent filter."""
     found: dict[Wants | None, list[Record]] = {each: [] for each in filters if each is not None}
     asked: list[tuple[Filter, list[Record]]] = []
     for each, through in found.items():

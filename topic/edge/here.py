@@ -1,4 +1,4 @@
-"""The home at the same router, as an edge sees it."""
+"""The interface of an edge to the home at the same router."""
 
 from typing import Protocol
 
@@ -10,10 +10,10 @@ class HomeHere(Protocol):
     """The calls of an edge to the home at its own router: `topic.home.home`."""
 
     def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
-        """Fewer outcomes are awaited for these records, whose home is here."""
+        """These records, whose home is here, await fewer outcomes than before."""
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Find the keys that a publisher attached here has settled, and report them to the edge."""
+        """Find which of these keys a publisher attached here has settled, and report them to the edge."""
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
-        """The subscriber takes deliveries."""
+        """The subscriber has room for deliveries."""

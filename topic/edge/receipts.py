@@ -1,10 +1,11 @@
 """When an edge may forget a settled delivery (protocol 5, Forget).
 
-A subscriber whose terminus outlives its connection may come back with an unsettled map that names what was settled
-meanwhile. If the key was used again by then, its old acceptance would be taken for that of the new message. So a record
-is kept until such a subscriber has read of its settlement: it gave an outcome of something that was transferred
-afterwards, or answered an echo that was sent afterwards. To one that cannot come back, written is read. Sending
-settlements is `topic.edge.settlement`'s business.
+A subscriber whose terminus outlives its connection may come back with an unsettled map that names a delivery settled
+meanwhile. If the publisher has used the key again by then, the edge would take the old acceptance for an answer to the
+new message. So the edge keeps a record until each such subscriber has read of its settlement. A subscriber has read of
+it when it gives an outcome of a delivery that was transferred after the settlement, or answers an echo that was sent
+after it. A subscriber that cannot come back counts as having read what was written. `topic.edge.settlement` sends the
+settlements.
 """
 
 from collections.abc import Mapping
@@ -19,14 +20,14 @@ from topic.outlet import Outlet
 
 
 class Receipts:
-    """The settlements of one router that some local subscriber may not have read."""
+    """The settlements of one router that some local subscribers may not have read."""
 
     def __init__(self, outlet: Outlet, records: RecordTable) -> None:
         self.outlet = outlet
         self.records = records
 
     def remember(self, subscriber: LocalSubscriber, record: Record) -> None:
-        """The record's settlement is on its way to the subscriber, or waits for it to come back."""
+        """The record's settlement is under way to the subscriber, or waits until the subscriber comes back."""
         assert record.state is State.SETTLED
         record.unread += 1
         self.told(subscriber, record)
@@ -37,20 +38,20 @@ class Receipts:
         subscriber.armed = subscriber.marker is None
 
     def ask(self, subscriber: LocalSubscriber) -> None:
-        """Ask the subscriber for a sign that it has read its settlements, unless one is under way."""
+        """Send the subscriber an echo if it may not have read settlements, unless an echo is under way."""
         if subscriber.unread and subscriber.echo_covers is None and subscriber.answered:
             subscriber.echo_covers = len(subscriber.unread)
             self.outlet.actions.append(Echo(subscriber.link))
 
     def echoed(self, subscriber: LocalSubscriber) -> None:
-        """The subscriber has answered the echo: it has read what was settled before that was sent. What was settled
-        later takes another echo."""
+        """The subscriber has answered the echo, so it has read the settlements before that echo. Later settlements need
+        another echo."""
         count, subscriber.echo_covers = subscriber.echo_covers, None
         self.known(subscriber, count or 0)
         self.ask(subscriber)
 
     def known(self, subscriber: LocalSubscriber, count: int) -> None:
-        """The subscriber has read its `count` oldest settlements."""
+        """The subscriber has read the `count` oldest settlements of its `unread`."""
         assert count <= len(subscriber.unread)
         if subscriber.echo_covers is not None:
             subscriber.echo_covers = max(0, subscriber.echo_covers - count)
@@ -59,8 +60,9 @@ class Receipts:
         subscriber.unmark()
 
     def attached_again(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int] | None) -> None:
-        """The subscriber has attached with this map. What the map lacks it has read of, also if the map is incomplete:
-        a limit (10). What the map names our answer leaves out, so it reads of that with its next answer."""
+        """The subscriber has attached with this map. It has read of a settlement if the map lacks the delivery; we
+        assume this also of an incomplete map: a limit (10). If the map names the delivery, our answer leaves it out, so
+        the subscriber reads of the settlement with its next answer."""
         unread = list(subscriber.unread)
         subscriber.unread.clear()
         for record in unread:
@@ -73,8 +75,9 @@ class Receipts:
         subscriber.unmark()
 
     def _remember_named(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int]) -> None:
-        """What the map names, and is settled, may be kept here for others alone: it is for this subscriber, too, or its
-        old outcome could be taken for that of a new message before our answer is made."""
+        """The map may name a settled record that is kept here only for other subscribers. Keep it for this subscriber,
+        too. Otherwise, before our answer, the old outcome in the map could be taken for the outcome of a new
+        message."""
         known, by_key = set(subscriber.unread), self.records.by_key
         for record in [by_key[key] for key in client_map if key in by_key]:
             is_meant = record.state is State.SETTLED and meets(record.stream.address, subscriber.identity.address)
@@ -82,14 +85,14 @@ class Receipts:
                 self.remember(subscriber, record)
 
     def _knows(self, record: Record) -> None:
-        """One subscriber more has read of the settlement; the last one lets the record go."""
+        """One more subscriber has read of the settlement. The record is forgotten after the last one."""
         record.unread -= 1
         assert record.unread >= 0
         if not record.unread and (not record.awaited or not isinstance(record.stream, HomeStream)):
             self.forget([record])
 
     def forget(self, records: list[Record]) -> None:
-        """Forget records that nobody needs any more."""
+        """Forget these records: all subscribers have read of their settlement."""
         for stream, run in by_stream(records):
             self.outlet.trace_records(Event.FORGOTTEN, stream, run)
             for record in run:

@@ -1,8 +1,8 @@
-"""Outcomes for other homes, and when they have to wait (protocol 5, Edge).
+"""The reports of outcomes to other homes, and when they have to wait (protocol 5, Edge).
 
-An outcome must not be under way when home adds a local subscriber to the delivery: home would take it for that
-subscriber's, too. So it waits while home has not joined all local subscribers, and while home may still forward a
-backlog for one (6.6). What the outcome is, the record knows.
+No outcome of a delivery may be under way when home adds a local subscriber to the delivery: home would count the
+outcome for that subscriber, too. So an outcome waits in two cases: home has not joined all local subscribers, or home
+may still forward a backlog to one of them (6.6). The record has the outcome itself.
 """
 
 from collections import deque
@@ -22,28 +22,29 @@ class Reports:
     """The outcomes that one edge owes to other homes."""
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber], lapsed: Container[bytes]) -> None:
-        """`lapsed` are names: nobody waits for these."""
+        """`lapsed`: names of lapsed subscribers, which no home awaits."""
         self.outlet = outlet
         self.passed: dict[Stream, deque[Record]] = {}
-        """What nobody here wants, in order, while what came with it is not answered: told with that, in ranges, or a
-        little later."""
+        """Keyed by stream: records that no local subscriber wants, in order, while other records of the stream are not
+        answered. Their acceptance goes with the outcomes of those, in ranges, or a little later."""
         self.due = inf
         self.unjoined: dict[str, set[bytes]] = {}
-        """By home in contact: local subscribers that it has not joined in this contact."""
+        """Keyed by home in contact: the local subscribers that it has not joined in this contact."""
         self.unreported: dict[str, list[Record]] = {}
-        """By home: finished records whose outcome has to wait."""
+        """Keyed by home: the finished records whose outcome has to wait."""
         self._unproven: dict[bytes, dict[bytes, None]] = {}
-        """Publishers whose home may still forward older deliveries, and the local subscribers that it has put off."""
+        """Keyed by publisher whose home may still forward older deliveries: the local subscribers whose backlog the
+        home has put off."""
         self._subscribers = subscribers
         self._lapsed = lapsed
 
     def contact(self, home: str) -> None:
-        """A contact begins: the home has to join everybody here."""
+        """A contact begins: the home has to join all local subscribers."""
         assert home not in self.unjoined
         self.unjoined[home] = set(self._subscribers)
 
     def lost(self, home: str) -> None:
-        """A contact is over, and with it its joins and the outcomes that waited."""
+        """A contact is over, and with it the joins of the home and the outcomes that waited for it."""
         self.unjoined.pop(home, None)
         self.unreported.pop(home, None)
         self.passed = {stream: records for stream, records in self.passed.items() if stream.home != home}
@@ -68,24 +69,26 @@ class Reports:
                 del self.unreported[home]
 
     def joined(self, home: str, subscriber: bytes) -> None:
-        """`home` need not join the subscriber any more. When it need join nobody, the outcomes that waited are
-        reported."""
+        """`home` has joined the subscriber, or need not join it any more. When it has none left to join, the outcomes
+        that waited are reported."""
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
         if not self.unjoined.get(home):
             self._report_waited(self.unreported.pop(home, ()))
 
     def _report_waited(self, waited: Iterable[Record]) -> None:
-        """They may be for others, too, by now, or settled."""
+        """Report records that waited. By now a record may have other subscribers, or be settled: then it is left
+        out."""
         for stream, records in by_stream(r for r in dict.fromkeys(waited) if not r.open and r.state is State.IN_DOUBT):
             self.report(stream, records)
 
     def put_off(self, stream: Stream, passed: list[Record]) -> None:
-        """Nobody here wants these, and somebody what came with them."""
+        """No local subscriber wants these records, while other records of the stream wait for outcomes: put their
+        report off."""
         self.passed.setdefault(stream, deque()).extend(passed)
 
     def wait(self, now: float, delay: float) -> None:
-        """What was put off waits so long at most."""
+        """Limit the wait of the reports that were put off to `delay` seconds."""
         self.due = min(self.due, now + delay) if self.passed else inf
 
     def handle_timer(self, now: float) -> None:
@@ -94,7 +97,7 @@ class Reports:
             self._report_waited(record for records in passed.values() for record in records)
 
     def _with_passed(self, stream: Stream, records: list[Record]) -> list[Record]:
-        """With what was put off and comes before the last of these."""
+        """These records, together with those that were put off and come before the last of them."""
         waited, found = self.passed[stream], dict.fromkeys(records)
         while waited and waited[0].n < records[-1].n:
             record = waited.popleft()
@@ -123,13 +126,13 @@ class Reports:
         return gate is not None and gate.first == UNPROVEN
 
     def _is_back(self, name: bytes, home: str) -> bool:
-        """Whether home counts on the subscriber here again, and has named it again where it is to have a delivery. A
-        JOINED that has crossed its lapse says nothing of what it left."""
+        """Whether home has joined the subscriber here again, and then named it in each delivery that it is to have. A
+        JOINED that has crossed the subscriber's lapse does not count."""
         is_joined = name in self._subscribers and home in self._subscribers[name].joined
         return is_joined and name not in self._lapsed
 
     def report(self, stream: Stream, records: list[Record]) -> None:
-        """Report records of which all local subscribers have a final outcome. Unconfirmed ones wait until home has
+        """Report records for which all local subscribers have a final outcome. Unconfirmed records wait until home has
         forwarded them again."""
         assert not any(map(attrgetter("open"), records))
         home = stream.home

@@ -41,5 +41,6 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
 
 
 def _has_part(subscriber: LocalSubscriber, record: Record) -> bool:
-    """Whether there is something to come. Nobody forwards an abandoned record again: one needs to have an outcome."""
+    """Whether the subscriber is owed anything of the record. Nobody forwards an abandoned record again, so the
+    subscriber must be named in it."""
     return not record.stream.abandoned or subscriber in record.locals

@@ -1,6 +1,6 @@
-"""Telling local subscribers that their publisher has settled (protocol 5, Settle).
+"""Settles deliveries at local subscribers when their publisher has settled (protocol 5, Settle).
 
-When the record may be forgotten afterwards is `topic.edge.receipts`'s business.
+`topic.edge.receipts` decides when a record may be forgotten afterwards.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from topic.outlet import Outlet
 
 
 class Pump(Protocol):
-    """What sends subscribers their deliveries: `topic.edge.delivery`."""
+    """The sender of deliveries to subscribers: `topic.edge.delivery`."""
 
     def pump(self, subscriber: LocalSubscriber) -> None:
-        """Send what the subscriber's credit lets go."""
+        """Send the waiting records that the subscriber's credit and room allow."""
 
 
 class Settlement:
@@ -33,15 +33,15 @@ class Settlement:
         at: ByAddress[bytes, LocalSubscriber],
         transfers: Pump,
     ) -> None:
-        """`at` has the subscribers by address."""
+        """`at`: the local subscribers by address."""
         self.outlet = outlet
         self.receipts = Receipts(outlet, records)
         self._at = at
         self._transfers = transfers
 
     def close(self, stream: Stream, records: list[Record], *, abandoned: bool = False) -> None:
-        """Settle these records at the local subscribers, and forget those that all have read of. `abandoned`: their
-        publisher has given them up."""
+        """Settle these records at the local subscribers. Forget at once each record whose subscribers have all read of
+        that. `abandoned`: the publisher has given the deliveries up."""
         if not records:
             return
         event = Event.ABANDONED if stream.abandoned or abandoned else Event.SETTLED
@@ -54,7 +54,7 @@ class Settlement:
         self.receipts.forget([record for record in records if not record.unread])
 
     def resolved(self, stream: Stream, keys: list[bytes]) -> None:
-        """Home says that these keys are settled (7.4)."""
+        """Home has answered that the deliveries with these keys are settled (7.4)."""
         by_key = self.receipts.records.by_key
         records = [by_key[key] for key in keys if key in by_key]
         records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
@@ -63,8 +63,8 @@ class Settlement:
             self.close(stream, records)
 
     def settle_locals(self, records: list[Record]) -> None:
-        """Send the settlement to every subscriber that a record was transferred to. For one that may come back with its
-        map, the record stays unread; to one that cannot, written is read."""
+        """Send the settlement to every subscriber to which a record was transferred. The record stays unread for a
+        subscriber that may come back with its map. Any other subscriber counts as having read what was written."""
         batches: dict[LocalSubscriber, list[Record]] = {}
         stream = records[0].stream
         there = self._at.meeting(stream.address)
@@ -85,8 +85,8 @@ class Settlement:
             self._transfers.pump(subscriber)
 
     def _settle_resuming(self, records: list[Record], there: Iterable[LocalSubscriber]) -> list[LocalSubscriber]:
-        """Note the settlement for subscribers that still wait to be resumed with some of the records: they read of it
-        by that. Returns those subscribers."""
+        """Note the settlement for subscribers that still wait for a resumed transfer of some of the records: they read
+        of the settlement by this transfer. Returns these subscribers."""
         resuming = [subscriber for subscriber in there if subscriber.resuming]
         for subscriber in resuming:
             for record in records:

@@ -1,10 +1,10 @@
-"""Deliveries that no home has vouched for: *unconfirmed* ones (protocol 6.1, 7.4 and 8).
+"""*Unconfirmed* deliveries, which no present home has forwarded (protocol 6.1, 7.4 and 8).
 
-A delivery becomes unconfirmed when the contact with its home is lost, when its publisher has attached anew, or when the
-unsettled map of a subscriber names it and it is not here (a *placeholder*, without message). Nothing unconfirmed is
-delivered, and no outcome of it is reported: its subscribers may have gone elsewhere and come back. What they have
-answered stays true. A delivery is confirmed when home forwards it again or says that it is settled; what home answers
-is `topic.home.resolution`'s business.
+A delivery becomes unconfirmed when the contact with its home is lost, or when its publisher has attached anew. A
+delivery that is not here becomes a *placeholder*, an unconfirmed record without message, when the unsettled map of a
+subscriber names it. The edge delivers no unconfirmed record and reports no outcome of it, because its subscribers may
+have been at other routers since. Outcomes that they have given stay. A delivery is confirmed when its home forwards it
+again or answers that it is settled (`topic.home.resolution`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,20 +22,20 @@ from topic.journal import BY_MAP, Event
 from topic.outlet import Outlet
 
 FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
-"""Outcomes in a map that end the matter. What a client has released it is given again."""
+"""Outcomes in a map that are final. A delivery that the client has released is given to it again."""
 UNKNOWN = bytes(GENERATION_LENGTH)
-"""Generation of a stream whose publisher no router in contact knows."""
+"""The generation of a stream whose publisher no router in contact knows."""
 
 
 class Publishers(Protocol):
-    """All publishers that a router has heard of: `topic.termini.generations`."""
+    """All publishers that a router knows: `topic.termini.generations`."""
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
-        """The stream of the publisher of that name, which the subscriber's map names."""
+        """The stream of the publisher with this name, which the subscriber's map names."""
 
 
 class Unconfirmed:
-    """The unconfirmed deliveries of one router. Each stream has its own in `Stream.unconfirmed`."""
+    """The unconfirmed deliveries of one router. `Stream.unconfirmed` has those of one stream."""
 
     def __init__(
         self,
@@ -45,17 +45,18 @@ class Unconfirmed:
         at: ByAddress[bytes, LocalSubscriber],
         home: HomeHere,
     ) -> None:
-        """`at` has the local subscribers by address. `home`, of the same router, is asked about its deliveries."""
+        """`at`: the local subscribers by address. `home`: the home at the same router, for questions about its
+        deliveries."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
         self._home = home
         self._at = at
 
-    # into this state
+    # becoming unconfirmed
 
     def hold(self, stream: Stream) -> None:
-        """Make all records of the stream unconfirmed that are not settled."""
+        """Make all unsettled records of the stream unconfirmed."""
         assert not stream.abandoned
         self._drop_waiting(stream)
         held = [record for record in stream.records.values() if record.state is not State.SETTLED]
@@ -69,7 +70,8 @@ class Unconfirmed:
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
-        """Drop what waits for an older delivery of its key. If it is still in doubt, it comes again."""
+        """Drop the records that wait for an older delivery of their key. If such a record is still in doubt, home
+        forwards it again."""
         for record, _ in stream.drop_withheld_at_edge():
             if self.records.by_key.get(record.key) is not record:
                 stream.records.pop(record.n, None)
@@ -78,13 +80,13 @@ class Unconfirmed:
             del self.records.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
-        """Make those records unconfirmed again that were transferred anew and then waited behind a withheld one."""
+        """Make records unconfirmed again that were transferred anew and then waited behind a withheld record."""
         for record in stream.drop_withheld():
             if self.records.by_key.get(record.key) is record:
                 stream.doubt(record)
 
     def move(self, old: Stream, new: Stream, records: list[Record]) -> None:
-        """The publisher has a new epoch: its unconfirmed records wait for the word of the new home (7.4)."""
+        """The publisher has a new epoch: its unconfirmed records wait for the answer of the new home (7.4)."""
         assert old is not new
         for record in records:
             old.confirm(record.key)
@@ -97,25 +99,25 @@ class Unconfirmed:
             self.outlet.trace_records(Event.REHOMED, new, records)
 
     def _found_at(self, address: str, records: list[Record]) -> None:
-        """While nobody knew the publisher of these, any pattern might cover its address: whoever's does not has named
-        them wrongly."""
+        """The address of these records has become known. Before, any pattern might cover it. Take out the subscribers
+        whose pattern does not: their maps named the records wrongly."""
         for record in records:
             for subscriber in [s for s in record.locals if not meets(s.identity.address, address)]:
                 record.drop(subscriber)
                 subscriber.disown(record)
-                record.hold()  # it has not refused it, either
+                record.hold()  # a refusal of this subscriber counts no longer
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
-        """The subscriber attached again: what it has not answered, home has to name once more."""
+        """The subscriber attached again: records that it has not answered wait until home names it again."""
         for record in records:
             record.hold_for(subscriber)
 
     def name(
         self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int], publishers: Publishers
     ) -> list[Record]:
-        """Take the unsettled map of a subscriber's attach. What the map states is recorded. What is not here gets a
-        placeholder, and its home is asked; it may have come, though, and wait behind an older delivery. Returns the
-        records that the map names."""
+        """Take the unsettled map of a subscriber's attach, and record the outcomes that it states. If a named delivery
+        is not here, make a placeholder and ask its home. But the delivery may have come, and wait behind an older one.
+        Returns the records that the map names."""
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in client_map.items():
@@ -140,7 +142,7 @@ class Unconfirmed:
         return known
 
     def _state(self, subscriber: LocalSubscriber, record: Record, state: int) -> None:
-        """Record what the map says of one delivery."""
+        """Record the state that the map gives for one delivery."""
         if state in FINAL:
             outcome = DeliveryOutcome(state)
             if record.state_outcome(subscriber, outcome):
@@ -152,10 +154,10 @@ class Unconfirmed:
             if subscriber not in record.locals:
                 record.name(subscriber, AWAITING_HOME)
 
-    # out of it
+    # being confirmed
 
     def ask(self, stream: Stream, keys: list[bytes]) -> None:
-        """Ask home about these keys, if it is in contact. Else it is asked as soon as it is."""
+        """Ask home about these keys if it is in contact. Otherwise home is asked at the next contact."""
         if not keys:
             return
         if isinstance(stream, HomeStream):
@@ -164,13 +166,13 @@ class Unconfirmed:
             self.outlet.batches.resolve(stream.home, stream, keys)
 
     def take(self, stream: Stream, key: bytes) -> Record | None:
-        """Home has forwarded the record: it is confirmed. Returns None if it was not unconfirmed."""
+        """Confirm the record, because home has forwarded it. Returns None if it was not unconfirmed."""
         return stream.confirm(key)
 
 
 def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:
-    """Whether the map's word counts for the record. Of an abandoned one only an outcome does: nobody forwards it
-    again."""
+    """Whether the map's entry counts for the record. For an abandoned record only an outcome counts, because nobody
+    forwards the record again."""
     stream = record.stream
     is_ours = meets(stream.address, subscriber.identity.address) and record.state is not State.SETTLED
     return is_ours and (state in FINAL or not stream.abandoned)
