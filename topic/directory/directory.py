@@ -31,31 +31,31 @@ from topic.identity import NOWHERE, Epoch, LinkIdentity
 
 
 class Directory:
-    """The merged view of one router incarnation, and the versions that its contacts have of its own section."""
+    """All links as one incarnation of a router knows them, and the versions of its own section that its contacts
+    have."""
 
     def __init__(
         self, members: Members, remembered: Iterable[LinkEntry] = (), configured: Iterable[LinkIdentity] = ()
     ) -> None:
-        """`remembered` are the durable links of the state store. `configured` are the subscribers that the
-        configuration lists. All of them are orphans: the former have lost their owners, and the latter have had none
-        yet."""
+        """`remembered`: the durable links of the state store, whose owners may be gone. `configured`: the subscribers
+        that the configuration lists, which have had no owner yet. All of them begin as orphans."""
         self.router = members.router
         self.incarnation = members.incarnation
         self.members = members
         self.version = 0
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}
-        """Version of each contact's section that was applied here: the `seen` of a Forward."""
+        """Contact -> the version of its section that this router has applied. A Forward carries it as `seen`."""
         self.departures: SectionLog[bytes] = SectionLog()
-        """Departure log: subscribers that moved away from here, or lapsed."""
+        """Subscribers that moved away from this router, or lapsed, until all contacts know this."""
         self._entries = LinkEntries()
         self.kept = self._entries.kept
         self.lapsed: dict[bytes, int] = {}
-        """Subscribers for which this router does not wait (8, Apart), with the start of their absence in us of the wall
+        """Subscriber for which this router does not wait (8, Apart) -> the start of its absence, in µs of the wall
         clock."""
         self._announced: set[Index] = set()
-        """Links that have left their router, as this router said, while their new owner has not confirmed them. They
-        are orphans."""
+        """Links whose former owner has said that they left, and whose new owner has not confirmed them yet. They are
+        orphans."""
         self._rumours = Rumours()
         self._tombstones: SectionLog[Index] = SectionLog()
         """Links of this router that have ended."""
@@ -90,20 +90,20 @@ class Directory:
         return iter(self._entries)
 
     def latest(self, index: Index) -> int:
-        """Clock of the link's latest attach, even if the link is forgotten (`LinkEntries.latest`)."""
+        """The clock of the link's latest attach, even if the link is forgotten (`LinkEntries.latest`)."""
         return self._entries.latest(index)
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The entry of the link of an attach, or a later ending that is forgotten."""
+        """The entry of the link of an attach. If the link's latest ending is forgotten, an entry of this ending."""
         return self._entries.known_of(attach)
 
     def expired_lives(self) -> list[LinkEntry]:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """Return the live links that have no client as far as this router knows, the latest attach first. These are
-        links of this router, unless their client, or the client of a link that expires with them, `is_here`; orphans;
-        and links that this router has agreed to let expire. Lapsed plain subscribers are left out."""
+        """The live links that have no client as far as this router knows, the latest attach first: orphans, links that
+        this router has agreed to let expire, and links of this router. A link of this router is left out if `is_here`
+        holds for it, or for a link that expires with it. Lapsed plain subscribers are left out, too."""
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
@@ -112,11 +112,12 @@ class Directory:
         return sorted(entries.alone(live, is_here, self.is_mine), key=lambda entry: entry.epoch, reverse=True)
 
     def _may_expire_at_once(self, entry: LinkEntry) -> bool:
-        """Whether a link without a timeout has a new owner that has not confirmed it, or is agreed to expire."""
+        """Whether a link without a timeout may end now: its new owner has not confirmed it, or this router has agreed
+        to let it expire."""
         return self.is_announced(entry) or entry.status is Status.BOUND
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
-        """The links of a client that expire together (8, Expiry), ended ones included."""
+        """The links of a client that expire together (8, Expiry), also links that have ended."""
         return self._entries.of_session(session)
 
     def is_mine(self, entry: LinkEntry) -> bool:
@@ -131,8 +132,8 @@ class Directory:
         return entry.index in self._announced
 
     def is_counted_on(self, entry: LinkEntry) -> bool:
-        """Whether this is a plain subscriber of a router out of contact that may come back with it: homes wait for the
-        router (8, Lost router)."""
+        """Whether this is a plain subscriber of a router out of contact for which homes wait, because it may still be
+        attached there (8, Lost router)."""
         is_plain = entry.live and not entry.lasts and entry.role is Role.SUBSCRIBER
         is_away = not (self.is_announced(entry) or self.in_contact(entry))
         return is_plain and is_away and entry.name not in self.lapsed
@@ -170,16 +171,16 @@ class Directory:
         return Change(old, entry)
 
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
-        """Return our whole section, and the gossip for a contact: links that have ended, and links of other routers
-        that last, because the contact may not reach their owners. A configured link without any attach is known to all
-        routers, and left out."""
+        """Return our whole section, and the gossip for a contact. The gossip has links of other routers that have ended
+        or have a timeout, because the contact may not reach their owners. It leaves out configured links without any
+        attach, which all routers know."""
         own = self._entries.in_order(self._entries.owned((self.router, self.incarnation)))
         others = [entry for entry in self._entries if not self.is_announced(entry) and not self.is_mine(entry)]
         return own, [entry for entry in others if (entry.lasts or not entry.live) and entry.epoch != NOWHERE]
 
     def depart(self, name: bytes) -> None:
-        """A subscriber of ours moved away, or lapsed. The log keeps it until all contacts know (3.3). The caller sends
-        it."""
+        """Note that a subscriber of ours moved away, or lapsed, until all contacts know this (3.3). The caller sends
+        the news."""
         self.version += 1
         self.departures.add(name, self.version)
 
@@ -190,7 +191,8 @@ class Directory:
 
     @property
     def _all_know(self) -> bool:
-        """Whether all routers are in contact and know all endings, so that none takes an ended link for live."""
+        """Whether all routers are in contact and have told which endings they know. Then no router takes an ended link
+        for live."""
         return self.complete and self.members.least(0) >= 0
 
     def _prune(self) -> None:
@@ -209,7 +211,7 @@ class Directory:
         self._audiences.forget(entry.identity.address)
 
     def take_back(self, entry: LinkEntry) -> bool:
-        """The owner says that the subscriber lives: wait for it again. Returns whether this router had stopped
+        """Wait for a subscriber again, because its owner says that it lives. Returns whether this router had stopped
         waiting."""
         known = self.subscriber(entry.name)
         is_known = known is not None and entry.role is Role.SUBSCRIBER and known.epoch == entry.epoch
@@ -219,8 +221,8 @@ class Directory:
         return True
 
     def mark(self, entry: LinkEntry, status: Status, ending: str = "") -> Change:
-        """Write a decision on a link into its entry, whoever owns the link (8, Expiry). The text `ending` is for its
-        client."""
+        """Write a decision on a link into its entry, even if another router owns the link (8, Expiry). `ending`: the
+        text that the client reads."""
         marked = attrs.evolve(entry, status=status, ending=ending)
         announced = self.is_announced(entry)
         lapsed = self.lapsed.get(entry.name) if entry.role is Role.SUBSCRIBER else None
@@ -238,9 +240,9 @@ class Directory:
     # the others' sections
 
     def contact(self, router: str, incarnation: int) -> list[Change]:
-        """A contact begins. Links with timeout 0 have ended with the router's former incarnations; return the changes.
-        A lapsed link whose client has to read of a message accepted without it is kept: an older attach may be in use
-        out of reach."""
+        """A contact begins. Links with timeout 0 have ended with the router's former incarnations; return these
+        changes. A link with an `ending`, a text that its client has yet to read, is kept: its client may still use an
+        older attach out of reach."""
         assert router not in self.contacts
         self.contacts[router] = incarnation
         self.members.contact(router)
@@ -249,7 +251,7 @@ class Directory:
         return self._end(entry for entry in former if not entry.lifetime.timeout and not entry.ending)
 
     def follow(self, plan: Plan) -> list[Change]:
-        """The plan has changed. The plain links of a removed router have ended, because no router brings them back."""
+        """The plan has changed. The plain links of a removed router have ended; return these changes."""
         self.members.follow(plan.listed, self.contacts)
         self._prune()
         return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
@@ -260,13 +262,13 @@ class Directory:
         self.members.lost(router)
         self.applied.pop(router, None)
         self._audiences.clear()
-        self._announced.difference_update([entry.index for entry in self._entries.at(router)])  # it will not tell
+        self._announced.difference_update([entry.index for entry in self._entries.at(router)])  # it cannot confirm them
         self._prune()
         return self._end(self._plain(router, Role.PUBLISHER))
 
     def give_up(self, owner: Owner, since_us: int) -> None:
-        """Stop waiting for the plain subscribers of a router out of contact: they lapse (8, Apart), as of `since_us` of
-        the wall clock. The subscribers of a later incarnation do not."""
+        """Stop waiting for the plain subscribers of a router out of contact: they lapse (8, Apart). `since_us`: the
+        start of their absence, in µs of the wall clock. Subscribers of a later incarnation do not lapse."""
         router, incarnation = owner
         for entry in self._plain(router, Role.SUBSCRIBER):
             if entry.owner[1] <= incarnation:
@@ -284,10 +286,10 @@ class Directory:
     def apply_section(
         self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]
     ) -> list[Change]:
-        """Apply a contact's whole section; `latest` as in `apply_delta`. A section lists each closed link until we
-        acknowledge it. So a known link that is not listed has moved: it is an orphan, or ends if it has no timeout. The
-        same is true if gossip told of a later attach than the section does: the owner has not confirmed this attach
-        yet."""
+        """Apply a contact's whole section; `latest` as in `apply_delta`. The section has each closed link until we
+        acknowledge it. So a known link that the section lacks has moved: it is an orphan, or ends if it has no timeout.
+        A link whose known attach is later than in the section is treated alike: only gossip told of this attach, and
+        the owner has not confirmed it yet."""
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
         known = list(self._entries.owned((router, self.contacts[router])))
@@ -299,38 +301,40 @@ class Directory:
         return changes + self.apply_delta(router, version, latest, own) + self.apply_gossip(router, gossip)
 
     def apply_gossip(self, router: str, entries: list[LinkEntry]) -> list[Change]:
-        """Apply what `router` knows of the links of others. If the owner of a live link is in contact, only the owner's
-        own word counts, as gossip may be old. Its subscribers are rumours until it speaks or is lost. A publisher that
-        was at `router` has left it, even if the publisher came here and this router has forgotten that."""
+        """Apply the gossip of a contact about links of other routers. If the owner of a live link is in contact, only
+        the owner's own news counts, because gossip may be old. Gossip about its subscribers waits as rumours until the
+        owner confirms them or is lost. A publisher in the gossip has left `router`, even if it came to this router and
+        this router has forgotten it."""
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            if not self.members.has_told(entry.epoch):  # else it has told what became of it, too
+            if not self.members.has_told(entry.epoch):  # else the owner's own news of this attach has arrived
                 self._rumours.hear(entry, self.entry(entry.index))
         moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]
         left = self.apply_departures(router, [e for e in moved if e.live and e.role is Role.PUBLISHER])
         return left + self._merge([e for e in others if not (e.live and self.tells_itself(e))])
 
     def believe_rumours(self, router: str) -> list[Change]:
-        """The contact is over before the router confirmed what others say of its subscribers: take them in, as
-        orphans."""
+        """Take in the rumours about the subscribers of a lost contact, as orphans: the contact can no longer confirm
+        them."""
         return self._merge(self._rumours.take(router))
 
     def counted_on(self, router: str) -> list[LinkEntry]:
-        """The plain subscribers for which homes wait for this router."""
+        """The plain subscribers of a router out of contact for which homes still wait."""
         return [entry for entry in self._plain(router, Role.SUBSCRIBER) if self.is_counted_on(entry)]
 
     def has_plain(self, owner: Owner) -> bool:
-        """Whether any subscriber ends with that incarnation of a router."""
+        """Whether that incarnation of a router has plain subscribers, whose links end with it."""
         return any(e.live and not e.lasts and e.role is Role.SUBSCRIBER for e in self._entries.owned(owner))
 
     def load_of(self, router: str) -> int:
-        """Number of links that the router has, as far as this router knows."""
+        """The number of links of a router, as far as this router knows."""
         return self._entries.count(router)
 
     def apply_delta(self, router: str, version: int, latest: int, entries: list[LinkEntry]) -> list[Change]:
-        """Apply entries that a contact wrote. `version`: version of its section with them. `latest`: the clock up to
-        which the contact has told of the attaches at it."""
+        """Apply entries that a contact wrote into its section. `version`: the version of the section with these
+        entries. `latest`: the contact has announced all attaches at it up to this clock. Raises BreachError if the
+        version went back, or if an entry is another router's."""
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
             raise BreachError(f"the section of router {router} went back to version {version}")
@@ -342,9 +346,8 @@ class Directory:
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
         """Apply the news that links moved away from `router`. A link that moved to a contact is an orphan until the
-        contact confirms it, so that no home counts on `router`. A link with a timeout is an orphan for its timeout, if
-        it moved elsewhere, or if the contact has not listed it, because it moved on. All other links are lost, or ended
-        before this news came."""
+        contact confirms it; homes no longer wait for `router` on its behalf. A link with a timeout is an orphan also if
+        it moved to a router out of contact, or if the contact no longer lists it. All other links have ended."""
         changes: list[Change] = []
         for entry in moved:
             old = self._entries.get(entry.index)
@@ -382,7 +385,7 @@ class Directory:
         return changes
 
     def _put(self, entry: LinkEntry) -> LinkEntry | None:
-        """Returns the entry that it replaces."""
+        """Store an entry. Returns the former entry of the link."""
         self._rumours.settle(entry)
         old = self._entries.put(entry)
         self._changed(entry)
@@ -399,7 +402,7 @@ class Directory:
             self.unsaved.append(attrs.evolve(entry, status=Status.CLOSED))
 
     def _changed(self, entry: LinkEntry) -> None:
-        """Notes about the link's last entry hold no more."""
+        """Drop all notes about the link's former entry."""
         self._tombstones.discard(entry.index)
         self._ended.pop(entry.index, None)
         self._announced.discard(entry.index)

@@ -1,6 +1,6 @@
-"""The verdicts on each router's record of a delivery, compared with the log of the delivery's home.
+"""Judges each router's record of a delivery against the log of the delivery's home.
 
-A rule finds a violation only if the router's own log, the home's and the publisher's cannot lack entries.
+A rule finds a violation only if the logs of the router, the home and the publisher cannot lack entries.
 """
 
 import attrs
@@ -16,7 +16,7 @@ from failover.audit.read.facts import BIG, Facts, codes_of
 from topic.journal import Event
 
 FORGET_GRACE_US = 2_000_000
-"""A record may wait this long to be forgotten after its router could hear that the delivery was settled."""
+"""A router may take this long to forget a record after it could hear that the delivery was settled."""
 
 
 @attrs.frozen
@@ -25,7 +25,7 @@ class RouterVerdicts:
 
     violations: Violating
     unseen: Flags
-    """Settled, but its log ends without FORGOTTEN."""
+    """The delivery is settled, but the router's log ends without FORGOTTEN, and the rules find no violation."""
 
 
 def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> RouterVerdicts:
@@ -43,9 +43,9 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
 
 
 def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
-    """The router logs that the delivery is settled before all homes' answers to its publisher, or without an answer.
-    Deliveries that the publisher has abandoned or left for good are left out. A delivery that the publisher's map omits
-    needs no answer, unless the publisher's own log shows one: the publisher settled it before it read an answer."""
+    """Which records a router settled too early: before every answer of a home to the publisher, or without an answer.
+    Deliveries that the publisher has abandoned or left for good are left out. A delivery that is not in the publisher's
+    map needs no answer, unless the publisher has a whole log: the publisher may have settled it before an answer."""
     delivery, settled = found.delivery, found.settled
     answered = of.answered[delivery]
     told = (of.told_accepted >= 0) | of.told_refused
@@ -59,8 +59,8 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
 
 
 def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
-    """Which of these records were settled before all answers of homes. A home and its zombie may both answer, and an
-    answer by a clock of its own may have come first."""
+    """Which of these records a router settled before all answers of homes. A home and its zombie may both answer, and
+    by their own clocks either answer may be the first."""
     answers = facts.at_home & facts.tells(Event.ACCEPTED)
     record, answer = of.groups.all_told(answers, found.delivery[records])
     late = ~_was_before(facts, found.settled[records[record]], answer)
@@ -69,8 +69,8 @@ def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> 
 
 
 def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
-    """Settled, and still held when the router's whole log ends, although the router could hear of the settlement for
-    long enough. A router rightly holds a record for which a suspended subscriber may come back."""
+    """Which records of settled deliveries a router still holds at the end of its whole log, although it could hear of
+    the settlement for long enough. Records that wait for a suspended subscriber are left out."""
     logs = [case.logs.get(log.name) for log in facts.rows.logs]
     stopped = np.array([log is not None and log.stopped and log.ordered for log in logs], np.bool_)[found.log]
     since = np.maximum(_ended(found, of), found.held_time)
@@ -80,7 +80,7 @@ def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) ->
 
 
 def _ended(found: Records, of: Deliveries) -> Ints:
-    """When the delivery was settled, by this router's entries or its home's."""
+    """The time when each delivery was settled: the earlier one by the logs of this router and of its home."""
     return np.minimum(found.settled_time, of.home_settled_time[found.delivery])
 
 
@@ -90,8 +90,8 @@ def _over(found: Records, of: Deliveries) -> Flags:
 
 
 def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints, since: Ints) -> Flags:
-    """Which of these records a router held for long enough after `since`, while it could hear that they were
-    settled."""
+    """Which of these records a router held for longer than FORGET_GRACE_US after `since`, while it could hear that they
+    were settled."""
     names, publisher = np.unique(of.uses.publisher()[found.delivery[records]], return_inverse=True)
     logs, heard = found.log[records], np.zeros(len(records), np.bool_)
     for log, of_publisher in np.unique(np.stack([logs, publisher], axis=1), axis=0).tolist():
@@ -103,9 +103,9 @@ def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: In
 
 
 def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
-    """Whether the settlement came before the answer. Routers order the entries of one epoch among themselves. From one
-    epoch to the next the publisher's map carries the knowledge, and no hybrid clock; so there only the wall clock of
-    one host decides."""
+    """Whether each settlement came before the answer. Hybrid clocks order the entries of one epoch. Between two epochs
+    the publisher's map carries the knowledge, without a hybrid clock, so there only wall clocks of the same host
+    decide."""
     rows, host = facts.rows, facts.host
     one_home = facts.home[settled] == facts.home[answered]
     by_routers = one_home & (facts.epoch_hlc[settled] == facts.epoch_hlc[answered])
@@ -114,8 +114,8 @@ def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
 
 
 def _precedes(facts: Facts, one: Ints, other: Ints) -> Flags:
-    """Whether a router's row was certainly written before another's; both exist. Equal clocks of two routers tell
-    nothing."""
+    """Whether a router's row was certainly written before another row; both exist. Equal hybrid clocks order only two
+    rows of one router."""
     hlc, place = facts.rows.hlc, facts.rows.place
     same = (facts.source[one] == facts.source[other]) & (place[one] < place[other])
     found: Flags = (hlc[one] < hlc[other]) | ((hlc[one] == hlc[other]) & same)
@@ -140,13 +140,15 @@ class _Edges:
         self._here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]
 
     def forwarded_by_nobody(self) -> Flags:
-        """The home logs no forwarding to this router in this epoch."""
+        """Which rows say that an edge received a delivery that its home, by its log, has not forwarded to it in this
+        epoch."""
         sent = self._stream[self._sent_at] * self._number + self._facts.rows.peer[self._sent_at]
         got = self._stream[self._at] * self._number + self._here[self._at]
         return self._flagged(~np.isin(got, sent))
 
     def misplaced(self) -> Flags:
-        """The edge has it at another place in the publisher's order than the home, in the same epoch."""
+        """Which rows say that an edge has a delivery at another place in the publisher's order than its home has in the
+        same epoch."""
         n, home = self._facts.rows.n, self._home_at[self._facts.rows.n[self._home_at] >= 0]
         streams, place = np.unique(self._stream[home], return_inverse=True)
         if not len(streams):

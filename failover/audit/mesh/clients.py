@@ -1,8 +1,8 @@
-"""Publishers and subscribers: their names, their own logs, when they were attached, and what the logs do not tell of
-them.
+"""Finds the publishers and subscribers of a run: their names, their own logs, the times when they were attached, and
+the times about which logs may lack entries.
 
-Pure Python over the control rows. A writer's log is *open* if it may lack its end. The facts that an open log may have
-lost become *doubts*: spans of time in which an absent entry proves nothing.
+The module reads the control rows in plain Python. A writer's log is *open* if it may lack its end. Each open log gives
+the clients that it concerns a *doubt*: a span of time in which an absent entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -47,31 +47,34 @@ class Client:
     opened: dict[int, int] = attrs.field(factory=dict)
     """Maps a life to the wall clock at which it was first seen, in µs."""
     generation: str = ""
-    """The last generation of a publisher that routers tell of."""
+    """The last generation of a publisher in the logs of routers."""
     generations: dict[int, str] = attrs.field(factory=dict)
     """Maps a life to its generation."""
     afresh: set[int] = attrs.field(factory=set)
     """The lives of attaches with a null map. Such an attach need not have echoed an epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     """(life, when, where), `life` and `when` as hybrid clocks: from `when` on, nothing is owed to attaches up to
-    `life`. This holds for deliveries whose home is `where`, or for all deliveries if `where` is empty. An expiry is the
-    view of one router. A closing detach holds for all routers, and so does another generation of a publisher."""
+    `life`. This holds for deliveries whose home is `where`, or for all deliveries if `where` is empty. Only one router
+    knows of an expiry. A closing detach holds for all routers, and so does another generation of a publisher."""
     doubts: list[Span] = attrs.field(factory=list)
-    """When entries about it may be missing: (from, to) in µs of wall clock."""
+    """Spans in which entries about the client may be missing: (from, to) in µs of wall clock."""
     custody: list[Span] = attrs.field(factory=list)
-    """When entries of its routers may be missing, even if its own logs are whole."""
+    """Spans in which entries of its routers may be missing, even if its own logs are whole."""
     unseen: list[Span] = attrs.field(factory=list)
-    """When it may have ended for a router whose log lacks the entry of the ending, and had not attached again. Left out
-    are the times at which it was attached at a router whose log is whole and has no ending: that router would have told
-    it."""
+    """Spans in which a router may have considered its link ended, though the router's log lacks the entry. Each span
+    ends with the client's next attach. Times at which the client was attached at a router whose log is whole and has no
+    ending are left out: that router would have logged the ending, too."""
     unmet: list[Span] = attrs.field(factory=list)
-    """When it may have become known to a router whose log lacks the entry of that, and had not attached again."""
+    """Spans in which a router may have come to know the client, though the router's log lacks the entry. Each span ends
+    with the client's next attach."""
     bridged: list[Span] = attrs.field(factory=list)
-    """When entries of its own may be missing, but the state that it kept says the same."""
+    """Spans in which the client's own entries may be missing, but its state file, which it logged later, replaces
+    them."""
     resumed: "Resumption | None" = None
-    """Set for a publisher whose last log says what became of all that it had published before."""
+    """Set for a publisher whose last log begins with its state file: the file shows which earlier deliveries are
+    settled."""
     present: list[Span] = attrs.field(factory=list)
-    """When it may have been attached, by its own log: one span for each attach, (from, to) in µs of wall clock."""
+    """Spans in which it may have been attached, by its own log: one for each attach, (from, to) in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
     """The sources of the open logs that cause the doubts."""
     is_ingress: bool = False
@@ -84,7 +87,7 @@ class Client:
     echoes (protocol 2)."""
 
     def anew(self) -> "Client":
-        """A copy with its names, its settings and its last closing, if that closed its last life; without the rest."""
+        """A copy that keeps only the client's names and settings, and its last closing if this closed its last life."""
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
         return Client(
@@ -104,7 +107,7 @@ class Client:
 
     @property
     def last_life(self) -> int:
-        """The clock of its latest epoch; 0 if no router tells of an attach."""
+        """The clock of its latest epoch; 0 if no log has an attach."""
         return max((life for life, _, _ in self.lives), default=0)
 
     @property
@@ -114,9 +117,9 @@ class Client:
 
     @property
     def is_disordered(self) -> bool:
-        """Whether an attach may have a lower epoch than an attach before it, because clocks of routers that were apart
-        differ. If the client echoes no epoch, this can happen to each two attaches at different routers within that
-        difference."""
+        """Whether an attach may have a lower epoch than an earlier attach, because the clocks of two routers out of
+        contact differ. If the client echoes no epoch, this can happen to two attaches at different routers within the
+        time by which these clocks may differ."""
         lives = [(self.opened[life], where) for life, _, where in sorted(self.lives) if self.opened[life]]
         if not self.echoes and len(lives) < len(self.lives):
             return True
@@ -129,10 +132,10 @@ class Client:
 
     @property
     def _may_begin_below(self) -> bool:
-        """Whether the client may have begun afresh with a lower epoch than an attach before. If it echoes no epoch
-        then, two routers that are apart order its attaches only by their clocks. If the attach with the lowest epoch
-        began afresh, no attach that resumes came before it: such an attach would have resumed one with a lower
-        epoch."""
+        """Whether the client may have begun afresh with a lower epoch than that of an earlier attach. An attach that
+        begins afresh echoes no epoch, so only the clocks of two routers out of contact order it and the attach before
+        it. If the attach with the lowest epoch began afresh, no resuming attach came before it: that attach would have
+        resumed one with a still lower epoch."""
         lives, began, again = sorted(self.lives), -FOREVER, -FOREVER
         for place, ((life, _, former), (higher, _, router)) in enumerate(pairwise(lives)):
             if life in self.afresh:
@@ -145,8 +148,8 @@ class Client:
 
     @property
     def is_read_in_disorder(self) -> bool:
-        """Whether a subscriber's attaches, as routers read them, may be in disorder. A router may read an attach, and
-        the outcomes that its map states, late. Unless the client echoes epochs, no clock shows this."""
+        """Whether routers may have read a subscriber's attaches in another order than the client sent them. A router
+        may read an attach late, with the outcomes in its map. Only the epochs that a client echoes show this."""
         return self.is_disordered or not self.echoes
 
     @property
@@ -162,13 +165,14 @@ class Client:
 
 @attrs.frozen(slots=True)
 class Resumption:
-    """The state with which a publisher came back for the last time. It has settled all earlier deliveries that the
-    state does not name, and it says how many deliveries it had published."""
+    """The state file with which a publisher came back for the last time, as its log shows it. The publisher has settled
+    all earlier deliveries that the file does not name. The file also has the number of deliveries that the publisher
+    had published."""
 
     log: str
     """The name of the log that begins with this state; the log is whole."""
     published: int
-    """How many deliveries, published before that log began, must have left traces."""
+    """The number of deliveries that were published before that log began, and that must appear in some log."""
 
 
 @attrs.frozen(slots=True)
@@ -181,7 +185,7 @@ NOBODY: Final = KnownClients({}, {})
 
 
 def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownClients = NOBODY) -> KnownClients:
-    """All clients that the control rows name, and the clients that were known before."""
+    """All clients in the control rows, and the clients that were known `before`."""
     keeping = {row.log_name for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
     publishers = _clients("publisher", ordered, logs, before.publishers)
@@ -191,7 +195,7 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
     for client in publishers.values():
         broken = list(_broken_custody(client, by_name, left))
         client.custody = [span(log, end) for log, end in broken]
-        if len(client.present) > len(client.lives):  # no log tells of one attach: any open log may
+        if len(client.present) > len(client.lives):  # no router's log has one attach: any open log may have lost it
             client.custody += open_windows(logs)
         if not client.logged:
             client.resumed = _resumed(client, rows)
@@ -252,7 +256,7 @@ def _clients(
         if own and own not in client.logs:
             client.logs.append(own)
         _note_life(client, row, hybrid)
-    for row in rows:  # attaches that only the client's own log has
+    for row in rows:  # attaches that are only in the client's own log
         if row.role == role and row.event == Event.ATTACHED and row.epoch_hlc is not None and row.home is not None:
             client, life = clients[_named(role, row) or ""], life_of(row)
             if life not in client.opened:
@@ -270,8 +274,8 @@ def _clients(
 
 
 def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
-    """Note the life that a row opens or closes. Rows of routers open and close lives. A closing that the client itself
-    logs also closes one, as exactly as the client's wall clock tells."""
+    """Note the life that a row opens or closes. Rows of routers open and close lives. A client's own row can close a
+    life, too; its hybrid clock is then only known as exactly as the client's wall clock."""
     if row.role != "router":
         if row.event in (Event.KEPT, Event.BOOT):
             return
@@ -286,12 +290,12 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     if row.event == Event.ATTACHED and row.generation is not None:
         client.generations[life] = row.generation
         if client.generation not in ("", row.generation):
-            client.closings.append((client.last_life, life, ""))  # its answer lets the client settle what ended
+            client.closings.append((client.last_life, life, ""))  # the answer tells the client that its old life ended
         client.generation = row.generation
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in client.lives):
-        opened = life if row.event == Event.KEPT else row.hlc  # a client from the store attached before
+        opened = life if row.event == Event.KEPT else row.hlc  # a link in the state store was attached earlier
         client.lives.append((life, opened, _custodian(row)))
         client.opened[life] = min(row.time, wall_us(life)) if row.event == Event.KEPT else row.time
 
@@ -302,14 +306,14 @@ def life_of(row: ControlRow) -> int:
 
 
 def _custodian(row: ControlRow) -> str:
-    """The router.incarnation that gave the epoch."""
+    """The router.incarnation that gave the row's epoch."""
     return row.home or row.log_name
 
 
 def _judge_broken_off(client: Client, keeping: Collection[str]) -> None:
-    """Note the client's own logs that may lack their end. If a later log begins with the state that the client kept,
-    this state replaces the lost entries. It lacks only the deliveries that its router had settled meanwhile, and the
-    router knows these."""
+    """Note the spans for which the client's own logs may lack entries. If a later log begins with the client's state
+    file, the file replaces the lost entries. The file lacks only the deliveries that its router settled meanwhile, and
+    the router's log has these."""
     logs = client.logs_in_order
     for place, log in enumerate(logs):
         later = logs[place + 1 :]
@@ -325,8 +329,8 @@ def _began(log: Log) -> int:
 
 
 def _resumed(client: Client, rows: Iterable[ControlRow]) -> Resumption | None:
-    """The publisher's last resumption; None if no log tells it. None also if the publisher had published before its
-    first log, or began another life meanwhile. In these cases the count may include keys that the logs lack, or one
+    """The publisher's last resumption; None if no log has it. None also if the publisher had published before its first
+    log, or began another life meanwhile: then the number of deliveries may include keys that the logs lack, or one
     delivery may have two keys."""
     logs = client.logs_in_order
     names = {log.name for log in logs}
@@ -342,10 +346,11 @@ def _resumed(client: Client, rows: Iterable[ControlRow]) -> Resumption | None:
 def _broken_custody(
     client: Client, logs: Mapping[str, Log], left: Mapping[tuple[str, str], int]
 ) -> Iterator[tuple[Log, int]]:
-    """The logs of its routers that ended before the client left, each with the time of the client's next attach."""
+    """The open logs of the client's routers that do not show that the client left, each with the time of the client's
+    next attach."""
     lives = sorted(client.lives)
     ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
-    for (life, _, custodian), end in zip(lives, ends, strict=False):  # no lives: the logs have only its departure
+    for (life, _, custodian), end in zip(lives, ends, strict=False):  # `lives` is empty if logs have only its departure
         log = logs.get(custodian)
         if log and not log.whole and left.get((client.name, custodian), -1) < life:
             yield log, end
@@ -379,7 +384,7 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
 
 
 def _watched(client: Client, logs: Mapping[str, Log]) -> Iterator[Span]:
-    """The spans in which the client was attached at a router whose log is whole and has no end of that attach."""
+    """The spans in which the client was attached at a router whose log is whole and shows no end of that attach."""
     lives = sorted(client.lives)
     ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
     closed = {(life, where) for life, _, where in client.closings}
@@ -407,7 +412,7 @@ def _attached_after(client: Client, time: int) -> int:
 
 
 def open_windows(logs: Iterable[Log]) -> list[Span]:
-    """The doubts about all clients: one span for each router's log that may lack its end."""
+    """The spans of doubt about all clients: one for each router's log that may lack its end."""
     return [span(log, FOREVER) for log in logs if log.role == "router" and not log.whole]
 
 

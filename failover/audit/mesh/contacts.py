@@ -1,19 +1,18 @@
-"""What each router could know, as far as the contacts between routers show it; from the control rows alone.
+"""Computes from the contacts between routers which facts each router could know. It reads only the control rows.
 
 *Watched*: a router answers a subscriber's attach when every router in contact has joined the subscriber, and each of
-them logs that. So no client can have attached unseen at a router while that router was in contact with a router whose
-log is whole, even if its own log is lost. A contact counts until one of the two routers logs its loss.
+them logs this. So if a router's log is lost, but the router was in contact with a router whose log is whole, that log
+shows all attaches of this time. A contact counts until one of the two routers logs its loss.
 
-*Hearing* what a publisher has settled: the publisher's home knows it, and tells the routers in contact. While the
-publisher has no home, no router knows. A router that holds a delivery of this publisher keeps it until the publisher
-comes back or its life has ended for certain (protocol 8).
+*Hearing*: a publisher's home knows which deliveries the publisher has settled, and tells the routers in contact. While
+the publisher has no home, no router knows. A router that holds a delivery of this publisher keeps it until the
+publisher comes back or its life has ended for certain (protocol 8).
 
 *Heard endings*: a router that ends a subscriber's link logs this, and so does the subscriber's custodian. Other routers
 hear of the ending from their contacts (protocol 3.3), log nothing, and no longer wait for the subscriber. A router that
-cannot have heard of it must still wait. If a router joins the subscriber in the life that ended, the custodian told it
-of the subscriber before the custodian ended the link. The custodian's news of the ending is its last of that life, so
-it comes later. If a router joins the subscriber again and this news has not come, other routers have told it that the
-link lives.
+cannot have heard of the ending must still wait. If a router joins the subscriber in the life that ended, the custodian
+sent news of the subscriber before it ended the link, and the news of the ending arrives after the join. If a router
+joins the subscriber again before the news of the ending arrives, other routers have told it that the link lives.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,18 +26,19 @@ from failover.audit.mesh.clocks import wall_us
 from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
-Ends = tuple[str, str]  # the log that tells, and the router.incarnation or router that it is about
+Ends = tuple[str, str]  # the log of one router, and the router.incarnation (or the router) at the other end
 Hearing = Mapping[tuple[str, str], Sequence[Span]]
-"""Keyed by router's log and publisher; µs of wall clock."""
+"""Maps a router's log and a publisher to spans in µs of wall clock."""
 Heard = dict[str, int]
 """Maps a router's log to a hybrid clock."""
 Neighbours = Mapping[str, list[tuple[str, Span]]]
-"""Maps a router's log to its contacts: the other router, and from when to when, by the first router's hybrid clock."""
+"""Maps a router's log to the contacts of this router: the other router, and the span by the first router's hybrid
+clock."""
 
 
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
-    """Keyed by open router's log: when, in µs of wall clock, a router whose log is whole was in contact and logged its
-    joins."""
+    """Maps a router's open log to the spans, in µs of wall clock, in which the router was in contact with a router
+    whose log is whole."""
     routers = [log for log in logs if log.role == "router"]
     met = contacts(rows, {log.name: log for log in routers})
     return {
@@ -54,8 +54,8 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
 
 
 def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
-    """Whether every router whose log breaks off found its state store when it started again. A client that attached
-    unseen, and outlived its router, is in one of these stores, and so in the next log."""
+    """Whether every router whose log breaks off found its state store when it started again. A durable link whose
+    attach no log shows is in one of these stores, and so in the router's next log."""
     found = {row.log_name for row in rows if row.event == Event.KEPT and row.details.get("found")}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     pairs = zip_longest(routers, routers[1:])
@@ -66,8 +66,9 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
 
 
 def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log], *, by_hlc: bool = False) -> dict[Ends, list[Span]]:
-    """Each router's own view of its contacts, by wall clock or by hybrid clock. A contact goes on if the log does not
-    show its end."""
+    """Maps a router's log and another router.incarnation to the spans of their contact, by the first router's wall
+    clock or hybrid clock. A contact without an end in the log lasts for ever, or, by wall clock, until a whole log
+    ends."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}
     told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and row.log_name in logs)
@@ -94,8 +95,8 @@ def _both(ones: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
 def hearing(
     rows: Sequence[ControlRow], logs: Sequence[Log], publishers: Iterable[Client]
 ) -> dict[tuple[str, str], list[Span]]:
-    """Keyed by router's log and publisher: when the router was in contact with the publisher's last home, or was this
-    home, while the publisher was attached there or had closed its link."""
+    """Maps a router's log and a publisher to the spans in which the router could hear of settlements: it was the
+    publisher's last home or in contact with it, and the publisher was attached there or had closed its link."""
     routers = {log.name: log for log in logs if log.role == "router"}
     met = contacts(rows, routers)
     lost = _suspended(rows)
@@ -114,8 +115,8 @@ def hearing(
 
 
 def _suspended(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """Keyed by router's log and publisher: when the publisher's link was lost there for the last time. Left out if the
-    link came back or was closed."""
+    """Maps a router's log and a publisher to the time when the publisher's link was suspended there for the last time,
+    in µs of wall clock. A link that came back or was closed is left out."""
     found: dict[tuple[str, str], int] = {}
     told = (row for row in rows if row.publisher is not None and row.role == "router")
     for row in sorted(told, key=lambda row: row.place):
@@ -140,8 +141,9 @@ def heard_endings(
     subscribers: Mapping[str, Client],
     before: Sequence[ControlRow] = (),
 ) -> list[ControlRow]:
-    """The EXPIRED entries of `before`, and one for each router that can have heard of an ending and has no entry of its
-    own. Subscribers without a timeout are left out: their link ends only for routers that lose their custodian."""
+    """The EXPIRED entries of `before`, and a new entry for each router that can have heard of an ending and has no
+    entry of its own. Subscribers without a timeout are left out: their link ends only for routers that lose contact
+    with their custodian."""
     told = [row for row in rows if row.role == "router"]
     said, heard = (_endings(those, subscribers) for those in (told, before))
     around = neighbours(told, logs) if said or heard else {}
@@ -152,9 +154,9 @@ def heard_endings(
 
 
 def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Iterator[ControlRow]:
-    """An EXPIRED entry of each subscriber without a timeout, for each router that no longer waits for the subscribers
-    of its custodian. A router logs this once for all of them. A router whose log has no grace waits only until the
-    contact ends."""
+    """Yields an EXPIRED entry for each subscriber without a timeout at each router that no longer waits for it. A
+    router logs one GIVEN_UP entry for all such subscribers of a custodian. A router whose LOST entry has no grace waits
+    only until the contact ends."""
     plain = _by_custodian(subscribers)
     met: dict[tuple[str, str | None], object] = {}
     for row in sorted(rows, key=lambda row: (row.source, row.incarnation, row.place)) if plain else ():
@@ -180,8 +182,8 @@ def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Itera
 def begun_anew(
     rows: Iterable[ControlRow], subscribers: Iterable[Client]
 ) -> Iterator[tuple[Client, tuple[int, int, str]]]:
-    """The subscribers without a timeout whose custodian has started again, which ends their links for all routers. Each
-    comes with a closing: the life of the attach, the hybrid clock, and "" for all routers."""
+    """Yields each subscriber without a timeout whose custodian has started again, because this ends its link for all
+    routers. Each comes with a closing: the life of the attach, the hybrid clock, and "" for all routers."""
     plain = _by_custodian(subscribers)
     told = (row for row in rows if row.event == Event.BOOT and row.role == "router") if plain else ()
     for former, row in pairwise(sorted(told, key=lambda row: (row.source, row.incarnation))):
@@ -192,10 +194,9 @@ def begun_anew(
 def departures(
     rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Client]
 ) -> Iterator[ControlRow]:
-    """An EXPIRED entry of each subscriber without a timeout that has left its custodian, for each router that can have
-    heard of this from the custodian before it knew of a later attach. For such a router the subscriber has gone. A
-    subscriber leaves when it attaches elsewhere, or when the custodian ends its link because a home has accepted a
-    message without it."""
+    """Yields an EXPIRED entry for each subscriber without a timeout that has left its custodian, at each router that
+    can have heard of this before it knew of a later attach: for this router the subscriber is gone. A subscriber leaves
+    when it attaches elsewhere, or when the custodian ends its link because a home has accepted a message without it."""
     plain = {name for name, client in subscribers.items() if not client.timeout_s}
     told = [row for row in rows if row.role == "router" and row.subscriber in plain]
     around = neighbours(rows, logs) if any(row.event in (Event.STOLEN, Event.EXPIRED) for row in told) else {}
@@ -227,7 +228,8 @@ def _leaves(row: ControlRow, life: int) -> bool:
 
 
 def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:
-    """Keyed by router's log and subscriber: the subscriber's lives, and when the router joined each."""
+    """Maps a router's log and a subscriber to pairs: a life of the subscriber, and the hybrid clock at which the router
+    joined it."""
     found: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
     for row in rows:
         if row.event == Event.JOINED:
@@ -236,7 +238,7 @@ def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[t
 
 
 def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client, int]]]:
-    """Keyed by custodian: the subscribers without a timeout, each with its life there."""
+    """Maps a custodian to its subscribers without a timeout, each with its life there."""
     found: dict[str, list[tuple[Client, int]]] = {}
     for client in subscribers:
         for life, _, custodian in () if client.timeout_s else client.lives:
@@ -245,7 +247,7 @@ def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client,
 
 
 def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[tuple[str, int], list[ControlRow]]:
-    """The EXPIRED entries of subscribers with a timeout, keyed by subscriber and life."""
+    """Maps a subscriber with a timeout and its life to the EXPIRED entries about it."""
     found: dict[tuple[str, int], list[ControlRow]] = {}
     for row in (row for row in rows if row.event == Event.EXPIRED):
         name = row.subscriber or ""
@@ -255,7 +257,7 @@ def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> d
 
 
 def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
-    """Keyed by subscriber and life: when each router joined the subscriber for the last time."""
+    """Maps a subscriber and its life to the hybrid clock at which each router joined it for the last time."""
     found: dict[tuple[str, int], Heard] = {}
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None:
@@ -267,8 +269,9 @@ def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
 def _heard(
     said: Sequence[ControlRow], before: Sequence[ControlRow], neighbours: Neighbours, joined: Heard
 ) -> Iterator[ControlRow]:
-    """The EXPIRED entries of routers that can have heard of one ending; `before` are the entries of routers that have
-    heard of it."""
+    """Yields new EXPIRED entries for the routers that can have heard of one ending. `said`: the entries that routers
+    have logged of it; `before`: the entries that earlier calls have made; `joined`: when each router joined the
+    subscriber."""
     own: Heard = {}
     for row in (*said, *before):
         own[row.log_name] = min(row.hlc, own.get(row.log_name, row.hlc))
@@ -291,9 +294,9 @@ def neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
 
 
 def earliest(said: Heard, neighbours: Neighbours, later: Heard | None = None, takes: int = 0) -> Heard:
-    """The earliest hybrid clock at which each router can have heard the news, directly or by other routers. A router in
-    `later` hears it only after the clock given there. A message has a lower hybrid clock at its sender than at its
-    receiver, and is under way for as long as it `takes`."""
+    """The earliest hybrid clock at which each router can have heard some news, directly or through other routers.
+    `said`: the routers that know it first, and when. `later`: a router in it hears the news only after the clock there.
+    `takes`: the least time of a message between two routers."""
     heard: Heard = {}
     waiting = sorted((at, name) for name, at in said.items())
     while waiting:
