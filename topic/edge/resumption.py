@@ -1,8 +1,8 @@
-"""What a subscriber's new link begins with (protocol 6.8).
+"""The beginning of a subscriber's new link: our map, and the deliveries to be resumed (protocol 6.8).
 
-The client's unsettled map says what it has of deliveries that were transferred on its older links, wherever those were.
-By the time its attach is answered, the records here say what became of them. Both together give our map, and what is
-transferred with resume=true. The transfers themselves are `topic.edge.delivery`'s business.
+The client's unsettled map lists the deliveries that it has from its older links, at any router. When its attach is
+answered, the records here have the present state of these deliveries. From both follow our map, and the transfers with
+resume=true. `topic.edge.delivery` makes these transfers.
 """
 
 from collections import deque
@@ -14,14 +14,16 @@ from topic.edge.unconfirmed import FINAL
 
 
 def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict[bytes, int] | None:
-    """Our map, by key, in answer to the client's (None to a null one): which of its deliveries are not settled.
+    """Our map, keyed by delivery key, in answer to the client's map; None in answer to a null map. It has the
+    deliveries of the client's map that are not settled.
 
-    an outcome is final                   resumed at once with that state and no payload; settled when the publisher
-                                          settles. The client's word goes before ours
-    the map names it without outcome      resumed with its payload when home has forwarded it for this subscriber
-    the map names it, and it is settled   left out: the client settles it. So is an abandoned delivery without an
-                                          outcome, and what is no delivery of the link's address
-    the map lacks it                      an ordinary transfer, also if it was transferred before
+    the client's map                      this router
+    names it, with a final outcome there  resumes it at once with that state and no payload, and settles it when the
+    or here                               publisher settles. The outcome in the client's map has precedence
+    names it without outcome              resumes it with its payload when home has forwarded it for this subscriber
+    names it, and it is settled           leaves it out, so the client settles it. The same holds for an abandoned
+                                          delivery without an outcome, and for one of another address
+    lacks it                              transfers it as new, even if it was transferred before
     """
     client_map, subscriber.client_map = subscriber.client_map, None
     subscriber.resuming.clear()

@@ -1,1 +1,2 @@
-"""A router's rules for the publishers attached to it: who is awaited, and when a publisher is answered."""
+"""A router's rules for its local publishers: which subscribers a delivery awaits, and when its publisher gets an
+outcome."""

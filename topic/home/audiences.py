@@ -1,8 +1,8 @@
-"""Which subscribers a delivery waits for at its home, as they come, move and go (protocol 6.2 to 6.6).
+"""The subscribers that a delivery awaits at its home, as they come, move and go (protocol 6.2 to 6.6).
 
-Home counts on routers for what their subscribers have not answered, and on subscribers by name while they are orphans
-or their backlog is not under way. Gates keep a subscriber from what it may only get after older deliveries. When a
-publisher is answered is `topic.home.home`'s business.
+A home awaits a router for the outcomes of all its subscribers. It awaits a subscriber by name while the subscriber is
+an orphan, or before its backlog is forwarded. A gate keeps newer deliveries from a subscriber until older ones are
+settled. `topic.home.home` decides when a publisher is answered.
 """
 
 from itertools import chain, groupby
@@ -30,7 +30,7 @@ class _Left:
     """The subscribers of an address at a router that is out of contact."""
 
     counted_on: list[bytes] = attrs.Factory(list)
-    """Plain ones for which the router is waited for."""
+    """The plain subscribers for which homes wait for the router."""
     orphans: list[bytes] = attrs.Factory(list)
     lapsed: dict[bytes, None] = attrs.Factory(dict)
 
@@ -45,19 +45,20 @@ class Audiences:
         streams: Streams[HomeStream],
         home: Decisions,
     ) -> None:
-        """`home` is told of records that fewer are awaited for."""
+        """`home`: evaluates records that await fewer outcomes than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self.edge = edge
         self._liveness = liveness
         self._counts_on: set[str] = set()
-        """Routers out of contact, for which what is in doubt may wait."""
+        """The routers out of contact that deliveries in doubt may await."""
         self._streams = streams
         self._home = home
 
     def join(self, subscriber: LinkEntry, *, known: bool) -> None:
-        """Take the subscriber into the audience of everything published here from now on (6.2, 6.5). One that was known
-        gets its backlog first. To one that was not, everything unsettled is a gate."""
+        """Take the subscriber into the audience of all messages published here from now on (6.2, 6.5). If the home knew
+        the subscriber (`known`), it first forwards the backlog. Otherwise all unsettled deliveries gate the
+        subscriber."""
         assert subscriber.live and self.directory.in_contact(subscriber)
         self.outlet.trace(
             Event.JOINED,
@@ -75,17 +76,17 @@ class Audiences:
         self.tell_joined(subscriber)
 
     def hear_of(self, subscriber: LinkEntry) -> None:
-        """A plain subscriber that nobody knew is at a router out of contact. It may be owed what is published from now
-        on: everything unsettled is a gate already (6.5)."""
+        """A plain subscriber that this router did not know is at a router out of contact. The home may owe it the
+        messages published from now on, so all unsettled deliveries gate it (6.5)."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, UNSETTLED, unproven=False)
 
     def _busy(self, subscriber: LinkEntry) -> list[HomeStream]:
-        """The streams of the subscriber's address in which there is something, or somebody is gated: few of many."""
+        """The streams of the subscriber's address that have a record or a gate. These are few of many."""
         return [stream for stream in self._streams.at(subscriber.identity.address) if stream.records or stream.gates]
 
     def tell_joined(self, subscriber: LinkEntry) -> None:
-        """Tell the custodian, with the gates that stand; once more when a backlog came later than that."""
+        """Send the custodian Joined with the present gates; again after a backlog that was put off."""
         name, streams = subscriber.name, self._streams.at(subscriber.identity.address)
         gates = {stream.publisher: stream.gates[name].first for stream in streams if name in stream.gates}
         if self.directory.is_mine(subscriber):
@@ -111,8 +112,9 @@ class Audiences:
             self.told(stream, [record for record in records if record.state is State.ACCEPTED])
 
     def told(self, stream: HomeStream, records: list[Record]) -> None:
-        """The publisher has been told the outcome of these. Once it knows, they gate no longer: if it resumes, its map
-        states the outcome, and they are never transferred again. A publisher without a timeout does not resume."""
+        """The publisher was sent the outcome of these records. When it has read the outcome, they gate no longer: if it
+        resumes, its map states the outcome, and it never transfers them again. A publisher without a timeout does not
+        resume, so its records stop gating at once."""
         gating = [r for r in records if any(r.n in gate.remaining for gate in stream.gates.values())]
         if gating and stream.lifetime.timeout:
             self._liveness.question(stream, gating)
@@ -120,8 +122,9 @@ class Audiences:
             self.open_gates(stream, gating)
 
     def take_back(self, stream: HomeStream, records: list[Record]) -> None:
-        """Nobody has these, and nobody is to have them. Whom they were for gets nothing later before the publisher
-        knows that: it may resume elsewhere, and not have read it (6.5)."""
+        """End records that no subscriber has got, and that no subscriber is to get. Each subscriber of their audience
+        gets no later record before the publisher has read of this. Otherwise the publisher could resume elsewhere
+        without having read it (6.5)."""
         for record in records:
             assert not record.routers, "somebody may have it"
             counted_on = [name for router in record.awaited for name in self._counted_on(router, stream.address)]
@@ -142,9 +145,9 @@ class Audiences:
             self.outlet.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
     def _needs_proof(self, stream: HomeStream, subscriber: LinkEntry) -> bool:
-        """Whether the subscriber is given something only after a sign of the publisher's life (6.6), which is asked
-        for: it is awaited for something here, or has been elsewhere, and may have had there what is still to be read
-        here."""
+        """Whether the subscriber gets records only after a sign of the publisher's life (6.6); if so, ask for a sign.
+        This is so if a record here awaits the subscriber by name, or if the subscriber has been at another router:
+        there it may have had deliveries that this home has yet to read."""
         name = subscriber.name
         needed = _has_been_elsewhere(subscriber) or any(_is_owed(record, name) for record in stream.records.values())
         if needed:
@@ -152,7 +155,8 @@ class Audiences:
         return needed
 
     def _give_backlog(self, stream: HomeStream, name: bytes) -> None:
-        """Forward to the subscriber what it is awaited for. Its map may have told the outcome already."""
+        """Forward to the subscriber the records that await it by name. Its map may have stated their outcome
+        already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
         to_be_sent = [record for record in owed if self._seek(record, name, not_at=None)]
         for run in chain.from_iterable(
@@ -165,7 +169,8 @@ class Audiences:
         return None if self.directory.is_mine(subscriber) else subscriber.router
 
     def open_gates(self, stream: HomeStream, records: list[Record]) -> None:
-        """Who is admitted and answers at once may have others admitted or ended by that, before it is their turn."""
+        """These records no longer gate any subscriber: admit each subscriber that no other record gates. A subscriber
+        that is admitted may answer at once, and so admit or end others before their turn in this loop."""
         settled = [record.n for record in records]
         for gate in list(stream.gates.values()):
             gate.remaining.difference_update(settled)
@@ -182,7 +187,7 @@ class Audiences:
             self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
 
     def proven(self, stream: HomeStream, name: bytes) -> None:
-        """The publisher has shown life: the backlog follows, and Joined again, which ends it."""
+        """The publisher has shown life: forward the subscriber's backlog, then send Joined again."""
         self._give_backlog(stream, name)
         gate, subscriber = stream.gates.get(name), self.directory.subscriber(name)
         if gate is not None:
@@ -196,28 +201,30 @@ class Audiences:
     # subscribers that move or go
 
     def gone(self, subscriber: LinkEntry) -> None:
-        """The subscriber has closed or expired: it is in no audience and behind no gate."""
+        """The subscriber has closed or expired: take it out of all audiences and gates."""
         for stream in self._busy(subscriber):
             stream.open_gate(subscriber.name)
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
                 record.await_by_name_no_more([subscriber.name])
-            if not subscriber.lifetime.timeout:  # it is told, or gone: what else it misses matters to nobody
+            if not subscriber.lifetime.timeout:  # its client is told, or gone: no other loss matters
                 for record in stream.records.values():
                     record.is_back(subscriber.name)
             self._home.evaluate(stream, awaited)
 
     def count_on(self, router: str) -> None:
-        """What is published now may wait for this router, which is out of contact, until `returned` or `give_up`."""
+        """Messages published from now on may await this router, which is out of contact, until `returned` or
+        `give_up`."""
         self._counts_on.add(router)
 
     def lose(self, router: str, *, waits: bool) -> None:
-        """The router is out of contact: its subscribers are awaited as orphans. If it `waits` for plain ones, what is
-        in doubt goes on to wait for the router itself, until `returned` or `give_up` (protocol 8, Lost router)."""
+        """The router is out of contact: await its subscribers as orphans. If home `waits` for its plain subscribers,
+        deliveries in doubt go on awaiting the router itself, until `returned` or `give_up` (protocol 8, Lost
+        router)."""
         (self._counts_on.add if waits else self._counts_on.discard)(router)
         for stream in list(self._streams.values()):
             stream.lost_asker(router)
-            left: _Left | None = None  # looked up if something waits for them
+            left: _Left | None = None  # looked up if a record awaits the router
             for record in list(stream.records.values()):
                 record.lost_at(router)
                 if router in record.awaited and record.state is State.IN_DOUBT:
@@ -245,8 +252,9 @@ class Audiences:
         return self._left_at(router, address).counted_on
 
     def returned(self, router: str, subscribers: list[LinkEntry]) -> None:
-        """The router is back and has told its section, with these plain subscribers: what has waited for the router
-        waits for them by name, as their backlog (6.3). The caller decides about what waits for nobody any more."""
+        """The router is back, and its section has these plain subscribers. Deliveries that awaited the router now await
+        these subscribers by name, as their backlog (6.3). The caller evaluates the deliveries that await nobody any
+        more."""
         self._counts_on.discard(router)
         for stream in self._streams.values():
             waiting = _waiting_for(stream, router)
@@ -257,8 +265,8 @@ class Audiences:
                     self._expect(record, name)
 
     def give_up(self, router: str) -> int:
-        """Nobody counts on a router out of contact any more: its plain subscribers have lapsed, or ended. Returns how
-        many deliveries have waited for it."""
+        """The plain subscribers of a router out of contact have lapsed or ended, so no delivery awaits the router any
+        more. Returns how many deliveries awaited it."""
         self._counts_on.discard(router)
         count = 0
         for stream in [stream for stream in self._streams.values() if stream.records]:
@@ -274,32 +282,32 @@ class Audiences:
         return count
 
     def left(self, router: str, address: str) -> None:
-        """A plain subscriber of a router out of contact has gone, or attached elsewhere: if it was the last one of the
-        address there, nothing waits for that router."""
+        """A plain subscriber of a router out of contact has ended, or has attached elsewhere. If it was the last plain
+        subscriber of the address there, no delivery awaits that router any more."""
         for stream in list(self._streams.at(address)) if router in self._counts_on else ():
             if not self._counted_on(router, stream.address):
                 waiting = _waiting_for(stream, router)
                 answered_by(router, waiting)
                 self._home.evaluate(stream, waiting)
 
-    # who is awaited by name
+    # subscribers awaited by name
 
     def expect(self, subscriber: LinkEntry, former: str) -> None:
-        """A known subscriber has attached anew, and was at `former`. Await it by name for what that router has not told
-        the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
+        """A known subscriber has attached anew, and was at router `former`. Await it by name for each delivery whose
+        outcome that router has not reported (6.3, Backlog), and for each that had awaited it before it lapsed."""
         name = subscriber.name
         local = self.edge.subscribers.get(name) if former == self.outlet.router else None
         records = [record for stream in self._busy(subscriber) for record in stream.records.values()]
         waited = [record for record in records if name in record.without]
         for record in waited:
-            record.is_back(name)  # also for those that share the dict, which are among these
+            record.is_back(name)  # also for records that share the dict, which are all among these
             self._expect(record, name)
         for record in records:
             if former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
                 self._expect(record, name)
 
     def adopt(self, subscriber: LinkEntry) -> None:
-        """The subscriber was learned of from a contact: await it for anything that its publishers have resumed here
+        """A contact has told of the subscriber: await it for all deliveries in doubt that publishers have resumed here
         (6.4)."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
@@ -312,15 +320,16 @@ class Audiences:
             self.await_by_name(record, name)
 
     def await_by_name(self, record: Record, name: bytes) -> None:
-        """The subscriber is at no router in contact, or its backlog is not under way. One that has lapsed is not
-        awaited."""
+        """Await the subscriber by name: it is at no router in contact, or its backlog is not forwarded yet. If it has
+        lapsed, it is not awaited, but left out."""
         if name not in self.directory.lapsed:
             record.await_by_name([name])
         elif name not in record.without:
             record.leave_out({**record.without, name: None})
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
-        """The subscriber left the router `not_at` without the delivery: await it where the directory has it."""
+        """The subscriber left router `not_at` without the delivery: await it at the router where the directory has
+        it."""
         kind = record.stream.kind
         if kind.asks_once and self._is_asked(record, name):
             return
@@ -328,18 +337,18 @@ class Audiences:
             self._forward([record], name)
 
     def seek_all(self, records: list[Record], name: bytes) -> None:
-        """The subscriber may have these: await it where it is, and forward them there."""
+        """The subscriber may have these records: await it at its custodian, and forward them there."""
         for run in _runs([record for record in records if self._seek(record, name, not_at=None)]):
             self._forward(run, name)
 
     def _is_asked(self, record: Record, name: bytes) -> bool:
-        """Whether the router where it is has been asked already, and has not answered: it answers once."""
+        """Whether the subscriber's router has been asked about the record and has not answered yet: it answers once."""
         subscriber = self.directory.subscriber(name)
         return subscriber is not None and subscriber.router in record.awaited and name not in record.orphans
 
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
-        """Await the subscriber at its custodian, or as an orphan while that is nowhere, or where it left. Returns
-        whether the delivery has to be forwarded there."""
+        """Await the subscriber at its custodian. Await it by name if it is at no router in contact, or only known at
+        router `not_at`, which it left. Returns whether the record has to be forwarded to the custodian."""
         stream, directory = _homed(record), self.directory
         subscriber = directory.subscriber(name)
         record.await_by_name_no_more([name])
@@ -360,7 +369,7 @@ class Audiences:
         return True
 
     def _forward(self, records: list[Record], name: bytes) -> None:
-        """Forward records for this attach of the subscriber alone: the next attach may be gated by them."""
+        """Forward records for this attach of the subscriber alone, because they may gate its next attach."""
         subscriber = self.directory.subscriber(name)
         assert subscriber is not None
         stream, router = records[0].stream, subscriber.router
@@ -370,7 +379,8 @@ class Audiences:
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 
     def left_without(self, subscriber: bytes, records: list[Record]) -> None:
-        """A local subscriber went before it had these. Their homes are told; if home is here, it is awaited by name."""
+        """A local subscriber left before it had these records. Their homes learn so; if this router is their home, it
+        awaits the subscriber by name."""
         for record in records:
             record.left_without(subscriber)
             if isinstance(record.stream, HomeStream) and not record.stream.abandoned and record.n >= 0:
@@ -378,8 +388,8 @@ class Audiences:
         self.edge.delivery.finished([record for record in records if not record.open])
 
     def _await_orphans(self, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
-        """Await by name the subscribers that the lost router may have given the record to: those that it is for, and
-        that have not lapsed."""
+        """Await by name the subscribers to which the lost router may have given the record: the record is for them, and
+        they have not lapsed."""
         assert record.state is State.IN_DOUBT
         if record.presettled:
             return
@@ -391,13 +401,13 @@ class Audiences:
 
 
 def _homed(record: Record) -> HomeStream:
-    """The stream of a record whose home is here."""
+    """The stream of a record whose home is this router."""
     assert isinstance(record.stream, HomeStream)
     return record.stream
 
 
 def _waiting_for(stream: HomeStream, router: str) -> list[Record]:
-    """The deliveries in doubt that wait for a router."""
+    """The records in doubt that await the router."""
     return [r for r in stream.records.values() if r.state is State.IN_DOUBT and router in r.awaited]
 
 
@@ -406,13 +416,13 @@ def _has_been_elsewhere(subscriber: LinkEntry) -> bool:
 
 
 def _is_gating(record: Record, subscriber: bytes) -> bool:
-    """Whether the delivery keeps the subscriber from later ones: it is not for the subscriber itself."""
+    """Whether the record gates the subscriber: then it is not for the subscriber itself."""
     gate = _homed(record).gates.get(subscriber)
     return gate is not None and record.n in gate.remaining
 
 
 def _is_for(record: Record, subscriber: bytes) -> bool:
-    """Whether the delivery may be for this subscriber of its address."""
+    """Whether the record may be for this subscriber of its address."""
     return record.stream.kind.concerns(record, subscriber) and not _is_gating(record, subscriber)
 
 

@@ -51,7 +51,7 @@ class Balancing:
         redeliveries: int,
         home: Decisions,
     ) -> None:
-        """`home` is told of records that fewer are awaited for."""
+        """`home`: evaluates records that await fewer outcomes than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge
@@ -59,16 +59,17 @@ class Balancing:
         self._redeliveries = redeliveries
         self._home = home
         self.asked: set[Record] = set()
-        """Until home has booted: the deliveries of queues that a consumer may have had before. Home asks for these."""
+        """Until home has booted: deliveries of queues that a consumer may have had before, and about which home
+        asks."""
         self._claims: dict[str, dict[Record, None]] = {}
-        """By router that has not told its section: what somebody there has by its map."""
+        """Keyed by router that has not told its section: the records that a subscriber there claims by its map."""
         self._offers: dict[bytes, _Offers] = {}
-        """The offers to subscribers elsewhere that have told their room, by name."""
+        """Keyed by name of a subscriber at another router that has announced its room: the offers to it."""
 
-    # what comes from publishers
+    # transfers
 
     def take(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give new transfers their places, and each to a subscriber that has room."""
+        """Give new transfers their places, and offer each to a subscriber that has room."""
         self._place(stream, records, NO_AUDIENCE)
         stream.leave_out_refusers(records)
         stream.wait_for_room(records)
@@ -77,7 +78,7 @@ class Balancing:
             self._home.evaluate(stream, list(stream.unassigned))
 
     def ask_all(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give transfers that somebody may have their places. Whoever has one is asked for."""
+        """Give transfers their places that a subscriber may have already. Ask all routers for that subscriber."""
         audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
         self._place(stream, records, audience)
         stream.had(records)
@@ -88,7 +89,7 @@ class Balancing:
         self._home.evaluate(stream, records)
 
     def ask_holders(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give transfers their places. Their queue says who may have each: nobody else is asked."""
+        """Give transfers their places. The queue says which consumer may have each: ask only this consumer's router."""
         self._place(stream, records, NO_AUDIENCE)
         stream.had(records)
         if not self._home.booted:
@@ -108,7 +109,7 @@ class Balancing:
         self._edge.delivery.take_for(record.stream, record, subscribers)
 
     def hand_on(self, stream: HomeStream, records: list[Record]) -> None:
-        """Presettled ones are given to who has room now, or dropped."""
+        """Give presettled records to subscribers that have room now, and drop the rest."""
         spread(records, stream.place(len(records)), NO_AUDIENCE)
         stream.had(records)
         left = records
@@ -124,11 +125,11 @@ class Balancing:
     # choosing
 
     def go_on(self, stream: HomeStream) -> None:
-        """Give what waits to subscribers that have room."""
+        """Give waiting records to subscribers that have room."""
         stream.kind.go_on(self, stream)
 
     def share_out(self, stream: HomeStream, give: Giving) -> None:
-        """Choose subscribers that have room for what waits, and give it to them."""
+        """Choose subscribers that have room for the waiting records, and call `give` with the share of each."""
         while (waiting := stream.next_ones) and (share := self._share(stream, waiting)) is not None:
             entry, records = share
             stream.wait_no_more(records)
@@ -136,26 +137,26 @@ class Balancing:
                 give(stream, records, entry)
 
     def propose(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
-        """Ask the queue to agree to the subscriber."""
+        """Ask the queue to reserve these records for the chosen subscriber."""
         stream.reserve(records, entry.name)
         self.outlet.actions.append(Chosen(stream.link, entry.name, records))
 
     def want(self, stream: HomeStream) -> None:
-        """Tell the queue if its subscribers have room for more."""
+        """Tell the queue if its subscribers have room for more deliveries."""
         if self.wanted(stream):
             self.outlet.actions.append(Wanted(stream.link))
 
     def wanted(self, stream: HomeStream) -> SubscriberRoom:
-        """The room that the subscribers of a queue have left, besides the deliveries that wait for one of them."""
+        """The room of the subscribers of a queue, without the room that the waiting deliveries need."""
         able = self._able(stream)
         names = {entry.name for entry, _ in able}
         waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
         return sum((room for _, room in able), NO_ROOM) - SubscriberRoom.of(waiting)
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has agreed to the subscriber for these deliveries, which home may have chosen one after the other.
-        If the subscriber has gone meanwhile, home tells the queue. If the subscriber has less room, or an earlier
-        delivery waits for it, the deliveries wait again."""
+        """The queue has reserved these deliveries for the subscriber. Home may have chosen it for them one after the
+        other. If the subscriber has gone meanwhile, home tells the queue. If the subscriber has less room, or an
+        earlier delivery waits for it, the deliveries wait again."""
         agreed = sorted(stream.agreed(records, name), key=stream.kind.place)
         records = [record for record in agreed if self._is_for_nobody(record)]
         if not records:
@@ -176,7 +177,7 @@ class Balancing:
             self.go_on(stream)
 
     def not_reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has not agreed to the subscriber for these: they wait again."""
+        """The queue has not reserved these deliveries for the subscriber: they wait again."""
         records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
         if records:
             stream.wait_for_room(records)
@@ -184,14 +185,15 @@ class Balancing:
 
     @staticmethod
     def _is_for_nobody(record: Record) -> bool:
-        """It may have been ended for its time meanwhile, or somebody may have come who has it by its map."""
+        """Whether the record is still in doubt, and no local subscriber may have it. Meanwhile its time may have ended,
+        or a subscriber may have come whose map names it. In the second case home seeks the subscriber that has it."""
         if record.open:
             record.seek_holders()
         return record.state is State.IN_DOUBT and not record.open
 
     def claimed(self, stream: HomeStream, record: Record, router: str) -> None:
-        """Somebody at the router has it by its map, who may not be known here: nobody else is given it before that is
-        clear."""
+        """The map of a subscriber at the router names the record, and this home may not know the subscriber. Until the
+        router answers, no other subscriber gets the record."""
         if record.chosen or router in record.awaited or router == self.directory.router or record.taken:
             return
         stream.wait_no_more([record])
@@ -204,19 +206,20 @@ class Balancing:
             self._claims.setdefault(router, {})[record] = None
 
     def _ask(self, record: Record, router: str) -> None:
-        """Whoever has it there, to go on with it."""
+        """Forward the record to the router: the subscribers there that already have it continue with it."""
         self.outlet.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
         self.outlet.batches.forward((router,), record.stream, [record], self.directory.applied, None)
 
     def heard(self, router: str) -> None:
-        """The router has told its section: what it has asked about before may be forwarded to it."""
+        """The router has told its section. Forward it the records that it has asked about before."""
         for record in self._claims.pop(router, ()):
             if isinstance(record.stream, HomeStream) and record.state is State.IN_DOUBT:
                 record.await_router(router)
                 self._ask(record, router)
 
     def _share(self, stream: HomeStream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
-        """Who is next, those here first, then who has most room; and which of those that wait it is given."""
+        """The next subscriber, and the waiting records that it gets; None if no subscriber has room for one. Local
+        subscribers come first, then those with most room."""
         able = self._able(stream)
         for entry, room in sorted(
             able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1].deliveries, one[0].name)
@@ -227,7 +230,7 @@ class Balancing:
         return None
 
     def _able(self, stream: HomeStream) -> list[tuple[LinkEntry, SubscriberRoom]]:
-        """Who has room, and how much."""
+        """The subscribers that have room, with their room."""
         directory = self.directory
         rooms = [
             (entry, self._room_of(entry) - SubscriberRoom.of(stream.reserving.get(entry.name, ())))
@@ -245,7 +248,7 @@ class Balancing:
         return known.limit - known.offered if known is not None and known.epoch == entry.epoch else NO_ROOM
 
     def assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
-        """Offer these to the subscriber."""
+        """Offer these records to the subscriber."""
         stream.had(records)
         for record in records:
             record.choose(entry.name)
@@ -263,7 +266,8 @@ class Balancing:
         self._home.evaluate(stream, records)
 
     def _offer_again(self, stream: HomeStream, records: list[Record], chosen: LocalSubscriber) -> None:
-        """Offer records that a subscriber here has had before, or may have by its map, to the chosen one."""
+        """Offer records to the chosen local subscriber. A local subscriber has had them before, or the chosen one may
+        have them by its map."""
         for record in records:
             whom = stream.kind.offered(record, [chosen])
             if not whom and record.chosen == chosen.name:  # it has answered before
@@ -283,10 +287,11 @@ class Balancing:
             only = entry.name, entry.epoch, OFFER
             self.outlet.batches.forward((entry.router,), stream, in_order, self.directory.applied, only)
 
-    # what routers say
+    # news from routers
 
     def room(self, name: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
-        """A subscriber elsewhere takes so much on this attach in all, counted from the begin of the contact."""
+        """A subscriber at another router announces its room. `limit`: the room that all offers to this attach together
+        may take since the contact began."""
         entry = self.directory.subscriber(name)
         if entry is None or not entry.live or entry.epoch != epoch:
             return
@@ -297,13 +302,14 @@ class Balancing:
         self.go_on_at(entry.identity.address)
 
     def go_on_at(self, address: str) -> None:
-        """A subscriber of the address has room: give it what waits."""
+        """A subscriber of the address has room: give it waiting records."""
         for stream in list(self._streams.at(address)):
             self.go_on(stream)
 
     def refused(self, record: Record, router: str) -> None:
-        """No subscriber at the router has the record. If it was offered to one, that subscriber is full: the router
-        tells its room anew. Else it was offered in an earlier contact, or on an earlier attach, or by another home."""
+        """The router has answered that none of its subscribers has the record. If home has offered the record to one of
+        them in this contact and on its present attach, this subscriber is full until the router announces its room
+        anew."""
         known = self._offers.get(record.chosen) if record.chosen else None
         if known is not None and record.last_offer is known:
             known.limit = known.offered
@@ -313,8 +319,8 @@ class Balancing:
         self._offers = {name: known for name, known in self._offers.items() if known.epoch.router != router}
 
     def gone(self, subscriber: LinkEntry) -> None:
-        """The subscriber has ended, or has begun afresh. What it has refused for itself it may be offered on its next
-        link."""
+        """The subscriber has ended, or has begun afresh. On its next link, home may offer it the records that it had
+        refused for itself."""
         name = subscriber.name
         self._offers.pop(name, None)
         for stream in self._streams.at(subscriber.identity.address):
@@ -324,27 +330,28 @@ class Balancing:
                 self.outlet.actions.append(Forget(stream.link, name))
 
     def lapsed(self, subscriber: LinkEntry) -> None:
-        """Nobody waits for the subscriber any more."""
+        """The subscriber has lapsed: choose another one if it was served alone."""
         for stream in list(self._streams.at(subscriber.identity.address)):
             self._serve_next(stream, subscriber.name)
 
     # one subscriber for all deliveries of a queue
 
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:
-        """Give the deliveries to one subscriber until that one has ended, or to all."""
+        """Give the deliveries to one subscriber until that subscriber has ended (`only`), or to all."""
         if only != stream.serves_one:
             stream.serve(None, only=only)
         self.go_on(stream)
 
     def _serve_next(self, stream: HomeStream, gone: bytes) -> None:
-        """Choose another subscriber, if this one was served alone."""
+        """If the subscriber that is gone was served alone, serve another one."""
         if stream.served == gone:
             stream.serve(None)
             self.go_on(stream)
 
     def _served(self, stream: HomeStream) -> Collection[LinkEntry]:
-        """The subscribers that are given deliveries. If that is only one, it is the one that has deliveries already,
-        else the first that has attached. Nobody is served while two have deliveries, or one that has ended."""
+        """The subscribers that get deliveries. If only one does, it is the one that has deliveries already, else the
+        one with the earliest attach. While two subscribers have deliveries, or one that has ended does, no subscriber
+        gets any."""
         subscribers = self.directory.subscribers(stream.address)
         if not stream.serves_one:
             return subscribers
@@ -357,10 +364,11 @@ class Balancing:
             stream.serve(*having)
         return [there[stream.served]] if stream.served in there else ()
 
-    # what becomes of it
+    # the end of deliveries
 
     def untold(self, stream: HomeStream, records: list[Record]) -> dict[Record, None]:
-        """Nobody is awaited for these. Those that nobody has taken, nor refused for all: somebody else may."""
+        """Decide records that await nobody. Returns the records that no subscriber has accepted, and that another
+        subscriber may still get."""
         left: dict[Record, None] = {}
         is_over = self._is_over(stream)
         for record in records:
@@ -384,25 +392,26 @@ class Balancing:
         return bool(rejected) or is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
 
     def _is_for_nobody_else(self, stream: HomeStream, record: Record) -> bool:
-        """Whether all subscribers that there are have refused it for themselves."""
+        """Whether all present subscribers have refused the record for themselves."""
         there = self._there(stream)
         return bool(there) and there.issubset(record.refused_by)
 
     def _is_over(self, stream: HomeStream) -> bool:
-        """Whether there is no subscriber, and never will be."""
+        """Whether the address has no subscriber and will never have one."""
         return stream.kind.ends_with_subscribers and not self._there(stream)
 
     def is_there(self, subscriber: bytes) -> bool:
-        """Whether the subscriber may be given something, now or later."""
+        """Whether the subscriber may get deliveries, now or later."""
         known = self.directory.subscriber(subscriber)
         return known is not None and known.live and subscriber not in self.directory.lapsed
 
     def _there(self, stream: HomeStream) -> set[bytes]:
-        """The subscribers that may be given something, now or later."""
+        """The subscribers that may get deliveries, now or later."""
         return {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
 
     def choose_again(self, stream: HomeStream, records: Iterable[Record]) -> None:
-        """Whoever it was for has not got it, or has gone. What was decided meanwhile, as others were told, is left."""
+        """Let these records wait for another subscriber: the chosen one has not got them, or has gone. Records that
+        were decided meanwhile stay decided."""
         records = [record for record in records if not stream.is_waiting(record) and self._is_free(record)]
         if not records:
             return

@@ -1,7 +1,7 @@
 """When a router that has just started may answer publishers (protocol 8, Boot).
 
-It takes clients at once; whom it has to await it learns from the others' sections. Accepting itself is
-`topic.home.home`'s.
+It takes clients at once, but learns the subscribers that it has to await from the sections of other routers.
+`topic.home.home` gives the answers.
 """
 
 import math
@@ -14,7 +14,7 @@ class Boot:
     """The start of one router incarnation."""
 
     def __init__(self, home: Home, deadline: float) -> None:
-        """No router is waited for beyond `deadline`."""
+        """`deadline`: the time after which the router waits for no section any more."""
         self._home = home
         self._heard: set[str] = set()
         self._deadline = deadline
@@ -25,23 +25,23 @@ class Boot:
 
     @property
     def has_joined(self) -> bool:
-        """Whether a router that is new in the mesh may take clients (11): it has been in contact, so others have the
-        plan that lists it; all that are have told their sections."""
+        """Whether a router that is new in the mesh may take clients (11.6): it is in contact with another router, which
+        has the plan that lists it, and all its contacts have told their sections."""
         directory = self._home.directory
         return self._home.booted and 0 < len(directory.applied) == len(directory.contacts)
 
     @property
     def waiting_for(self) -> list[str]:
-        """Routers whose section has not come in this incarnation; none once publishers are answered."""
+        """The routers whose section has not come in this incarnation; empty once publishers are answered."""
         return [] if self._home.booted else sorted(self._unheard)
 
     def heard(self, router: str) -> None:
-        """Take note that the router's section has come."""
+        """The router's section has come."""
         self._heard.add(router)
         self.check(-math.inf)
 
     def check(self, now: float) -> None:
-        """Answer publishers if the sections of all routers are here, or have been waited for long enough."""
+        """Begin to answer publishers if the sections of all routers have come, or if the wait is over."""
         if self._home.booted or (self._unheard and now < self._deadline):
             return
         if self._unheard:

@@ -1,8 +1,8 @@
-"""What a router does for the publishers attached to it (protocol 5; 6.3, 6.5, 6.6).
+"""The home of a router's local publishers (protocol 5; 6.3, 6.5, 6.6).
 
-Home computes the audience of each delivery and forwards it (`topic.home.publishing`). It answers the publisher when
-nobody of the audience is awaited. Home alone knows what is in doubt. What local subscribers do with a record is
-`topic.edge.delivery`'s business, settlement `topic.home.settlement`'s.
+The home computes the audience of each delivery and forwards it (`topic.home.publishing`). It answers the publisher when
+the delivery awaits nobody any more. Only the home knows which deliveries are in doubt. `topic.edge.delivery` gives
+records to local subscribers. `topic.home.settlement` settles.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,13 +32,13 @@ from topic.settings import Settings
 
 EXPIRED: Final = "the message's time to live ended before any subscriber got it"
 WITHOUT: Final = (None, GONE)
-"""What a record is over with if some that were awaited are left out."""
+"""Refusals with which a record ends if subscribers are left out of its audience."""
 FULL: Final = "the queue is full, or its set has as many queues as it may have"
 CLOSED: Final = "the link for which this address was created has ended"
 
 
 class Home:
-    """The streams of this router's own publishers."""
+    """The streams of this router's local publishers."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class Home:
         kinds: AddressKinds,
         links: Endings,
     ) -> None:
-        """`links` ends those that something is accepted without."""
+        """`links`: ends the links of subscribers without which a message was accepted."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
         self.edge = Edge(outlet, records, directory, settings, kinds, self)
         self.booted = False
-        """Nobody is answered before that (protocol 8, Boot)."""
+        """Before the router has booted, home answers no publisher (protocol 8, Boot)."""
         self.streams = Streams[HomeStream]()
         self._undecided: dict[HomeStream, None] | None = None
         """Streams to evaluate at the end of the event; None if they are evaluated at once."""
@@ -70,12 +70,12 @@ class Home:
     # outcomes: hot
 
     def current(self, publisher: bytes, epoch: Epoch) -> HomeStream | None:
-        """The publisher's stream if this router is its home under that epoch."""
+        """The publisher's stream if this router is its home under that epoch; None otherwise."""
         stream = self.streams.get(publisher)
         return stream if stream is not None and stream.epoch == epoch else None
 
     def outcome(self, router: str, stream: HomeStream, ranges: list[int]) -> None:
-        """All subscribers at `router` accepted these."""
+        """All subscribers at `router` accepted these deliveries."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.IN_DOUBT]
         answered_by(router, records)
         stream.kind.accepted(records)
@@ -90,8 +90,9 @@ class Home:
         moved: list[bytes],
         annotations: bytes = b"",
     ) -> None:
-        """Take the outcome of one delivery at `router`: how many have refused it, the names of subscribers that left
-        before they had it, and what a consumer of a queue has added to the message."""
+        """Take the outcome of one delivery at `router`. `refusals`: how many subscribers have refused it. `moved`:
+        names of subscribers that left before they had it. `annotations`: the annotations that a consumer of a queue has
+        added."""
         record = stream.records.get(n)
         if record is None or record.state is not State.IN_DOUBT:
             return
@@ -108,7 +109,7 @@ class Home:
         self.evaluate(stream, [record])
 
     def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
-        """Answer the publisher of those records that nobody is awaited for (protocol 5, Accept)."""
+        """Answer the publisher for each of these records that awaits nobody (protocol 5, Accept)."""
         if not self.booted:
             stream.kind.decide_early(self, stream, records)
             return
@@ -125,17 +126,17 @@ class Home:
         presettled = [record for record in done if record.presettled]
         if presettled:
             self._handed_on(stream, presettled)
-        if len(presettled) < len(done):  # last: what is accepted without somebody ends it, and that decides more
+        if len(presettled) < len(done):  # last: an acceptance may end a lapsed link, and so decide more
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
     def spread_to_all(
         self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
-        """Transfers are for all subscribers of the address."""
+        """Forward new transfers to all subscribers of the address."""
         self.publishing.spread_to_all(stream, records, take)
 
     def _handed_on(self, stream: HomeStream, records: list[Record]) -> None:
-        """Every edge has handed these presettled records on, or dropped them."""
+        """End presettled records: every edge has handed them on or dropped them."""
         settle(records)
         self.records.forget(stream, records)
         self.settlement.over(stream, records)
@@ -159,8 +160,8 @@ class Home:
             self.evaluate(stream, list(stream.records.values()))
 
     def accept(self, stream: HomeStream, records: list[Record]) -> None:
-        """Answer the publisher: *accepted*, or the outcome that the refusals of the record come to. What it has settled
-        as it transferred that again is over (7.3)."""
+        """Answer the publisher: *accepted*, or the outcome that follows from the refusals. If the publisher has
+        transferred the delivery again as settled, it gets no outcome, and the delivery is settled now (7.3)."""
         over = stream.settled_of(records)
         if over:
             records = [record for record in records if record not in stream.settled_again]
@@ -200,11 +201,11 @@ class Home:
             self.settlement.settle(stream, records)
 
     def seek_all(self, records: list[Record], name: bytes) -> None:
-        """Await this subscriber for these records, wherever it is."""
+        """Await this subscriber for these records, wherever it is attached."""
         self.audiences.seek_all(records, name)
 
     def expire(self, stream: HomeStream, records: list[Record]) -> None:
-        """The time of these is over, and nobody has any of them (protocol 5, Time to live)."""
+        """End records whose time is over before any subscriber has got them (protocol 5, Time to live)."""
         self._handed_on(stream, [record for record in records if record.presettled])
         ended = [record for record in records if not record.presettled]
         accept(ended)
@@ -238,44 +239,48 @@ class Home:
     # a publisher that comes back, here or from elsewhere
 
     def supersede(self, stream: HomeStream, new: Stream) -> None:
-        """The publisher has a later attach, `new`: what is in doubt is unconfirmed now, its gates fall (6.5, 7.4)."""
+        """The publisher has a later attach, `new`. Its deliveries in doubt become unconfirmed, and its gates end (6.5,
+        7.4)."""
         assert self.streams[stream.publisher] is stream
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.supersede()
         self.edge.unconfirmed.hold(stream)
-        done = list(stream.records.values())  # all that is settled: nothing else is left
+        done = list(stream.records.values())  # only settled records are left
         self.resolution.hand_over(stream, [record.key for record in done if record.awaited], new)
         for record in done:
             record.await_no_router()
         self.edge.receipts.forget([record for record in done if not record.unread])
 
     def handed_over(self, publisher: bytes, epoch: Epoch, keys: list[bytes]) -> None:
-        """A former home has heard of that attach, and says what the publisher has settled before (5, Reused tags)."""
+        """A former home has read of the attach with this epoch, and names the keys that the publisher had settled
+        before it (5, Reused tags)."""
         if (stream := self.current(publisher, epoch)) is not None:
             self.resolution.handed_over(stream, keys)
 
     def settled_elsewhere(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """The publisher has settled these there; perhaps before a later attach, of which we have heard first."""
+        """Take a Settle of a former or present home of the publisher. A former home may have sent it before a later
+        attach of which we have read first."""
         stream: Stream | None = self.streams.get(publisher) or self.edge.streams.get(publisher)
         if stream is not None and stream.epoch > epoch and (late := given_in(stream, epoch, ranges)):
             self.resolution.settled_late(stream, late)
         self.edge.settle(router, publisher, epoch, ranges)
 
     def begin_afresh(self, stream: HomeStream, *, says_so: bool) -> None:
-        """A publisher begins a new life (7.5). By a null map it `says_so`: nothing of its older lives is in doubt. One
-        that brought a map, and whose life nobody knows, may have gone on with it elsewhere: it has to show life
-        (6.6)."""
+        """A publisher begins a new life (7.5). With a null map it `says_so`: no delivery of its older lives is in
+        doubt. A publisher that brought a map, and whose life no router knows, may have continued that life elsewhere,
+        so it first has to show life (6.6)."""
         if says_so:
             self.edge.settlement.close(stream, list(stream.unconfirmed.values()))
         elif stream.unconfirmed:
             self.liveness.question(stream, (self.outlet.router, sorted(stream.unconfirmed)))
 
     def resume(self, stream: HomeStream, client_map: Mapping[bytes, int], *, complete: bool) -> None:
-        """A publisher attached with its unsettled map, by tag (7.2). Deliveries listed with a final outcome are
-        settled. So are those that a complete map omits, once the publisher has shown life: its attach may be late. The
-        rest is in doubt, and transferred again; our map lists what we hold of it. An incomplete map says nothing of
-        what it omits."""
+        """Resume a publisher that attached with its unsettled map, keyed by tag (7.2). Deliveries that the map lists
+        with a final outcome are settled. So is a delivery that a complete map lacks, once the publisher has shown life,
+        because its attach may be late. All other deliveries are in doubt, and the publisher transfers them again; our
+        map lists those whose messages we hold. If the map is not `complete`, a delivery that it lacks may be in doubt,
+        too."""
         doubted = [tag for tag, state in client_map.items() if state not in TERMINAL]
         stream.resume({stream.keys.key(tag): tag for tag in doubted}, complete=complete)
         stated = {stream.keys.key(tag) for tag in client_map} - stream.expected.keys()
@@ -287,8 +292,8 @@ class Home:
         stream.list_held(key for key, record in held if record.message is not None)
 
     def transferred_again(self, stream: HomeStream, tag: bytes, *, settled: bool = False) -> Record | None:
-        """Take a transfer with resume=true. None for a tag that our map did not list, or that was transferred
-        already."""
+        """Take a transfer with resume=true. Returns None if our map did not list the tag, or if the publisher has
+        transferred it already."""
         key = stream.keys.key(tag)
         record = stream.unconfirmed.get(key)
         if record is None or record.message is None or stream.came_again(key) is None:
@@ -297,34 +302,35 @@ class Home:
         return self.publishing.again(stream, tag, record, settled=settled)
 
     def abort(self, stream: HomeStream, tag: bytes) -> None:
-        """The publisher aborted a transfer. If it is a delivery of its map, the publisher gives it up by that, whether
-        home holds it or not: subscribers that ask for it wait no more."""
+        """The publisher aborted a transfer. If its map has the delivery, the publisher gives the delivery up, whether
+        home holds it or not. Routers that have asked about it learn that it is settled."""
         key = stream.keys.key(tag)
         if stream.came_again(key) is not None:
             self.give_up(stream, key, self.edge.unconfirmed.take(stream, key))
 
     def give_up(self, stream: HomeStream, key: bytes, record: Record | None) -> None:
-        """The publisher wants to know no more of the delivery, whether it is here or not."""
+        """The publisher gives the delivery up, whether home holds it (`record`) or not."""
         self.resolution.tell_askers(stream, [key])
         if record is not None:
             self.edge.settlement.close(stream, [record], abandoned=True)
 
-    # what its parts and the edge say
+    # calls of its parts and of the edge
 
     def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
-        """These records go on without subscribers that have lapsed."""
+        """These records go on without subscribers that have lapsed: end the links of these subscribers."""
         self.lapses.accepted(stream, records)
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """The edge asks which of these keys are settled."""
+        """Answer the edge which of these keys are settled."""
         self.resolution.resolve(self.outlet.router, stream, keys)
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
-        """A subscriber here takes deliveries."""
+        """A local subscriber has room for deliveries."""
         self.balancing.go_on_at(subscriber.identity.address)
 
     def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
-        """The publisher was there after the question came up. It has `answered` itself, or its machine has."""
+        """The publisher gave a sign of life after the question came up: it has `answered`, or its machine has
+        acknowledged the bytes."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
             self.balancing.go_on(stream)  # the subscriber may have had room before
@@ -337,12 +343,12 @@ class Home:
     # publishers that go
 
     def abandon(self, stream: HomeStream, followed_by: bytes | None) -> None:
-        """The publisher is gone: every router delivers and settles what it holds, and so does this one (7.5).
-        `followed_by`: the generation of the publisher's next life, if that has ended this one."""
+        """The publisher's life has ended. Every router, also this one, delivers and settles the records that it holds
+        (7.5). `followed_by`: the generation of the publisher's next life, if that has ended this one."""
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.abandon(followed_by)
-        for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
+        for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it just ends
             self.audiences.admit(stream, gate)
         stream.drop_gates()
         self.edge.unconfirmed.take_back(stream)

@@ -1,8 +1,8 @@
-"""How transfers get an audience and are forwarded, and which wait before that (protocol 5).
+"""How transfers get their audience and are forwarded, and which transfers wait before that (protocol 5).
 
-A transfer is withheld, with all of its publisher that come behind it, while an older delivery holds its key, while
-somebody who asked about the key is to be answered first, while too much is under way to a router of its audience, or
-while its message goes ahead of it in pieces. It has no place in its publisher's order and no audience until it goes on.
+A home withholds a transfer, and all later ones of its publisher, in four cases: an older delivery has its key; a router
+that has asked about the key has to be answered first; too many bytes are under way to a router of the audience; or the
+message goes ahead of its Forward in pieces. A withheld transfer has no place in the publisher's order, and no audience.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from topic.wire.outgoing import FLUSH_BYTES
 
 
 class Publishing:
-    """What the publishers of one router transfer."""
+    """The transfers of the publishers of one router."""
 
     def __init__(
         self,
@@ -29,8 +29,7 @@ class Publishing:
         streams: Streams[HomeStream],
         piece: int,
     ) -> None:
-        """A message of more than two pieces goes ahead, each of so many
-        bytes."""
+        """`piece`: bytes of each piece. A message of more than two pieces goes ahead of its Forward."""
         self.outlet = edge.outlet
         self.records = edge.records
         self.directory = edge.directory
@@ -41,11 +40,11 @@ class Publishing:
         self._piece = piece
         self.ttl = TimeToLive(streams, home)
         self._full: set[str] = set()
-        """Routers to which too much is under way."""
+        """The routers whose channel is full."""
         self._queue: dict[HomeStream, None] = {}
-        """Publishers that wait for room, or for their turn."""
+        """The publishers that wait for a full channel, or for their turn."""
         self._may_go_on = False
-        """Perhaps: there is room since it was looked last."""
+        """Whether a channel may have room since `go_on` last looked."""
 
     def publish(
         self,
@@ -77,7 +76,7 @@ class Publishing:
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         if not is_expected and not stream.incomplete:
             stream.kind.nobody_has(records)
-        elif presettled:  # somebody may have these under their keys, which presettled records do not hold
+        elif presettled:  # a subscriber may have these under their keys, and presettled records hold no key
             stream.transferred_settled(records)
             presettled = False
         sizes = list(map(len, messages))
@@ -102,8 +101,8 @@ class Publishing:
     def _publish_again(
         self, stream: HomeStream, tag: bytes, message: bytes, until: float, *, presettled: bool
     ) -> Record:
-        """Take a transfer while deliveries of the publisher's map are expected: it may be one of them, which somebody
-        may have, whatever its time."""
+        """Take a transfer while the publisher has yet to transfer deliveries of its map. The transfer may be one of
+        these; then a subscriber may have it, so its time to live does not count."""
         key = stream.keys.key(tag)
         is_expected = stream.came_again(key) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
@@ -116,8 +115,8 @@ class Publishing:
     def again(
         self, stream: HomeStream, tag: bytes, record: Record, message: bytes | None = None, *, settled: bool = False
     ) -> Record:
-        """A delivery that was unconfirmed here gets an audience in this epoch (7.3). `message` is what came, if it came
-        again. The publisher may have `settled` it by that (7.3)."""
+        """Give a delivery that was unconfirmed here an audience in this epoch (7.3). `message`: the message, if the
+        publisher transferred it again. `settled`: the publisher transferred it as settled."""
         if settled:
             stream.transferred_settled([record])
         record.transferred_again(tag, message)
@@ -139,7 +138,7 @@ class Publishing:
     def spread_to_all(
         self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
-        """Each is for all subscribers of the address. The edge is to `take` them for those here."""
+        """Forward these records to all subscribers of the address. `take` gives them to the local ones."""
         audience = self.directory.audience(stream.address)
         first = stream.place(len(records))
         routers = audience.routers
@@ -159,9 +158,10 @@ class Publishing:
     # what is withheld
 
     def _release(self, stream: HomeStream) -> None:
-        """Let withheld deliveries go on, in order, as far as their keys are free, nobody waits to hear of an older
-        delivery of the key, and there is room: a batch at most, then it is others' turn. What was ended for its time
-        holds up what is behind it until its publisher knows: else, resumed elsewhere, it would come after that."""
+        """Let withheld deliveries go on, in order, as far as their keys are free, no router waits for an answer about
+        their keys, and channels have room. At most one batch goes on, then it is the turn of other publishers. An
+        expired delivery holds up the later ones until its publisher has settled it. Otherwise, if the publisher resumed
+        elsewhere, it could be delivered after them."""
         room = FLUSH_BYTES
         while stream.withheld and stream not in self._queue:
             record = stream.withheld[0]
@@ -176,7 +176,7 @@ class Publishing:
                 self._queue[stream] = None
                 self._may_go_on = True
             elif self.records.by_key.get(record.key) is record:
-                stream.go_on()  # before it is spread: that may settle it at once, and come back here
+                stream.go_on()  # first: spreading may settle it at once, and call this again
                 room -= record.size
                 self._spread(stream, [record], self._edge.delivery.take_again)
             elif self._enters(record):
@@ -189,12 +189,12 @@ class Publishing:
                 return
 
     def _enters(self, record: Record) -> bool:
-        """False: an older delivery holds its key. A presettled one needs none."""
+        """Whether the record gets its key; False if an older delivery has the key. A presettled record needs no key."""
         return record.presettled or self.records.enter([record])
 
     def _taken_with(self, stream: HomeStream, first: Record, room: int) -> list[Record]:
-        """It is withheld no more, nor are those behind it that may go on with it: alike (all presettled, or
-        none; all new, or none), none of them large, in so many bytes."""
+        """Take the first withheld record, and those behind it that may go on in the same batch: all presettled or none,
+        all new or none, no large ones, and at most `room` bytes."""
         withheld, batch = stream.withheld, [first]
         stream.go_on()
         room -= first.size
@@ -209,8 +209,8 @@ class Publishing:
         return batch
 
     def _send_ahead(self, stream: HomeStream, record: Record) -> bool:
-        """Send a piece of a large message to who lacks it; False if nobody of its audience does. What is said meanwhile
-        waits for a piece, not for the message (protocol 5, Large messages)."""
+        """Send a piece of a large message to the routers of its audience that lack it. Returns False if none does. So
+        other messages to these routers wait only for one piece (protocol 5, Large messages)."""
         routers = self.directory.audience(stream.address).routers
         goes_whole = record.presettled or not stream.kind.goes_in_pieces
         if record.message is None or goes_whole or record.size <= 2 * self._piece or not routers:
@@ -225,26 +225,27 @@ class Publishing:
         return True
 
     def _went_ahead(self, stream: HomeStream, record: Record, routers: tuple[str, ...]) -> bool:
-        """Whether these have the message of the delivery that goes on. Who else does need not keep it."""
+        """Whether these routers have the message already, because it went ahead. Other routers that have pieces of it
+        are told to drop them."""
         found = stream.arrived_ahead(routers)
         self._recall(stream, record.key)
         assert all(at == record.size for at in found)
         return found != []
 
     def gone(self, stream: HomeStream) -> None:
-        """What is withheld does not go on: the publisher is elsewhere, or gone."""
+        """The publisher is elsewhere or gone: its withheld deliveries do not go on."""
         if stream.ahead:
             self._recall(stream, stream.withheld[0].key)
 
     def _recall(self, stream: HomeStream, key: bytes) -> None:
-        """Who was sent what went ahead of this delivery, and is not forwarded it, need not keep that."""
+        """Tell the routers that have pieces of this delivery, and get no Forward of it, to drop the pieces."""
         for router, at in stream.recall().items():
             if router in self.directory.contacts:
                 self.outlet.batches.body((router,), stream, key, at, b"")
 
     def release_freed(self) -> None:
-        """Let go on what waited for keys that are free now. Only at the end of an event: in its middle the directory
-        may be ahead of who is joined."""
+        """Let withheld records go on whose keys are free now. This is called only at the end of an event: before that,
+        the directory may list subscribers that home has not joined yet."""
         unblocked = self.records.unblocked
         while unblocked:
             stream = unblocked.pop(0)
@@ -256,22 +257,22 @@ class Publishing:
     # budgets of routers
 
     def full(self, router: str) -> None:
-        """As much is under way to the router as may be."""
+        """The channel to the router is full."""
         self._full.add(router)
 
     def lost(self, router: str) -> None:
-        """The contact is over, and what went ahead in it is gone."""
+        """The contact is over, and the router has dropped the pieces that went ahead in it."""
         for stream in self._streams.values():
             stream.lost_ahead(router)
         self.room(router)
 
     def room(self, router: str) -> None:
-        """There is room again, or the router is lost."""
+        """The channel to the router has room again, or the router is lost."""
         self._full.discard(router)
         self._may_go_on = True
 
     def go_on(self) -> bool:
-        """Let the next publisher of those that wait for room go on. False if there is none."""
+        """Let the next publisher go on whose channels have room. Returns False if there is none."""
         if not self._may_go_on:
             return False
         stream = next((stream for stream in self._queue if not self._awaits_room(stream)), None)
@@ -282,7 +283,7 @@ class Publishing:
         return stream is not None
 
     def awaited_routers(self, stream: HomeStream) -> list[str]:
-        """Those that the publisher waits for: too much is under way to them."""
+        """The routers with a full channel for which the publisher waits."""
         routers = self.directory.audience(stream.address).routers if stream in self._queue else ()
         return [router for router in routers if router in self._full]
 

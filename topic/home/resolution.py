@@ -1,8 +1,9 @@
-"""What home says of deliveries that others ask about (protocol 6.1, 7.4): whether their publisher has settled them.
+"""The answers of a home to routers that ask about deliveries: whether the publisher has settled them (protocol 6.1,
+7.4).
 
-*A delivery is in doubt if and only if its publisher says so*: by its unsettled map, or by having transferred it. All
-else is settled, or was never a delivery. That is answered by absence, and only on a sign of life, which
-`topic.home.liveness` asks for.
+*A delivery is in doubt if and only if its publisher says so*: its unsettled map names the delivery, or it has
+transferred the delivery. Any other delivery is settled, or never existed. The home answers this only after a sign of
+life, for which `topic.home.liveness` asks.
 """
 
 from topic.delivery.record import HomeStream, Record, State, Stream
@@ -12,10 +13,10 @@ from topic.home.liveness import Liveness
 
 
 class Resolution:
-    """The questions that came to one home."""
+    """The questions of routers to one home."""
 
     def __init__(self, edge: Edge, liveness: Liveness, home: Decisions) -> None:
-        """`home` is told of routers whose subscribers may have a delivery."""
+        """`home`: learns of routers whose subscribers may have a delivery."""
         self._home = home
         self.outlet = edge.outlet
         self.records = edge.records
@@ -23,8 +24,9 @@ class Resolution:
         self._liveness = liveness
 
     def resolve(self, router: str, stream: HomeStream, keys: list[bytes]) -> None:
-        """Answer which of these keys are settled: those neither held in doubt nor in doubt by the publisher's map, or
-        settled before its attach. Of the others the asker is told when they are settled."""
+        """Answer which of these keys are settled. A key is settled if its delivery is not in doubt, here or by the
+        publisher's map, or if the publisher had settled it before its attach. When one of the other keys is settled
+        later, the router that asks is told so."""
         assert stream.begun
         settled: list[bytes] = []
         for key in keys:
@@ -39,8 +41,9 @@ class Resolution:
             self._liveness.question(stream, (router, settled))
 
     def _is_doubted(self, stream: HomeStream, key: bytes) -> bool:
-        """Whether the publisher holds the delivery in doubt. Its map counts until it has transferred it again; then,
-        what is held here. A transfer that waits for a sign of life of the same key proves nothing."""
+        """Whether the delivery is in doubt. The publisher's map counts until the publisher has transferred the delivery
+        again; then the record here counts. A withheld transfer proves nothing while the same key waits for a sign of
+        life."""
         record = self.records.by_key.get(key)
         ours = record is not None and record.stream is stream and record.state is not State.SETTLED
         withheld = any(record.key == key for record in stream.withheld) and not stream.is_questioned(key)
@@ -48,9 +51,10 @@ class Resolution:
         return transferred or key in stream.expected or stream.incomplete
 
     def hand_over(self, stream: HomeStream, settled: list[bytes], new: Stream) -> None:
-        """The publisher has a new attach. What it has settled on this one, and others may not have heard of, its new
-        home has to know: they hold that in doubt, and what the publisher has in doubt under such a key is another
-        delivery. When an attach has been answered they have asked about all that they held before."""
+        """The publisher has a new attach. Name to its new home the keys of deliveries that the publisher has settled,
+        but of which other routers may not know. These routers hold them in doubt, while an entry of the publisher's map
+        under such a key means another delivery. If this attach was answered, the other routers had asked about all
+        records from before it, so keys that were settled before it are not named."""
         keys = settled if stream.answered else sorted(stream.settled_before.union(settled))
         if isinstance(new, HomeStream):
             new.hand_over(keys)
@@ -58,8 +62,9 @@ class Resolution:
             self.outlet.batches.resolved(new.home, new, keys)
 
     def handed_over(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """A former home has handed these over. It has before it acknowledges the attach, or is not in contact any more:
-        then the publisher may have transferred what is new."""
+        """A former home has handed over the keys of settled deliveries. It does so before it acknowledges the attach,
+        unless it is out of contact. After the answer to the attach the keys may belong to new transfers, so they are
+        ignored."""
         if stream.answered:
             return
         stream.hand_over(keys)
@@ -68,8 +73,9 @@ class Resolution:
         self.tell_askers(stream, keys)
 
     def settled_late(self, stream: Stream, records: list[Record]) -> None:
-        """The publisher had settled these deliveries before the attach, at a former home. What its map has under such a
-        key is another one; if the attach has been answered, that has been taken for the older one, and stays that."""
+        """The publisher had settled these deliveries before its attach, at a former home. An entry of its map under
+        such a key means another delivery. But if the attach has been answered, the entry was taken for the older
+        delivery, and stays that."""
         if not isinstance(stream, HomeStream):
             self.edge.settlement.resolved(stream, [record.key for record in records])
             return
@@ -81,14 +87,14 @@ class Resolution:
             self.tell_askers(stream, keys)
 
     def answer(self, router: str, stream: HomeStream, keys: list[bytes]) -> None:
-        """Tell the asker that these are settled."""
+        """Answer the router that has asked: these keys are settled."""
         if router == self.outlet.router:
             self.edge.settlement.resolved(stream, keys)
         else:
             self.outlet.batches.resolved(router, stream, keys)
 
     def tell_askers(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Tell who asked that these are settled now."""
+        """Answer all routers that have asked about these keys: they are settled now."""
         for key in keys:
             for router in stream.take_askers(key):
                 if router != self.outlet.router:

@@ -1,7 +1,7 @@
-"""What home does when a publisher has settled (protocol 5, Settle and Credit): the end of the hot path.
+"""The settlements of publishers at their home (protocol 5, Settle and Credit): the end of the hot path.
 
-The local subscribers are told by `topic.edge.settlement`, other routers from here. Whether the publisher was answered
-before is not asked here.
+This module tells other routers. `topic.edge.settlement` tells the local subscribers. The caller knows whether the
+publisher got an outcome before.
 """
 
 from itertools import groupby
@@ -26,8 +26,8 @@ class HomeSettlement:
         self._resolution = resolution
 
     def settle(self, stream: HomeStream, records: list[Record]) -> None:
-        """The publisher has settled these. Those without an outcome it abandons: these first, as the others open gates,
-        and what is accepted by that is answered."""
+        """The publisher has settled these records. It abandons a record that has no outcome yet. Abandoned records come
+        first, because the others open gates, and deliveries that are accepted by that are answered."""
         stream.had(records)
         stream.wait_no_more(records)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]
@@ -55,7 +55,8 @@ class HomeSettlement:
             self._edge.receipts.forget(known)
 
     def settled(self, router: str, stream: HomeStream, ranges: list[int]) -> None:
-        """`router` has settled its subscribers. The last router to say so lets the records go."""
+        """`router` has answered Settled: its subscribers have read of the settlement. A record is forgotten when the
+        last router has answered."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
         answered_by(router, records)
         known = [record for record in records if not record.awaited and not record.unread]
@@ -63,12 +64,12 @@ class HomeSettlement:
             self._edge.receipts.forget(known)
 
     def over(self, stream: HomeStream, records: list[Record]) -> None:
-        """These deliveries are settled: they count against the publisher's window no longer."""
+        """These deliveries are settled, so they no longer count against the publisher's window."""
         if stream.link is not None:
             stream.window.give_back(sizes(records))
             self.grant(stream)
 
     def grant(self, stream: HomeStream) -> None:
-        """Grant the publisher the credit that its window has room for."""
+        """Grant the publisher the credit that its window allows."""
         if stream.link is not None and (credit := stream.window.due()):
             self.outlet.actions.append(Credit(stream.link, credit))

@@ -14,7 +14,7 @@ from topic.delivery.streams import Streams
 from topic.home.decisions import Decisions
 
 OVER: Final = -inf
-"""The deadline of a delivery that comes too late."""
+"""The deadline of a delivery whose time was over at its arrival."""
 PAUSE_S: Final = 0.1
 """Shortest pause between two checks of the deadlines."""
 
@@ -30,9 +30,9 @@ class TimeToLive:
         self._home = home
 
     def begin(self, stream: HomeStream, records: Sequence[Record], until: Sequence[float]) -> list[Record]:
-        """Take new deliveries with the end of the time of each (infinity for never). Returns those that come too late.
-        After an incomplete map this counts no time, because any delivery may have been sent before and may be at a
-        subscriber."""
+        """Take new deliveries with the deadline of each (infinity for never). Returns the deliveries whose time is over
+        already. After an incomplete map this counts no time, because any delivery may have been sent before, and a
+        subscriber may have it."""
         if stream.incomplete:
             return []
         waiting = {record: at for record, at in zip(records, until, strict=True) if OVER < at < inf}
