@@ -1,1 +1,1 @@
-"""Links that come and go: attaches, moves, ends, and what follows from each for home and edge."""
+"""Attaches, moves and ends of links, with their consequences for home and edge."""

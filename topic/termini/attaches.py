@@ -1,10 +1,11 @@
 """Attaches that wait for other routers before they are answered (protocol 6.7, 7.1, 7.6).
 
-A publisher's attach waits until every router in contact has acknowledged the section version that lists it, a
-subscriber's until every router in contact has joined it. Neither waits for a router that is lost, nor longer than
-`join` for one that has acknowledged all and gets on with nothing. A publisher with an unsettled map, of which no router
-in contact knows the life, or the last attach, waits for the others before it even begins. What an attach changes in
-directory and records is decided in `topic.core` and `topic.termini.generations`.
+The attach of a publisher waits until every router in contact has acknowledged the section version that lists it. The
+attach of a subscriber waits until every router in contact has joined it. An attach does not wait for a router that is
+lost, nor longer than `join` for a router that has acknowledged everything and makes no progress. A publisher with an
+unsettled map may be unknown: no router in contact knows its life, or its last attach. Its attach does not even begin
+before it has waited for other routers. `topic.core` and `topic.termini.generations` make the changes of an attach in
+directory and records.
 """
 
 import json
@@ -38,21 +39,21 @@ class _Waiting:
 
 @attrs.frozen(slots=True)
 class Claim:
-    """What a link says of its life as it attaches (7.2)."""
+    """The statements of a publisher's attach about its life (7.2)."""
 
     generation: bytes | None
-    """That it had before, if it says so."""
+    """The generation that it echoes; None if it echoes none."""
     unsettled: Mapping[bytes, int] | None
-    """Its map, tag to state; None for a null one, which begins afresh."""
+    """Its map, each delivery-tag with its state; None for a null map, which begins afresh."""
     complete: bool
     seen: Epoch
-    """Of its last attach, as far as it says."""
+    """The epoch of its last attach, if it echoes one."""
     clock: int = 0
     """The clock of this attach, if the leader of a set makes it (14.2). 0: the router takes its own clock."""
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it may have no outcome of something."""
+        """Whether a delivery may be in doubt for the publisher."""
         if self.unsettled is None:
             return False
         return not self.complete or any(state not in TERMINAL for state in self.unsettled.values())
@@ -79,7 +80,7 @@ class Attaches:
         join: float,
         liveness: Liveness,
     ) -> None:
-        """`liveness` asks a publisher whose attach was answered what waits for that."""
+        """`liveness`: sends its waiting questions to a publisher when its attach is answered."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -87,36 +88,38 @@ class Attaches:
         self._liveness = liveness
         self._unknown: dict[bytes, UnknownAttach] = {}
         self._until: dict[bytes, tuple[Epoch, float]] = {}
-        """By publisher: the last attach that it knows of, and until when those that follow it wait at most. It may give
-        each up, and come again, sooner than that."""
+        """Keyed by publisher: the epoch of the last attach that it echoes, and the time until which attaches with this
+        epoch wait at most. The publisher may give an attach up, and attach again, before that time."""
         self._publishers: dict[bytes, _Waiting] = {}
-        """In the order of their attaches, and so of their versions."""
+        """In the order of their attaches, which is the order of their versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
         self._later: dict[bytes, LinkEntry] = {}
-        """Of subscribers that wait: a later attach that others tell of, and its router has not."""
+        """Keyed by subscriber that waits: a later attach of which other routers have told, and its own router has
+        not."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
-    # publishers that nobody in contact knows
+    # publishers that no router in contact knows
 
     def knows_all(self, seen: Epoch) -> bool:
-        """Whether all routers are in contact, and have told of all up to that attach: if its home has not told of it,
-        the contact is one that only we have still, and others may know more, too (7.9). A former incarnation, and who
-        is no member, will tell nothing."""
+        """Whether all routers are in contact, and the home of the attach `seen` has told of that attach. If it has not,
+        only we may still be in contact with it, and others may know more (7.9). A home that was restarted since, or is
+        no member, will tell no more, so it does not count."""
         directory = self.directory
         is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
         return directory.complete and (is_over or directory.members.has_told(seen))
 
     def unknown(self, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
-        """A publisher attached with a map, but no router in contact knows its generation, or the attach that it has
-        seen last. It waits until one does or all routers have told what they know, but no more than `wait` seconds from
-        when the publisher first came so (7.6, 7.9)."""
+        """A publisher attached with a map, but no router in contact knows its generation, or its last attach. The
+        attach waits until a router knows it, or until all routers have told what they know. It waits at most `wait`
+        seconds from the publisher's first attach with this echoed epoch (7.6, 7.9)."""
         name = stream.publisher
         self.withdraw_unknown(name)
         self._unknown[name] = UnknownAttach(stream, claim, now, self._wait_for(name, claim.seen, now, wait))
         self.directory.members.untold[name] = stream.epoch.hlc
 
     def _wait_for(self, name: bytes, seen: Epoch, now: float, wait: float) -> float:
-        """Until when. Who has not been here for another `wait` after that comes anew."""
+        """The time until which the attach waits. The time starts again if the publisher stays away for another `wait`
+        seconds after it."""
         former, until = self._until.pop(name, (seen, now + wait))
         if former != seen or until + wait < now:
             until = now + wait
@@ -126,14 +129,16 @@ class Attaches:
         return until
 
     def ready(self, now: float) -> Iterator[UnknownAttach]:
-        """The attaches that need wait no longer: all routers have told, or it has been long enough."""
+        """Take the attaches that need not wait any longer: all routers have told of their attaches, or the time is
+        over."""
         for name, waiting in list(self._unknown.items()):
             if self.knows_all(waiting.claim.seen) or now >= waiting.deadline:
                 yield self._release(name, waiting)
 
     def known(self, entry: LinkEntry) -> UnknownAttach | None:
-        """A publisher has become known. Returns its attach if that waited for this: unless the known one is later, or
-        older than what it waits for."""
+        """The directory has a new entry of a publisher. Returns the attach that waited for it, if the entry is not
+        older than the attach that the publisher echoed. If the entry is later than the waiting attach, this attach is
+        over."""
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
@@ -147,13 +152,13 @@ class Attaches:
         return waiting
 
     def withdraw_unknown(self, name: bytes) -> None:
-        """Another attach of the same link has begun: this one is over."""
+        """Another attach of the same link has begun, so this one is over."""
         waiting = self._take_unknown(name)
         if waiting is not None:
             self.outlet.actions.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
 
     def gone_unknown(self, stream: HomeStream) -> bool:
-        """The client is gone. Returns whether its attach was still waiting."""
+        """The client is gone. Returns whether its attach was still waiting here."""
         waiting = self._unknown.get(stream.publisher)
         if waiting is None or waiting.stream is not stream:
             return False
@@ -166,21 +171,21 @@ class Attaches:
             del self.directory.members.untold[name]
         return waiting
 
-    # links that the others are told of
+    # links that other routers learn of
 
     def publisher(self, stream: HomeStream, now: float) -> None:
-        """The publisher's entry has just been written and sent: answer it when the contacts have acknowledged that."""
+        """The publisher's entry was just written and sent: answer the attach when all contacts have acknowledged it."""
         assert stream.begun and not stream.answered and stream.publisher not in self._publishers
         waiting = self._publishers[stream.publisher] = _Waiting(stream, self.directory.version)
         self._deadlines.set(waiting, now + self._join)
         self.answer_publishers()
 
     def subscriber(self, subscriber: LocalSubscriber, now: float) -> None:
-        """The subscriber's entry is about to be written, and nobody has joined this epoch yet."""
+        """The subscriber's entry is about to be written. No router has joined this epoch yet."""
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        self._later.pop(subscriber.name, None)  # it was later than the attach that this one follows
+        self._later.pop(subscriber.name, None)  # it was later than the former attach only
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)
 
@@ -196,14 +201,15 @@ class Attaches:
             self._deadlines.discard(subscriber)
 
     def overtaken(self, entry: LinkEntry) -> None:
-        """A contact tells of this attach. If it is of a subscriber, and later than one that waits here, who knows of it
-        does not join that one any more: only the later one's router can be asked why it has not said so."""
+        """A contact tells of this attach. It may be a later attach of a subscriber that waits here. Routers that know
+        it do not join the waiting one any more. Then only the router of the later attach can be asked why it has not
+        told of it."""
         waiting = self._subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         if waiting is not None and entry.live and waiting.epoch < entry.epoch:
             self._later[entry.name] = entry
 
     def contact(self, router: str, now: float) -> None:
-        """There is one more router to wait for, for `join` from now on."""
+        """A contact begins: attaches also wait for this router, `join` seconds from now on."""
         for subscriber in self._subscribers.values():
             subscriber.unanswered.add(router)
             self._deadlines.set(subscriber, now + self._join)
@@ -211,13 +217,13 @@ class Attaches:
             self._deadlines.set(waiting, now + self._join)
 
     def lost(self) -> None:
-        """A contact is over: nobody waits for that router any more."""
+        """A contact is over: no attach waits for that router any more."""
         self.answer_publishers()
         for subscriber in list(self._subscribers.values()):
             self.answer_subscriber(subscriber)
 
     def answer_publishers(self) -> None:
-        """Answer the publishers that all contacts have acknowledged."""
+        """Answer the publishers whose attach all contacts have acknowledged."""
         while self._publishers:
             waiting = next(iter(self._publishers.values()))
             if not self.directory.members.have(self.directory.contacts, waiting.version):
@@ -241,7 +247,7 @@ class Attaches:
         self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
     def trace(self, end: HomeStream | LocalSubscriber, *, again: bool = False) -> None:
-        """Log that it is attached here; `again`, if the log has said so before."""
+        """Log that the link is attached here. `again`: an earlier segment of the log has this entry already."""
         columns: dict[str, Any]
         more = {"again": True} if again else {"afresh": True} if _begins_afresh(end) else {}
         if isinstance(end, HomeStream):
@@ -260,23 +266,24 @@ class Attaches:
         return [*self._publishers, *self._subscribers, *self._unknown]
 
     def may_be_late(self, end: HomeStream | LocalSubscriber) -> bool:
-        """Whether the attach, and the close that is read before it was answered, may come from a connection that the
-        client gave up before it began elsewhere (6.12)."""
+        """Whether the attach may be late: the client may have given up its connection and attached elsewhere before
+        this router read the attach and the close (6.12)."""
         return end.overtook and end.lifetime.timeout > 0 and not end.answered
 
     def deadline(self) -> float:
-        """When `awaited_long` may have a router to name, or `ready` an attach to begin; infinity if never."""
+        """The next time at which `awaited_long` may name a router, or `ready` may have an attach; infinity if never."""
         unknown = min((waiting.deadline for waiting in self._unknown.values()), default=math.inf)
         return min(unknown, self._deadlines.earliest())
 
     @property
     def awaited(self) -> set[str]:
-        """Routers in contact that attaches wait for."""
+        """The routers in contact for which attaches wait."""
         waiting: list[_Waiting | LocalSubscriber] = [*self._subscribers.values(), *self._publishers.values()]
         return {router for attach in waiting for router in self._awaited(attach)}
 
     def awaited_long(self, now: float) -> list[str]:
-        """Routers in contact that an attach has waited for as long as `join`, or as long since it was last due."""
+        """The routers in contact for which an attach has waited `join` seconds, or as long again since it was last
+        named here."""
         routers: set[str] = set()
         for waiting in self._deadlines.due(now):
             routers |= self._awaited(waiting)
@@ -292,5 +299,5 @@ class Attaches:
 
 
 def _begins_afresh(end: HomeStream | LocalSubscriber) -> bool:
-    """Whether the log is to say so of its attach (`topic.journal`); of a subscriber that is not answered yet."""
+    """Whether the log entry of the attach has "afresh" (`topic.journal`). A subscriber must not be answered yet."""
     return end.afresh if isinstance(end, HomeStream) else end.client_map is None

@@ -1,9 +1,9 @@
-"""What a change of the directory entails at one router (protocol 3.3, 6, 7 and 8).
+"""The consequences of a change of the directory at one router (protocol 3.3, 6, 7 and 8).
 
-A link attaches, moves, closes, expires or lapses, here or elsewhere. A client that is attached here by an older attach
-is detached; what it was owed is awaited where it went; and home joins the subscriber, or has done with it. What becomes
-of a publisher's deliveries is `topic.termini.generations`'s business; when a link expires or lapses,
-`topic.termini.expiry`'s.
+A link attaches, moves, closes, expires or lapses, here or at another router. This router then detaches a client that is
+attached here by an older attach, awaits the subscriber where it is now, and joins it or ends with it.
+`topic.termini.generations` handles the deliveries of publishers. `topic.termini.expiry` decides when a link expires or
+lapses.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ OUT_OF_CONTACT = "it expired while this router was out of contact"
 
 
 class Changes:
-    """The changes of the directory of one router, and what follows from each."""
+    """Applies the consequences of changes of one router's directory."""
 
     def __init__(self, home: Home, attaches: Attaches, generations: Generations, grace: Grace) -> None:
         self.outlet = home.outlet
@@ -37,11 +37,12 @@ class Changes:
         self._grace = grace
 
     def write(self, entry: LinkEntry) -> None:
-        """Change our own section, and do what follows from that."""
+        """Write an entry into our own section, and apply the consequences."""
         self.follow([self.outlet.tell(self.directory, entry)])
 
     def follow(self, changes: list[Change], *, learned: bool = False) -> None:
-        """Do what follows from these changes. `learned`: they came with a section, not as they happened."""
+        """Apply the consequences of these changes. `learned`: they came with a section or gossip, not as they
+        happened."""
         with self._home.deciding_later():
             for change in changes:
                 self._trace_expired(change)
@@ -49,19 +50,19 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            for change in changes:  # when all of them are awaited where they are now
+            for change in changes:  # when all subscribers are awaited where they are now
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)
 
     def trace_lost(self, expired: list[Change]) -> None:
-        """Log links that have expired with the contact to their router."""
+        """Log the links that have expired with the contact to their router."""
         for change in expired:
             role = change.entry.role.name.lower()
             entry = change.entry
             self.outlet.trace(Event.EXPIRED, entry.identity, **{role: entry.name}, epoch=str(entry.epoch))
 
     def _trace_expired(self, change: Change) -> None:
-        """Log that a link expired, by our own word or another router's: nobody awaits it here from now on."""
+        """Log that a link has expired, by this router's decision or another's: it is owed nothing here from now on."""
         entry, was_live = change.entry, change.old is not None and change.old.live
         if was_live and entry.status is Status.EXPIRED:
             role = entry.role.name.lower()
@@ -99,12 +100,13 @@ class Changes:
             self._grace.wait_for(entry)
 
     def _leaves(self, old: LinkEntry | None) -> None:
-        """A plain subscriber is no longer where it was: if that is out of contact, homes may still wait for it."""
+        """A plain subscriber has left its router. If that router is out of contact, homes may still wait for it."""
         if old is not None and old.live and not old.lasts:
             self._home.audiences.left(old.router, old.identity.address)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """The subscriber has closed, or expired; or closed under a higher epoch, which a clock ahead of ours gave."""
+        """The subscriber has closed or expired. It may have closed at another router under a higher epoch, given by a
+        clock ahead of ours."""
         if subscriber.link is not None and not self.directory.is_mine(entry):
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
@@ -125,15 +127,15 @@ class Changes:
         if subscriber.link is not None:
             self.outlet.actions.append(Detach(subscriber.link, STOLEN, why))
 
-    # links that end without their clients' doing (8, Expiry and Apart)
+    # links that end although their clients did not close them (8, Expiry and Apart)
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether a client is attached here by that very attach."""
+        """Whether the client is here, attached by exactly this attach."""
         end = self._end_of(entry)
         return end is not None and end.epoch == entry.epoch and end.link is not None
 
     def end(self, entry: LinkEntry, ending: str = "") -> None:
-        """End the link, as if it had closed (AMQP 1.0 3.5.3). The text `ending` is for its client."""
+        """End the link, as if its client had closed it (AMQP 1.0 3.5.3). `ending`: the text for its client."""
         if self.is_here(entry):
             self._detach(entry, ending or OUT_OF_CONTACT)
         if self.directory.is_mine(entry):
@@ -142,7 +144,8 @@ class Changes:
             self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
 
     def leave_behind(self, entry: LinkEntry) -> None:
-        """Have all forget that the link has expired: its client, which is here, goes on without it."""
+        """Close an expired link, so that all routers forget that it has expired: its client is here, and continues the
+        session without this link."""
         epoch = self.outlet.new_epoch(self.directory.latest(entry.index))
         if epoch.hlc < COUNTS:
             self.write(attrs.evolve(entry, epoch=epoch, status=Status.CLOSED))
@@ -162,8 +165,8 @@ class Changes:
         return ends.get(entry.name)
 
     def ended_elsewhere(self, entry: LinkEntry) -> None:
-        """Others went on without a link of ours while it was out of their reach: its client has to begin afresh, or
-        has been told so elsewhere, which all have to know."""
+        """Other routers have ended a link of ours while it was out of their reach: end it here, too. If it has ended
+        here already, they may say that its client knows of the ending; then tell all routers."""
         current = self.directory.entry(entry.index)
         if current is None or current.epoch != entry.epoch:
             return
@@ -176,8 +179,8 @@ class Changes:
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """Something was accepted without the subscriber: all routers have to know, so that its client is told. A plain
-        one is attached where it was, or nowhere: only its owner has to."""
+        """End the link of a subscriber without which a message was accepted, and tell all routers, so that its client
+        is told. Of a plain subscriber only the owner is told, because its client is there, or gone."""
         assert ending and entry.role is Role.SUBSCRIBER
         self.end(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
@@ -186,7 +189,7 @@ class Changes:
                 self.outlet.batches.gossip(router, ended)
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """Wait no more for a subscriber that has been out of reach for so many seconds."""
+        """The subscriber lapses: it has been out of reach for `away_s` seconds."""
         assert entry.role is Role.SUBSCRIBER
         with self._home.deciding_later():
             self._home.lapses.lapse(entry, away_s)

@@ -1,18 +1,22 @@
-"""Termini that nobody came back for (protocol 8, Expiry and Apart). What others decide of a link while they are out of
-contact with who holds it frees *waiting*, and nothing else: its owner may come back and say that it lives.
+"""The expiry and the lapse of links whose client does not come back (protocol 8, Expiry and Apart).
 
-    a subscriber lapses    nobody waits for it any more, but its owner's word brings it back. Agreed by all in contact:
-                           for its timeout it has been without a client, as far as they can see.
-    a link expires         it is over, and what is kept for it goes. Agreed by all routers of the topology: for its
-                           timeout they were in contact, and none had the client. Or, after `forget`, as a lapse is.
+    a subscriber lapses    no delivery awaits it any more; if its owner tells that it lives, the lapse ends. All routers
+                           in contact agree: as far as they can see, it has had no client for its timeout.
+    a link expires         it has ended, and routers forget what they keep for it. All routers of the topology agree:
+                           they were in contact for its timeout, and none had the client. Or, after `forget`, all
+                           routers in contact agree, as for a lapse.
 
-A suspended link is ended by its custodian, an orphan by the router in contact with the lowest name, which the others
-tell of it; one whose new custodian has said nothing, by whoever waits for that. A router that knows of a later attach,
-or for which the time is not up, says no. A yes to an expiry binds: the link is `BOUND` there, also on disk, until the
-matter is decided. If the contacts change meanwhile, it is asked again.
+Routers that are out of contact with a link's owner can only end the *waiting* for it. The owner may come back and tell
+that the link lives.
 
-Of a session's links the one that was attached last expires first, and is remembered: who finds the others knows that it
-is over.
+The custodian of a suspended link proposes its end. For an orphan, the router in contact with the lowest name does, and
+the others tell it of the orphan. For a link whose new custodian has not told of it yet, any router proposes that waits
+for this. A router votes no if it knows a later attach, or if by its own count some time is left. A yes to an expiry
+binds the router: the link is `BOUND` there, also on disk, until the proposal is decided or withdrawn. If the contacts
+change meanwhile, the proposal is made again.
+
+Of the links of a session, the one that was attached last expires first. Routers remember its ending: if an earlier link
+still exists somewhere, the ending shows that the session is over.
 """
 
 import math
@@ -28,7 +32,7 @@ from topic.identity import Epoch
 from topic.outlet import Outlet
 
 ASK_AGAIN_S = 1.0
-"""Seconds after a proposal that came to nothing."""
+"""Seconds from a proposal to the next proposal for the same link."""
 LOOK_S = 0.5
 
 Attach = tuple[Index, Epoch]
@@ -43,37 +47,37 @@ class _Poll:
 
 @attrs.define(slots=True)
 class _Lonely:
-    """A link without a client, as far as can be seen from here; times in seconds."""
+    """A link that has no client, as far as this router knows. Times are in seconds."""
 
     since: float
     ask: float = -math.inf
-    """Nothing is proposed before that."""
+    """The earliest time of the next proposal."""
     lapsed_at: set[str] = attrs.Factory(set)
-    """Routers in contact that were told that the link has lapsed."""
+    """The routers in contact that know of the link's lapse."""
 
 
 class Termini(Protocol):
-    """What is done with links that expire or lapse: `topic.termini.changes`."""
+    """Ends links, or lets them lapse: `topic.termini.changes`."""
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether a client is attached here by that very attach."""
+        """Whether the client is here, attached by exactly this attach."""
 
     def end(self, entry: LinkEntry, ending: str = "") -> None:
-        """End the link. The text `ending` is for its client."""
+        """End the link. `ending`: the text for its client."""
 
     def leave_behind(self, entry: LinkEntry) -> None:
-        """Have all forget that the link has expired: the session goes on."""
+        """Close the expired link, so that all routers forget that it has expired: the session goes on."""
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """Wait no more for a subscriber that has been out of reach for so many seconds."""
+        """The subscriber lapses: it has been out of reach for `away_s` seconds."""
 
 
 class Expiry:
-    """The links of one router's directory whose time runs out."""
+    """The links of one router's directory that have no client, and whose time runs."""
 
     def __init__(self, outlet: Outlet, directory: Directory, links: Termini, *, remember: float, forget: float) -> None:
-        """An expired life is remembered for `remember` seconds. A link that was out of sight for `forget` seconds is
-        given up for good."""
+        """`remember`: seconds for which an expired life is remembered. `forget`: seconds after which a link without a
+        client is given up although routers are missing."""
         self.outlet = outlet
         self.directory = directory
         self._remember = remember
@@ -81,12 +85,13 @@ class Expiry:
         self._links = links
         self._lonely: dict[Attach, _Lonely] = {}
         self._sessions: dict[Session, list[Attach]] = {}
-        """Those of each session, in the order of their attaches."""
+        """Keyed by session: its links without a client, in the order of their attaches."""
         self.all_since = math.inf
-        """Since when all routers of the topology have been in contact; infinity while one is not."""
+        """The time since which all routers of the topology are in contact; infinity while one is not."""
         self._polls: dict[Index, _Poll] = {}
         self._bound_to: dict[Attach, set[str]] = {}
-        """Whom we have told that a link may expire, and who has not said that nothing comes of it."""
+        """Keyed by attach: the proposers that have this router's yes to its expiry, and have not withdrawn their
+        proposal."""
         self._ended: dict[Attach, float] = {}
         self._looked = -math.inf
         self._next = math.inf
@@ -94,7 +99,7 @@ class Expiry:
     # time
 
     def handle_timer(self, now: float) -> None:
-        """Look which links have no client: the time of each runs from when it is first seen so."""
+        """Find the links without a client. The time of a link runs from when this router first sees it without one."""
         if now < min(self._next, self._looked + LOOK_S):
             return
         self._looked = now
@@ -112,7 +117,7 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
-                if not self._is_live(attach):  # what was decided of a later one has ended it, too
+                if not self._is_live(attach):  # the decision about another link has ended this one, too
                     continue
                 if not self._speaks_for(entry):
                     self._point_out(entry)
@@ -123,7 +128,7 @@ class Expiry:
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
     def _due(self, entry: LinkEntry, lonely: _Lonely) -> Decision | None:
-        """What may be decided of the link, by its time as of the last look."""
+        """The decision that the link's time allows, as of the last look; None if none."""
         since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
         if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
             return Decision.EXPIRED
@@ -134,7 +139,7 @@ class Expiry:
         return None
 
     def deadline(self) -> float:
-        """When something is due, as of the last look. The shell asks after every event."""
+        """When the next link is due, as of the last look. The shell asks after every event."""
         return self._next
 
     def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
@@ -148,14 +153,16 @@ class Expiry:
         return max(lonely.ask, min(begin + entry.lifetime.timeout, lonely.since + self._forget_s))
 
     def begin_anew(self, router: str) -> None:
-        """The router is in contact again, or was lost just now. The timers of its links begin when it is next seen to
-        be lost; so do those of its former incarnations, whose clients may have come back there as the contact ended."""
+        """The router is in contact again, or was just lost. The timers of its links begin when a later look finds the
+        links without a client. So do the timers of links of its former incarnations, whose clients may have come back
+        there as the contact ended."""
         self._lonely = {attach: lonely for attach, lonely in self._lonely.items() if attach[1].router != router}
 
     def _forget(self, now: float) -> None:
-        """Forget expired lives after the time in which their clients might come back and not know. It runs while nobody
-        is out of contact who might hold them. A session that goes on here has left behind what has expired elsewhere;
-        where it does not, that tells of the end for as long as an earlier attach is left."""
+        """Forget expired lives after the time in which their clients might come back without knowing. This time runs
+        while all routers that might have the clients are in contact. If the client of a session is here, the session's
+        expired links are closed at once. Otherwise the ending of a link shows that the session is over, and is kept as
+        long as an earlier link of the session exists."""
         ended = self.directory.expired_lives()
         attaches = [(entry.index, entry.epoch) for entry in ended]
         self._ended = {attach: self._ended.get(attach, now) for attach in attaches}
@@ -173,12 +180,14 @@ class Expiry:
 
     @staticmethod
     def _tells_of_the_end(entry: LinkEntry, first: Epoch) -> bool:
-        """Whether what has ended says that its session is over, of which the link attached at `first` is left."""
+        """Whether this ended link shows that its session is over, while the session's link attached at `first` still
+        exists."""
         return entry.ending != "" or first < entry.epoch
 
     def _is_followed(self, entry: LinkEntry, asker: str) -> bool:
-        """Whether the client of a session has attached another link of it later that has no client either, and that the
-        asker has not asked about first: it may not know of it. Who is out of contact may not see the client."""
+        """Whether another link of the same session, without a client, was attached later, and the proposer `asker` has
+        not proposed its expiry. The proposer may not know of that link. If a router is out of contact this is False,
+        because that router may see the client."""
         if not self.directory.complete:
             return False
         attaches = self._sessions.get(entry.session, []) if entry.session else []
@@ -196,21 +205,21 @@ class Expiry:
         return entry is not None and entry.live and entry.epoch == attach[1]
 
     def _speaks_for(self, entry: LinkEntry) -> bool:
-        """Whether it is up to this router to propose the end of the link."""
+        """Whether this router has to propose the decision about the link."""
         directory = self.directory
         if directory.is_mine(entry) or entry.status is Status.BOUND or directory.is_announced(entry):
             return True
         return all(self.outlet.router < router for router in directory.contacts)
 
-    # asking
+    # proposing
 
     def _point_out(self, entry: LinkEntry) -> None:
-        """Tell the router that has to propose it, which may not know the link: who has never heard of it proposes
-        nothing."""
+        """Tell the proposer of the link by gossip, because it may not know the link."""
         self.outlet.batches.gossip(min(self.directory.contacts), [entry])
 
     def _has_proposed(self, entry: LinkEntry, decision: Decision) -> bool:
-        """Whether votes are still to come. They do, as long as the contacts last, however slow their links are."""
+        """Whether this router has proposed the decision and votes are outstanding. They come as long as the contacts
+        last, however slow the links between routers are."""
         poll = self._polls.get(entry.index)
         return poll is not None and (poll.epoch, poll.decision) == (entry.epoch, decision)
 
@@ -222,7 +231,7 @@ class Expiry:
         self._decide(entry, poll)
 
     def vote(self, router: str, index: Index, epoch: Epoch, decision: Decision, yes: bool) -> None:
-        """Another router answers our proposal."""
+        """Another router has answered our proposal."""
         poll, entry = self._polls.get(index), self.directory.entry(index)
         if poll is None or (poll.epoch, poll.decision) != (epoch, decision):
             return
@@ -230,7 +239,7 @@ class Expiry:
             del self._polls[index]
         elif not yes:
             self._abort(entry)
-            if router == entry.router and self.directory.tells_itself(entry):  # nobody can have its consent
+            if router == entry.router and self.directory.tells_itself(entry):  # no router can get its consent
                 self._free(entry)
         else:
             poll.awaited.discard(router)
@@ -247,7 +256,8 @@ class Expiry:
                     self._lapse(entry)
 
     def _end(self, entry: LinkEntry) -> None:
-        """End the link. A subscriber that may be attached where nobody in contact can see it has to be told."""
+        """End the link. A subscriber has to be told of the ending if it may be attached at a router that no router in
+        contact reaches."""
         directory, ending = self.directory, ""
         if entry.role is Role.SUBSCRIBER and not directory.complete:
             ending = f"its client was attached at no reachable router for {self._forget_s:g} s"
@@ -256,7 +266,7 @@ class Expiry:
         self._links.end(entry, ending)
 
     def _abort(self, entry: LinkEntry) -> None:
-        """Nothing is decided: who agreed is free again."""
+        """Withdraw the proposal: the routers that agreed are free again."""
         polled = attrs.evolve(entry, epoch=self._polls.pop(entry.index).epoch)
         self.outlet.batches.expired(self.directory.contacts, polled, Decision.NOTHING)
 
@@ -269,7 +279,7 @@ class Expiry:
         self._links.lapse(entry, away)
 
     def contacts_changed(self) -> None:
-        """Withdraw all proposals: a router that came may know better, one that went has not answered."""
+        """Withdraw all proposals: a new contact may know better, and a lost one has not answered."""
         self.all_since = math.inf
         for index in list(self._polls):
             entry = self.directory.entry(index)
@@ -278,22 +288,22 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """The router still counts on a subscriber that has lapsed: it has to be told once more."""
+        """The router still awaits a subscriber that has lapsed: tell it again."""
         lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)
 
     def lost(self, router: str) -> None:
-        """The contact is over: when the router is back, it has heard of no lapse."""
+        """The contact is over: in the next one the router has to be told of all lapses."""
         for lonely in self._lonely.values():
             lonely.lapsed_at.discard(router)
         self.begin_anew(router)
         self.contacts_changed()
 
-    # being asked
+    # voting
 
     def proposed(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
-        """Another router proposes this of a link."""
+        """Another router proposes a decision about a link: vote."""
         directory = self.directory
         entry = directory.entry(index)
         yes = entry is None or not entry.live or (entry.epoch <= epoch and self._agrees(router, entry, decision))
@@ -303,7 +313,8 @@ class Expiry:
         self.outlet.batches.vote(router, index, epoch, decision, yes=yes)
 
     def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
-        """Whether we agree. The owner of a link knows; any other router may have lost sight of it earlier than we."""
+        """Whether this router agrees. The owner of a link knows best; any other proposer may have lost sight of the
+        client earlier than this router."""
         if decision is Decision.EXPIRED and self._is_followed(entry, router):
             return False
         if entry.router == router:
@@ -316,14 +327,14 @@ class Expiry:
         return self._due(entry, lonely) is Decision.EXPIRED
 
     def decided(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
-        """Another router says what became of its proposal."""
+        """Another router tells the result of its proposal."""
         directory = self.directory
         entry = directory.entry(index)
         if entry is None or not entry.live or entry.epoch != epoch:
             return
         if decision is Decision.EXPIRED:
             self._end(entry)
-            if directory.tells_itself(entry):  # who has proposed it may not have reached its owner
+            if directory.tells_itself(entry):  # the proposer may not have contact with its owner
                 ended = attrs.evolve(entry, status=Status.EXPIRED)
                 self.outlet.batches.gossip(entry.router, [ended])
         elif decision is Decision.NOTHING:
@@ -335,6 +346,6 @@ class Expiry:
             self._lapse(entry)
 
     def _free(self, entry: LinkEntry) -> None:
-        """We are no longer bound to let the link expire."""
+        """This router is no longer bound to let the link expire."""
         if entry.status is Status.BOUND:
             self.directory.mark(entry, Status.ATTACHED)

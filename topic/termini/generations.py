@@ -1,8 +1,8 @@
-"""The lives of publishers: which attach of each is current, and what the earlier ones left (protocol 7).
+"""The lives of publishers, and the deliveries of their earlier attaches (protocol 7).
 
-A life is named by its generation. An attach that resumes it takes over what older attaches have in doubt, wherever they
-were. An attach that begins another life, a closing detach and expiry abandon it. When the attach is answered is
-`topic.termini.attaches`'s business.
+A generation names a life. An attach that resumes the life takes over the deliveries in doubt of older attaches, at any
+router. A fresh attach, a closing detach, and expiry end the life, and its deliveries are abandoned.
+`topic.termini.attaches` decides when an attach is answered.
 """
 
 import math
@@ -31,7 +31,8 @@ FORGOTTEN = (
 UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that have attached since then"
 
 MOST_NOWHERE: Final = 10_000
-"""Publishers that only placeholders name, at one router, some 5 KB each: anybody may make names up."""
+"""Most publishers of one router that only placeholders name, some 5 KB each. A limit is needed, because any client may
+make up names."""
 
 
 @attrs.define(slots=True)
@@ -40,11 +41,11 @@ class _Nowhere:
 
     stream: Stream
     since: float = math.inf
-    """When it was first looked at, in seconds; infinity before."""
+    """The time of the first look at it, in seconds; infinity before."""
 
 
 class Generations:
-    """The publishers that one router knows of, be it by a placeholder."""
+    """The publishers that one router knows, also those that only placeholders name."""
 
     def __init__(self, home: Home, attaches: Attaches, settings: Settings) -> None:
         self.outlet = home.outlet
@@ -54,13 +55,14 @@ class Generations:
         self._attaches = attaches
         self._settings = settings
         self.bodies = Bodies(settings.largest)
-        """What has come ahead of Forwards: it ends with the attach that it came of."""
+        """The pieces that have come ahead of Forwards. They are dropped when their publisher's attach ends."""
         self._nowhere: dict[bytes, dict[str, _Nowhere]] = {}
-        """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
+        """Publishers that only placeholders name, keyed by name and then by the subscriber's address, which may not be
+        the publisher's."""
 
     def attach(self, stream: HomeStream, claim: Claim, now: float, all_since: float) -> None:
-        """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9). `all_since`:
-        since when all routers are in contact, in seconds."""
+        """A publisher attaches here. It begins at once, or waits until a router in contact knows it (7.6, 7.9).
+        `all_since`: the time since which all routers are in contact, in seconds."""
         is_late = now >= all_since + self._settings.terminus + self._settings.boot_wait
         known, seen = self.directory.publisher(stream.publisher), claim.seen
         knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen, is_late=is_late)
@@ -78,17 +80,19 @@ class Generations:
         self._attaches.unknown(stream, claim, now, wait)
 
     def begin_unknown(self, now: float) -> None:
-        """Begin the attaches that need wait no longer."""
+        """Begin the attaches that need not wait any longer."""
         for waiting in self._attaches.ready(now):
             self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _begin(self, stream: HomeStream, claim: Claim, now: float, *, is_late: bool = False) -> None:
-        """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
-        resumes. One that has waited is not late: contacts were lost and made since it came."""
+        """A publisher begins its attach here (7.1). With an unsettled map and a generation, which it echoes or the
+        directory knows, it resumes. `is_late`: it comes after all routers have been in contact for longer than any
+        terminus lives. An attach that has waited does not count as that, because contacts have changed since it
+        came."""
         assert not stream.begun and not stream.records
         name, epoch = stream.publisher, stream.epoch
         known = self.directory.publisher(name)
-        if known is not None and known.epoch > epoch:  # while it waited
+        if known is not None and known.epoch > epoch:  # attached elsewhere while it waited
             self._end_link(stream, known.router)
             return
         client_map, seen = claim.unsettled, claim.seen
@@ -118,30 +122,33 @@ class Generations:
         self._attaches.publisher(stream, now)
 
     def _is_over(self, stream: HomeStream, known: LinkEntry | None, seen: Epoch, *, is_late: bool) -> bool:
-        """Whether nobody here knows the publisher, though the home of its last attach has told us of that, or is this
-        router: it forgets a life that outlives its connection only after its end. What it has told before counts for
-        nothing, as the contact may be one that only we still have. Or that home has died, and the attach `is_late`: all
-        have been in contact for longer than any terminus lives (7.10)."""
+        """Whether the publisher's life is over (7.10): no router in contact knows the publisher, and one of two things
+        holds. The home of its last attach has told of that attach in this contact, or is this router; a home forgets a
+        life that outlives its connection only after its end. Or that home has been restarted, and the attach
+        `is_late`."""
         if known is not None or not stream.lifetime.timeout:
             return False
         outlived = is_late and self._has_died(seen)
         return outlived or self.directory.members.has_told(seen)
 
     def _has_died(self, home: Epoch) -> bool:
-        """Whether a later incarnation is there. A router that was removed may go on, out of reach (11.8)."""
+        """Whether a later incarnation of that router is in contact, or is this one. A removed router does not count,
+        because it may go on out of reach (11.8)."""
         directory = self.directory
         present = {directory.router: directory.incarnation, **directory.contacts}
         return home.incarnation < present.get(home.router, 0)
 
     def knows(self, publisher: bytes, generation: bytes | None) -> bool:
-        """Whether an attach with a map goes on with a life that is known here; whichever, if it names none."""
+        """Whether an attach with a map would continue a life that this router knows. Without a generation it continues
+        any."""
         known = self.directory.publisher(publisher)
         return known is not None and self._life_of(known, generation, NOWHERE) is not None
 
     @staticmethod
     def _life_of(known: LinkEntry | None, generation: bytes | None, seen: Epoch) -> bytes | None:
-        """The generation that a publisher with a map resumes: the one it names, else the one that is known. None if it
-        has to begin afresh: its life has ended, or will by our word, or another followed that it has not seen."""
+        """The generation that a publisher with a map resumes: the one that it echoes, else the known one. None if it
+        has to begin afresh: its life has ended, or this router has agreed to its expiry, or another life has followed
+        that it has not seen."""
         if known is None:
             return generation
         if generation in (None, known.generation):
@@ -149,7 +156,7 @@ class Generations:
         return None if seen < known.epoch else generation
 
     def changed(self, change: Change) -> None:
-        """A publisher has a new attach elsewhere, or has ended."""
+        """A publisher has a new attach at another router, or has ended."""
         name, entry = change.entry.name, change.entry
         current = self._home.streams.get(name) or self._edge.streams.get(name)
         if change.new is None or not change.new.live or self._has_ended(change):
@@ -165,7 +172,8 @@ class Generations:
             self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _has_ended(self, change: Change) -> bool:
-        """Whether a life was resumed out of our sight that we know has expired. Its home is told."""
+        """Whether another router out of contact has resumed a life that we know to have expired. If so, tell its
+        home."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False
@@ -174,8 +182,8 @@ class Generations:
         return True
 
     def _retire(self, name: bytes, address: str, new: Stream | None) -> None:
-        """End the publisher's earlier attaches. What they have in doubt is resumed under the `new` one if that is of
-        the same life (7.4), and abandoned otherwise (7.5)."""
+        """End the publisher's earlier attaches. Their deliveries in doubt go on under the `new` attach if it is of the
+        same life (7.4); otherwise they are abandoned (7.5)."""
         self.bodies.drop(name)
         mine, other = self._home.streams.get(name), self._edge.streams.get(name)
         if other is not None:
@@ -200,8 +208,8 @@ class Generations:
         self._edge.rehomed(name, address)
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
-        """Keep placeholders of an abandoned life: a key does not tell its generation, so they may be of a life that
-        goes on, out of our sight."""
+        """Keep the placeholders of an abandoned life. A key does not show its generation, so they may belong to a life
+        that goes on out of our sight."""
         placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:
             new = self._nowhere_stream(stream.publisher, stream.address)
@@ -209,7 +217,8 @@ class Generations:
             self._edge.unconfirmed.move(stream, new, placeholders)
 
     def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
-        """The stream for placeholders of a publisher that no router in contact knows, until it comes back."""
+        """The stream for placeholders of a publisher that no router in contact knows, until the publisher comes
+        back."""
         at = self._nowhere.setdefault(publisher, {})
         found = at.get(address)
         if found is None:
@@ -229,7 +238,8 @@ class Generations:
             stream.leave()
 
     def has_room_for(self, client_map: Iterable[bytes]) -> bool:
-        """Whether a subscriber's map names no more publishers that nobody knows than are remembered."""
+        """Whether this router can keep all publishers that the subscriber's map names and no router in contact
+        knows."""
         names = {key[:NAME_LENGTH] for key in client_map if len(key) == KEY_LENGTH} - self._nowhere.keys()
         unknown = sum(not self._is_known(name) for name in names)
         return len(self._nowhere) + unknown <= MOST_NOWHERE
@@ -240,8 +250,8 @@ class Generations:
         return here or (entry is not None and entry.live)
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
-        """The stream that a placeholder of the publisher belongs to. It may be of a later life than the one known to
-        have ended: full contact proves nothing, as a router may be gone but not yet missed."""
+        """The stream for a placeholder of the publisher. The placeholder may be of a life after the one that is known
+        to have ended: full contact excludes nothing, as a router may be cut off and not yet missed."""
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
         if stream is not None:
             return stream
@@ -251,9 +261,10 @@ class Generations:
         return self._nowhere_stream(publisher, subscriber.identity.address)
 
     def give_up_nowhere(self, now: float, all_since: float) -> None:
-        """Settle placeholders whose publishers will not come back: no terminus lives this long. A publisher may be
-        attached at a router that is not in contact, so `all_since` counts: since when all routers are. A replica set
-        comes back with its next leader, however late, so its placeholders stay."""
+        """Settle the placeholders of publishers that will not come back, because no terminus lives this long. The time
+        counts from `all_since`, since when all routers are in contact, because a publisher may be attached at a router
+        out of contact. The link of a replica set comes back with its next leader, however late, so its placeholders
+        stay."""
         longest = self._settings.terminus + self._settings.boot_wait
         for found in [found for at in self._nowhere.values() for found in at.values()]:
             found.since = min(found.since, now)
@@ -270,7 +281,7 @@ class Generations:
 
 
 def _goes_on(old: Stream, new: Stream) -> bool:
-    """Whether the new attach is of the same life. A pattern in the place of an address, where only placeholders name a
-    publisher, may have been any of those that name them."""
+    """Whether the new attach continues the life of the old stream. Only a stream of placeholders can have a pattern as
+    its address; the pattern may cover the publisher's address."""
     is_at = old.address == new.address or is_pattern(old.address)
     return is_at and old.generation in (UNKNOWN, new.generation)

@@ -1,10 +1,9 @@
-"""How long homes wait for the plain subscribers of a router out of contact (protocol 8, Lost router).
+"""The wait of homes for the plain subscribers of a router out of contact (protocol 8, Lost router).
 
-A plain subscriber has no timeout: it ends with its router. Whether the router has ended cannot be seen from here. So
-for `grace` seconds homes count on the router itself. The wait ends at once if the router is known to have ended: its
-process refuses a connection of a neighbour, and the neighbour tells. It ends, too, when the router comes back in
-another incarnation, when a contact tells of a plain subscriber at a later one, and when the plan does not list the
-router any more.
+A plain subscriber has no timeout: it ends with its router. This router cannot see whether the other one has ended. So
+for `grace` seconds homes await the other router itself. The wait ends early if that router is known to have ended: its
+host refuses the connection of a neighbour, and the neighbour tells; it comes back in another incarnation; a contact
+tells of a plain subscriber at a later incarnation; or the plan no longer lists it.
 """
 
 import json
@@ -23,26 +22,27 @@ from topic.journal import Event
 class _Absence:
     incarnation: int
     since_us: int
-    """By the wall clock."""
+    """Wall clock, in microseconds."""
     until: float | None
-    """None until the next timer, which begins the wait."""
+    """The end of the wait, in seconds; None until the next timer, which starts the wait."""
 
 
 class Grace:
-    """The routers out of contact whose plain subscribers are waited for."""
+    """The routers out of contact for whose plain subscribers homes wait."""
 
     def __init__(self, home: Home, grace: float) -> None:
-        """`grace` in seconds; 0 waits for nobody."""
+        """`grace`: in seconds; with 0, homes do not wait."""
         self.outlet = home.outlet
         self.directory = home.directory
         self._audiences = home.audiences
         self._grace = grace
         self._absent: dict[str, _Absence] = {}
         self._ended: dict[str, int] = {}
-        """By router: the last incarnation that is known to have ended."""
+        """Keyed by router: the last incarnation that is known to have ended."""
 
     def deadline(self) -> float:
-        """When the wait for a router is over. One in contact that has not told its section is about to."""
+        """When the next wait is over. A router in contact that has not told its section is not counted: it is about to
+        tell it."""
         if not self._absent:
             return math.inf
         away = self._absent.keys() - self.directory.contacts.keys()
@@ -57,9 +57,9 @@ class Grace:
                 self._give_up(router, f"was out of contact for {self._grace:g} s")
 
     def wait_for(self, entry: LinkEntry) -> None:
-        """A contact told of a plain subscriber at a router out of contact, perhaps at one never met. The wait for that
-        router begins with this word, unless it has begun already. A wait for its former incarnation is over. The word
-        may be of a former incarnation itself: the contact has not heard of the later one."""
+        """A contact told of a plain subscriber at a router out of contact, perhaps one that was never in contact. The
+        wait for that router begins now, unless it has begun. If this incarnation is later than the awaited one, that
+        wait is over. If it is earlier than a known one, the subscriber lapses at once."""
         router, incarnation = entry.owner
         absence = self._absent.get(router)
         if absence is not None and absence.incarnation < incarnation:
@@ -72,7 +72,8 @@ class Grace:
             self._audiences.count_on(router)
 
     def lost(self, router: str, incarnation: int, now: float) -> None:
-        """The contact is over. A router that is lost again before it has told its section has not been back."""
+        """The contact is over: begin the wait. If the router had not told its section in this contact, the former wait
+        goes on."""
         waits = self._grace > 0 and self._ended.get(router, 0) < incarnation
         self.outlet.trace(Event.LOST, peer=router, detail=json.dumps({"grace": self._grace}) if waits else None)
         if not waits:
@@ -82,8 +83,8 @@ class Grace:
             self._absent.setdefault(router, _Absence(incarnation, self.outlet.time_us, now + self._grace))
 
     def contact(self, router: str, incarnation: int) -> None:
-        """A contact begins. With another incarnation all plain links of the former one have ended, and nobody counts on
-        that any more."""
+        """A contact begins. If the router is in another incarnation, all plain links of the former one have ended, and
+        homes no longer wait for it."""
         absence = self._absent.get(router)
         if absence is not None and absence.incarnation != incarnation:
             self._over(router)
@@ -91,8 +92,8 @@ class Grace:
             self._ended.pop(router, None)
 
     def returned(self, router: str, section: list[LinkEntry]) -> bool:
-        """Whether this section, not applied yet, brings back a router that was waited for. What waited for the router
-        waits for those plain subscribers now that are still there, perhaps by a later attach."""
+        """Whether this section, which is not applied yet, is of a router for which homes waited. Deliveries that
+        awaited the router now await its plain subscribers that still exist, perhaps under a later attach."""
         if self._absent.pop(router, None) is None:
             return False
         live = {entry.name for entry in section if entry.role is Role.SUBSCRIBER and entry.live}
@@ -100,13 +101,13 @@ class Grace:
         return True
 
     def follow(self, plan: Plan) -> None:
-        """The plan has changed: routers that it does not list any more do not come back."""
+        """The plan has changed: stop waiting for routers that it no longer lists."""
         for router in [router for router in self._absent if router not in plan.listed]:
             self._over(router)
         self._ended = {router: last for router, last in self._ended.items() if router in plan.listed}
 
     def _over(self, router: str) -> None:
-        """The plain links of the router are gone from the directory: nobody waits for it."""
+        """The directory has no plain links of the router any more: stop waiting for it."""
         self._wait_no_more(router)
         self._audiences.give_up(router)
 
@@ -116,14 +117,15 @@ class Grace:
         return absence
 
     def waits_for(self, router: str) -> bool:
-        """Whether the router is out of contact, and would be given up if it were known to have ended."""
+        """Whether the router is out of contact, and homes wait for plain subscribers there."""
         absence = self._absent.get(router)
         if absence is None or router in self.directory.contacts:
             return False
         return self.directory.has_plain((router, absence.incarnation))
 
     def refused(self, router: str) -> None:
-        """A neighbour out of contact refuses connections: its process is gone. All contacts are told."""
+        """The host of a neighbour out of contact refuses connections, so the neighbour's process is gone. Tell all
+        contacts."""
         if self.waits_for(router):
             owner = router, self._absent[router].incarnation
             for contact in self.directory.contacts:
@@ -131,7 +133,7 @@ class Grace:
             self.ended(owner)
 
     def ended(self, owner: Owner) -> None:
-        """The process of that incarnation of a router is gone, be the contact lost already or not."""
+        """The process of that incarnation of a router is gone, whether or not the contact is lost already."""
         router, incarnation = owner
         if self._ended.get(router, 0) >= incarnation:
             return
