@@ -1,4 +1,4 @@
-"""Which stores of a set have a vote, which get the log, and which routers are to be voters (protocol 13.1)."""
+"""The members of a set, voters and learners, and the routers that are to be its voters (protocol 13.1)."""
 
 from collections.abc import Collection, Mapping
 
@@ -7,7 +7,7 @@ import attrs
 
 @attrs.frozen(order=True, slots=True)
 class Replica:
-    """A router together with the identity of its store: a replaced disk makes another member."""
+    """A router together with the identity of its store. With a replaced disk the router is another member."""
 
     router: str
     store: bytes
@@ -43,12 +43,13 @@ class Configuration:
         return Configuration((*self.voters, learner), learners, self.ring)
 
     def without(self, member: Replica) -> "Configuration":
-        """Raises ValueError if no voter is left."""
+        """The configuration without this member. Raises ValueError if no voter is left."""
         voters = tuple(voter for voter in self.voters if voter != member)
         if not voters:
             raise ValueError(f"router {member.router} is the only voter")
         return Configuration(voters, tuple(learner for learner in self.learners if learner != member), self.ring)
 
     def differs_by_one(self, other: "Configuration") -> bool:
-        """Whether at most one vote changes: then any two majorities of both have a voter in common (Raft, 4.1)."""
+        """Whether the voters differ by at most one. Then any two majorities of both have a voter in common (Raft,
+        4.1)."""
         return len(set(self.voters) ^ set(other.voters)) <= 1
