@@ -1,7 +1,7 @@
-"""Whether replicas that have applied the same entries have the same state (protocol 13.6).
+"""Compares the states of replicas that have applied the same entries (protocol 13.6).
 
 Each replica sends its leader a digest of its state at certain indices. The digest of a majority of the voters is right,
-and the leader sends it to all. A replica with another digest takes part no more, even if it is the leader.
+and the leader sends it to all. A replica with another digest sets its store aside, even if it is the leader.
 """
 
 from typing import Final
@@ -9,17 +9,17 @@ from typing import Final
 from topic.raft.configuration import Configuration, Replica
 
 KEPT: Final = 8
-"""Indices that a replica remembers: the latest."""
+"""For how many indices, the latest ones, a replica keeps digests."""
 
 
 class Digests:
-    """The digests of one set, as far as one replica knows."""
+    """The digests of one set that one replica knows."""
 
     def __init__(self) -> None:
         self._own: dict[int, bytes] = {}
         self._right: dict[int, bytes] = {}
         self._told: dict[int, dict[Replica, bytes]] = {}
-        """By index: what members have told this leader."""
+        """Keyed by index: the digests that members have sent to this leader."""
 
     def have(self, index: int, digest: bytes) -> None:
         """The state of this replica has this digest at the index."""
@@ -40,8 +40,8 @@ class Digests:
         return self._own[index] == self._right[index]
 
     def count(self, member: Replica, index: int, digest: bytes, configuration: Configuration) -> bool | None:
-        """A member has told this leader its digest. Returns whether a majority of the voters has one digest, which is
-        the right one then; None while that is open."""
+        """A member has sent this leader its digest. Returns True if a majority of the voters now has one digest, which
+        is the right one; False if all voters have sent theirs without a majority; None while that is open."""
         told = self._told.setdefault(index, {})
         told[member] = digest
         _forget(self._told)
