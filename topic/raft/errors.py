@@ -1,10 +1,10 @@
-"""Why a replica does not take what it is asked for."""
+"""Errors of a replica that refuses a request."""
 
 from topic.raft.configuration import Replica
 
 
 class NotLeaderError(Exception):
-    """This replica cannot decide. `leader` is the member that can, if one is known."""
+    """This replica does not lead. `leader`: the member that does, if the replica knows one."""
 
     def __init__(self, why: str, leader: Replica | None) -> None:
         super().__init__(why)
@@ -12,8 +12,8 @@ class NotLeaderError(Exception):
 
 
 class BusyError(Exception):
-    """The set takes no more for now: too much is on its way to the disks, or another change is under way."""
+    """The set takes no entry at present: too many bytes wait for the disks, or another change is under way."""
 
 
 class NotReadyError(Exception):
-    """A set cannot begin: the text says why."""
+    """A set cannot begin. The text gives the reason."""
