@@ -1,6 +1,8 @@
-"""What a leader does: it takes entries, sends them to the members, decides, and changes the members (protocol 13.4).
+"""The leader of a set: it takes entries, sends them to the members, decides them, and changes the members (protocol
+13.4).
 
-It lasts for one term. When it ends, `resign` tells the members: a contact that goes on is no sign of it.
+A leadership lasts for one term. At its end `resign` tells the members, because they cannot see it from a contact that
+lasts.
 """
 
 import math
@@ -20,13 +22,13 @@ from topic.raft.stores import KnownStores
 
 @attrs.frozen(slots=True)
 class _HandOver:
-    """A leader is giving the lead away. It proposes nothing meanwhile."""
+    """The leader is handing over to another member. Meanwhile it proposes nothing."""
 
     to: Replica
     until: float
-    """When this leader gives the transfer up, and goes on."""
+    """The time at which this leader gives the transfer up and goes on."""
     is_told: bool = False
-    """The member was told to stand: all that is here is decided, and on its disk."""
+    """Whether the member was told to stand: all entries are decided and on its disk."""
 
 
 class Leadership:
@@ -37,9 +39,9 @@ class Leadership:
     ) -> None:
         self.term = term
         self.messages: list[tuple[Replica, Body]] = []
-        """What is to be sent, in order."""
+        """The messages to be sent, in order."""
         self.reads: list[Read] = []
-        """Pieces of the snapshot that are to be read."""
+        """The pieces of the snapshot that the shell is to read."""
         self.progress: dict[Replica, FollowerProgress] = {}
         self._me = me
         self._life = life
@@ -48,19 +50,19 @@ class Leadership:
         self._limits = limits
         self._handing_over: _HandOver | None = None
         self._tell_by = math.inf
-        """When members are told what is decided, also without entries; infinite if all know it."""
+        """The time at which members are told the commit index, also without entries; infinite if all know it."""
         for member in log.configuration.members:
             self._take_in(member, now)
         log.append([Entry(term)])  # with it, entries of earlier terms are decided (Raft, 3.6.2)
 
     def _take_in(self, member: Replica, now: float) -> None:
-        """Have a progress of the member, and say who leads if it is in contact."""
+        """Keep a progress for the member. If the member is in contact, send it `Lead`."""
         if member not in self.progress and member != self._me:
             self.progress[member] = FollowerProgress(self._log.last, now)
             self.connect(member)
 
     def connect(self, member: Replica) -> None:
-        """A contact with a router begins: tell it who leads, if it is a member with that store."""
+        """A contact with a router begins: send it `Lead` if it is a member with that store."""
         if member in self.progress and self._stores.has(member):
             self._send(member, self.progress[member].ask(self._log, self._log.last, self.term))
 
@@ -72,7 +74,7 @@ class Leadership:
 
     @property
     def has_majority(self) -> bool:
-        """Whether a majority of the voters is in contact."""
+        """Whether a majority of the voters is in contact, this leader included."""
         return self._is_in_contact(self._log.configuration)
 
     def _is_in_contact(self, configuration: Configuration) -> bool:
@@ -83,18 +85,20 @@ class Leadership:
 
     @property
     def is_removed(self) -> bool:
-        """Whether it is decided that this replica is no voter any more (Raft, 4.2.2)."""
+        """Whether a decided configuration lacks this replica as a voter (Raft, 4.2.2)."""
         return self._me not in self._log.configuration.voters and self.may_configure
 
     def resign(self) -> None:
-        """Say so to all in contact: one that was a member may be one again, if that change is not decided."""
+        """Send `Resigned` to all routers in contact. A former member among them may be a member again, if its removal
+        is not decided."""
         for known in self._stores.all():
             self._send(known.member, say.Resigned(self.term))
 
     # entries
 
     def propose(self, data: list[bytes]) -> int:
-        """Append entries to the log. Returns the index of the first. Raises BusyError."""
+        """Append entries to the log. Returns the index of the first. Raises BusyError while this leader hands over, or
+        too many bytes wait."""
         if self._handing_over is not None:
             raise BusyError(f"this router hands the lead over to router {self._handing_over.to.router}")
         last = self._log.last
@@ -106,7 +110,7 @@ class Leadership:
         return last + 1
 
     def receive(self, member: Replica, body: say.Stored | say.Lacking | say.Staged) -> None:
-        """A member answers. An answer to the leader of another term counts nothing. Raises BreachError."""
+        """A member answers. An answer to the leader of another term is ignored. Raises BreachError."""
         progress = self.progress.get(member)
         if progress is None or body.term != self.term:
             return
@@ -118,7 +122,7 @@ class Leadership:
             progress.staged(body.place)
 
     def _take_stored(self, member: Replica, progress: FollowerProgress, body: say.Stored) -> None:
-        """A member tells what its disk has."""
+        """A member tells which entries its disk has."""
         if not progress.stored <= body.index <= body.agreed <= self._log.last:
             told = f"agrees with this one up to entry {body.agreed} and is stored up to entry {body.index}"
             expected = f"{progress.stored} <= stored <= agreed <= {self._log.last}"
@@ -126,8 +130,8 @@ class Leadership:
         progress.learn(body.agreed, body.index)
 
     def _take_lacking(self, member: Replica, progress: FollowerProgress, body: say.Lacking) -> None:
-        """The member's log differs at the entry that it was asked about: ask about an earlier one. A disk that lacks
-        entries that it had acknowledged is not to be trusted."""
+        """The member's log lacks the entry that it was asked about: ask about an earlier one. If the member's disk
+        lacks entries that it had acknowledged, tell it to set its store aside."""
         if progress.probe is None:
             return
         if body.index < progress.stored:
@@ -138,14 +142,15 @@ class Leadership:
             progress.send_snapshot()
 
     def decide(self) -> None:
-        """Decide what a majority of disks has, if it ends with an entry of this term (Raft, 3.6.2)."""
+        """Decide the entries that a majority of disks has, if the last of them is of this term (Raft, 3.6.2)."""
         stored = {member: progress.stored for member, progress in self.progress.items()}
         index = self._log.configuration.agreed({**stored, self._me: self._log.stable})
         if index > self._log.commit and self._log.term(index) == self.term:
             self._log.commit = index
 
     def replicate(self, now: float) -> None:
-        """Send each member what it lacks, as far as its window allows. The next entries tell it what is decided."""
+        """Send each member the entries that it lacks, as far as its window allows. These messages also tell it the
+        commit index."""
         if self._owes_commit():
             self._tell_by = min(self._tell_by, now + self._limits.told)
         is_due = now >= self._tell_by
@@ -167,17 +172,18 @@ class Leadership:
     # snapshots
 
     def lacks(self, index: int) -> bool:
-        """Whether the disk of a member in contact lacks entries up to this index: it is sent these, or a snapshot."""
+        """Whether the disk of a member in contact lacks an entry up to this index: the leader still sends these
+        entries, or a snapshot."""
         return any(progress.is_in_contact and progress.stored < index for progress in self.progress.values())
 
     def compacted(self) -> None:
-        """This leader has a later snapshot: members that are being sent the former one are sent this one."""
+        """This leader has a later snapshot: send it to the members that are being sent the former one."""
         for progress in self.progress.values():
             if progress.needs_snapshot:
                 progress.send_snapshot()
 
     def read(self, member: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
-        """The shell has read a piece of a snapshot."""
+        """The shell has read a piece of a snapshot: send it if the member still needs it."""
         piece = say.Piece(self.term, self._log.snapshot, place, data, is_last)
         if member in self.progress and index == piece.snapshot.index and self.progress[member].take_piece(piece):
             self._send(member, piece)
@@ -186,13 +192,14 @@ class Leadership:
 
     @property
     def may_configure(self) -> bool:
-        """Whether no change is under way, and this leader has decided an entry of its own (Ongaro, 2015)."""
+        """Whether no change of members is under way, and this leader has decided an entry of its own term (Ongaro,
+        2015)."""
         commit = self._log.commit
         return self._log.term(commit) == self.term and self._log.configured_at <= commit
 
     def configure(self, configuration: Configuration, now: float) -> int:
-        """Change the members. Returns the index of the change. Raises BusyError; ValueError if more than one vote would
-        change."""
+        """Change the members. Returns the index of the change. Raises BusyError; ValueError if more than one voter
+        would change."""
         if not self.may_configure or self._handing_over is not None:
             raise BusyError("an earlier change of the members is under way")
         if not self._is_in_contact(configuration):
@@ -204,20 +211,20 @@ class Leadership:
         for member in configuration.members:
             self._take_in(member, now)
         for member in [member for member in self.progress if member not in configuration.members]:
-            self._replicate_to(member, self.progress.pop(member), is_due=True)  # it may learn that it has no vote
+            self._replicate_to(member, self.progress.pop(member), is_due=True)  # so it may learn of its removal
         return self._log.last
 
     def mend(self, now: float) -> None:
-        """Take one step from the present members towards the ring."""
+        """Take one step from the present members towards those of the ring."""
         if self.may_configure and self._handing_over is None:
             wanted = self._next_configuration(now)
             if wanted is not None and self._is_in_contact(wanted):
                 self.configure(wanted, now)
 
     def _next_configuration(self, now: float) -> Configuration | None:
-        """Stores that were replaced leave; routers of the ring that are no members come in as learners; learners that
-        have caught up become voters; members that are not of the ring leave when it is complete, and this
-        leader is the last of them."""
+        """The next step towards the ring, the first of these that is possible; None if the ring is reached. Remove a
+        store that was replaced. Take in a router of the ring, as a learner. Make a learner a voter that has caught up.
+        When all routers of the ring are voters, remove a member that is not of the ring, this leader last."""
         present = self._log.configuration
         for member in present.members:
             known = self._stores.get(member.router)
@@ -241,8 +248,8 @@ class Leadership:
     # transfer of leadership
 
     def hand_over(self, member: Replica, now: float) -> None:
-        """Have this voter lead: propose nothing until it has all that is here, and has won an election. Raises
-        ValueError if the member is no other voter in contact."""
+        """Hand over to this voter: propose nothing until it has all entries and has won an election. Raises ValueError
+        if the member is no other voter in contact."""
         if member not in self.progress or member not in self._log.configuration.voters or not self._stores.has(member):
             why = "expected another voter that this router can reach"
             raise ValueError(f"router {member.router} cannot become leader: {why}")
@@ -250,7 +257,7 @@ class Leadership:
 
     @property
     def preferred(self) -> Replica | None:
-        """The first router of the ring, if it can lead in place of this one: it is another voter in contact, and its
+        """The first router of the ring, if this leader can hand over to it: it is another voter in contact, and its
         disk lacks few entries."""
         configuration, log = self._log.configuration, self._log
         voter = next((one for one in configuration.voters if one.router in configuration.ring[:1]), self._me)
@@ -261,25 +268,27 @@ class Leadership:
         return voter if is_near else None
 
     def hand_over_to_best(self, now: float) -> None:
-        """This leader's disk hangs: hand over to the voter whose disk has most, if that has more than this one."""
+        """This leader's disk hangs: hand over to the voter whose disk has most entries, if these are more than this
+        leader's disk has."""
         best = self._best()
         if best is not None and self.progress[best].stored > self._log.stable and self._handing_over is None:
             self.hand_over(best, now)
 
     def leave(self, now: float) -> bool:
-        """This router is about to stop: hand over to the voter whose disk has most. Returns whether there is one."""
+        """This router is about to stop: hand over to the voter whose disk has most entries. Returns whether there is
+        one."""
         best = self._best()
         if best is not None and self._handing_over is None:
             self.hand_over(best, now)
         return best is not None
 
     def _best(self) -> Replica | None:
-        """The other voter in contact whose disk has most."""
+        """The other voter in contact whose disk has most entries."""
         voters = [v for v in self._log.configuration.voters if v in self.progress and self._stores.has(v)]
         return max(voters, key=lambda voter: self.progress[voter].stored, default=None)
 
     def go_on_handing_over(self) -> None:
-        """Once all that is here is decided, and on the disk of the member that is to lead, tell it to stand."""
+        """When all entries are decided, and on the disk of the next leader, tell it to stand."""
         change = self._handing_over
         if change is None or change.is_told:
             return
@@ -293,7 +302,8 @@ class Leadership:
 
     @property
     def deadline(self) -> float:
-        """When a transfer has failed, or members are to be told what is decided; infinite if neither is to come."""
+        """The time at which a transfer has failed, or members are told the commit index; infinite if neither is to
+        come."""
         return min(self._tell_by, self._handing_over.until if self._handing_over is not None else math.inf)
 
     def _send(self, member: Replica, body: Body) -> None:
