@@ -1,25 +1,26 @@
-"""Times and sizes that a replica keeps to."""
+"""The times and sizes that limit a replica."""
 
 import attrs
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class RaftLimits:
-    """Times in seconds, sizes in bytes."""
+    """The limits. Times are in seconds, sizes in bytes."""
 
     election: float = 0.5
-    """An election that nobody wins is tried again after one to two of these."""
+    """If no candidate wins an election, a voter stands again after one to two times this."""
     place: float = 0.1
-    """How much later than the voter before it in the ring a voter first stands when it has lost its leader."""
+    """By how much a voter stands later than the voter before it in the ring, when both have lost their leader."""
     boot: float = 2.0
     """How long a replica that starts waits for contact with all voters before it stands."""
     dead: float = 1.0
-    """A disk whose oldest write lasts longer hangs; a transfer that lasts longer has failed."""
+    """A disk hangs if its oldest write lasts longer. A transfer of leadership has failed if it lasts longer."""
     told: float = 0.0
-    """How long a follower may wait for entries that tell it what is decided, before it is told without; 0: at once."""
+    """How long a follower waits for entries that tell it the commit index, before a message without entries tells it;
+    0: it is told at once."""
     tried: float = 10.0
-    """How long a request is tried at leaders before it is answered with an error."""
+    """How long a router sends a request to leaders before it answers the request with an error."""
     window: int = 1 << 20
-    """How much may be on its way to a follower's disk."""
+    """Most bytes of entries that are under way to a follower's disk."""
     unstored: int = 8 << 20
-    """How much of a leader's log may wait for a majority, or for its own disk."""
+    """Most bytes of a leader's entries that wait for a majority or for its own disk."""
