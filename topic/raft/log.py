@@ -1,8 +1,8 @@
 """The log of one replica: its entries, how far they are committed, and how far the disk has them (protocol 13.5).
 
 The disk works asynchronously. Each write has a number and replaces all entries from one index on. `stable` is the last
-index up to which the disk and this log are equal, whatever writes are under way: an entry that was overwritten in the
-meantime is not stable because an earlier write of it ends. A snapshot stands for all entries up to its index.
+index up to which the disk and this log are equal, whatever writes are under way. If an entry was replaced after a write
+had begun, the end of that write does not make the entry stable. A snapshot stands for all entries up to its index.
 """
 
 from collections import deque
@@ -14,13 +14,13 @@ import attrs
 from topic.raft.configuration import Configuration, Replica
 
 OVERHEAD: Final = 64
-"""Bytes that an entry counts beside its data."""
+"""Bytes that an entry counts in addition to its data."""
 NOBODY: Final = Configuration(())
 
 
 @attrs.frozen(slots=True)
 class Entry:
-    """One decision of a set. An entry with neither data nor configuration begins a leader's term."""
+    """One entry of the log. An entry with neither data nor configuration begins a leader's term."""
 
     term: int
     data: bytes = b""
@@ -33,7 +33,7 @@ class Entry:
 
 @attrs.frozen(slots=True)
 class Snapshot:
-    """The state that all entries up to an index have led to. The state itself is the shell's, in pieces."""
+    """The name of a state: the state after all entries up to an index. The shell has the state itself, in pieces."""
 
     index: int = 0
     term: int = 0
@@ -51,23 +51,23 @@ class _Write:
     first: int
     """The lowest index that the write replaces."""
     last: int
-    """The last index of the log that it leaves on the disk."""
+    """The last index of the log that the disk has after the write."""
 
 
 class RaftLog:
-    """The entries behind a snapshot. The snapshot of a new log stands at index 0, has term 0, and no members."""
+    """The entries after a snapshot. The snapshot of a new log is at index 0 of term 0, without members."""
 
     def __init__(self, entries: Sequence[Entry] = (), snapshot: Snapshot = NOTHING) -> None:
         self.snapshot = snapshot
         self.commit = self.snapshot.index
         self._entries: list[Entry] = []
         self._sizes = [0]
-        """Bytes of the entries behind the snapshot up to an index."""
+        """For each index after the snapshot, the bytes of the entries between the snapshot and it."""
         self._configurations = [(self.snapshot.index, self.snapshot.configuration)]
         self._writes: deque[_Write] = deque()
         self._extend(entries)
         self._last_written = self.last
-        """The last index of the log that the last finished write has left."""
+        """The last index of the log on the disk after the last finished write."""
         self._unwritten = self.last + 1
         """The first index that is neither on the disk nor in a write."""
         self._written_snapshot = self.snapshot
@@ -82,50 +82,50 @@ class RaftLog:
 
     @property
     def configuration(self) -> Configuration:
-        """The latest one. A replica acts on it as soon as it is in the log (Raft, 4.1)."""
+        """The latest configuration. A replica acts on it as soon as it is in the log (Raft, 4.1)."""
         return self._configurations[-1][1]
 
     @property
     def configured_at(self) -> int:
-        """The index of the latest configuration, or of the snapshot that has it; 0: there is none."""
+        """The index of the latest configuration, or of the snapshot that has it; 0 if there is none."""
         return self._configurations[-1][0]
 
     def may_stand(self, member: Replica) -> bool:
-        """Whether the member is a voter, or was one before a change that may not be decided: it may be the only one
-        that has the change (Raft, 4.2.2)."""
+        """Whether the member is a voter, or was one before a change that is not decided: it may be the only voter that
+        has the change (Raft, 4.2.2)."""
         open_changes = 2 if self.configured_at > self.commit else 1
         return any(member in configuration.voters for _, configuration in self._configurations[-open_changes:])
 
     @property
     def stable(self) -> int:
-        """The last index up to which the disk has what is here."""
+        """The last index up to which the disk has the entries of this log."""
         changed = min((write.first for write in self._writes), default=self._unwritten)
         return min(self._last_written, min(changed, self._unwritten) - 1)
 
     def term(self, index: int) -> int:
-        """The term of an entry that is here, or of the last one in the snapshot."""
+        """The term of an entry of this log, or of the last entry that the snapshot stands for."""
         place = index - self.snapshot.index
         assert place >= 0, f"entry {index} is in the snapshot"
         return self._entries[place - 1].term if place else self.snapshot.term
 
     def has(self, index: int, term: int) -> bool:
-        """Whether this entry is here. A leader has what is decided, so its entries before the snapshot are these."""
+        """Whether this log has the entry. An entry before the snapshot is decided, so a leader has the same one."""
         return index < self.snapshot.index or (index <= self.last and self.term(index) == term)
 
     def is_no_newer_than(self, last: int, last_term: int) -> bool:
-        """Whether a log that ends there is at least as up to date as this one (Raft, 3.6.1)."""
+        """Whether a log with this last index and term is at least as up to date as this one (Raft, 3.6.1)."""
         return (last_term, last) >= (self.last_term, self.last)
 
     def latest_up_to(self, index: int, term: int) -> int | None:
-        """The highest index, at most `index`, whose term is at most `term`: where two logs may still agree. None if it
-        is before the snapshot."""
+        """The highest index, at most `index`, whose term is at most `term`: up to there, this log and another one may
+        agree. None if it is before the snapshot."""
         index = min(index, self.last)
         while index >= self.snapshot.index and self.term(index) > term:
             index -= 1
         return index if index >= self.snapshot.index else None
 
     def size(self, above: int, to: int) -> int:
-        """Bytes of the entries above one index, up to another. Entries in the snapshot count nothing."""
+        """Bytes of the entries above one index, up to another. Entries that the snapshot stands for count nothing."""
         first = self.snapshot.index
         return self._sizes[max(to - first, 0)] - self._sizes[max(above - first, 0)]
 
@@ -134,7 +134,7 @@ class RaftLog:
         return tuple(self._entries[first - self.snapshot.index - 1 : last - self.snapshot.index])
 
     def batch(self, first: int, most: int) -> tuple[Entry, ...]:
-        """Entries from `first` on, of `most` bytes together, but at least one if there is one."""
+        """The entries from `first` on, at most `most` bytes of them, but at least one if there is one."""
         last = min(first, self.last)
         while last < self.last and self.size(first - 1, last + 1) <= most:
             last += 1
@@ -145,8 +145,8 @@ class RaftLog:
         self._extend(entries)
 
     def merge(self, previous: int, entries: Sequence[Entry]) -> None:
-        """Put the entries of a leader behind the index `previous`. Entries that are here already stay; from the first
-        one that differs on, the leader's replace what is here (Raft, 3.5)."""
+        """Put the entries of a leader behind the index `previous`. Equal entries stay. From the first different one on,
+        the leader's entries replace those of this log (Raft, 3.5)."""
         for index, entry in enumerate(entries, previous + 1):
             if not self.has(index, entry.term):
                 assert index > self.commit, f"a leader replaces entry {index}, which is committed"
@@ -155,7 +155,8 @@ class RaftLog:
                 return
 
     def begin(self, entry: Entry) -> None:
-        """Have this entry alone: the set is to begin with it. What was here has never come into effect."""
+        """Replace all entries by this one, with which the set is to begin. The former entries have never come into
+        effect."""
         assert not self.commit
         self._truncate(1)
         self.append([entry])
@@ -163,7 +164,7 @@ class RaftLog:
     # snapshots
 
     def compact(self, index: int) -> None:
-        """Let a snapshot stand for the entries up to a decided one."""
+        """Replace the entries up to a decided index by a snapshot."""
         assert self.snapshot.index <= index <= min(self.commit, self._unwritten - 1)
         configured = [one for one in self._configurations if one[0] <= index]
         snapshot = Snapshot(index, self.term(index), configured[-1][1])
@@ -174,7 +175,8 @@ class RaftLog:
         self.snapshot = snapshot
 
     def install(self, snapshot: Snapshot) -> None:
-        """Have a leader's snapshot, and no entry. The leader has compared the logs: they differ before its index."""
+        """Replace the whole log by a leader's snapshot. The leader has compared the logs: they differ before its
+        index."""
         assert snapshot.index > self.commit, f"a snapshot at {snapshot.index} replaces entries that are decided"
         self.snapshot = snapshot
         self.commit = snapshot.index
@@ -186,7 +188,8 @@ class RaftLog:
     # the disk
 
     def write(self, number: int) -> tuple[Snapshot | None, int, tuple[Entry, ...]]:
-        """Begin a write of all that no write has: the snapshot if it is new, from which index on, and the entries."""
+        """Begin a write of everything that is in no write yet. Returns the snapshot if it is new, the first index that
+        the write replaces, and the entries from there on."""
         first = max(self._unwritten, self.snapshot.index + 1)
         is_new = self.snapshot != self._written_snapshot
         self._writes.append(_Write(number, self._unwritten, self.last))
@@ -195,13 +198,13 @@ class RaftLog:
         return self.snapshot if is_new else None, first, self.entries(first, self.last)
 
     def written(self, number: int) -> None:
-        """This write is on the disk, and so are all before it."""
+        """The disk has this write, and all earlier ones."""
         while self._writes and self._writes[0].number <= number:
             self._last_written = self._writes.popleft().last
 
     @property
     def is_written(self) -> bool:
-        """Whether all that is here is on the disk, or in a write under way."""
+        """Whether everything here is on the disk or in a write under way."""
         return self._unwritten > self.last and self.snapshot == self._written_snapshot
 
     # the entries
@@ -214,7 +217,7 @@ class RaftLog:
                 self._configurations.append((self.last, entry.configuration))
 
     def _truncate(self, first: int) -> None:
-        """Remove the entries from this index on. A configuration among them is none any more."""
+        """Remove the entries from this index on, and the configurations among them."""
         place = first - self.snapshot.index
         del self._entries[place - 1 :]
         del self._sizes[place:]
@@ -223,7 +226,7 @@ class RaftLog:
             self._configurations.pop()
 
     def check(self) -> None:
-        """Assert what holds whenever no event is being handled."""
+        """Assert what must hold between events."""
         assert self.snapshot.index <= self.commit <= self.last and 0 <= self.stable <= self.last
         terms = [self.snapshot.term, *[entry.term for entry in self._entries]]
         assert terms == sorted(terms), "a term goes back"
