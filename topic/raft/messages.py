@@ -1,14 +1,14 @@
-"""What the replicas of a set say to each other, and what a replica asks of its shell (protocol 13).
+"""The messages between the replicas of a set, and the actions that a replica asks of its shell (protocol 13).
 
-| message | who says it | what it says | waits for the disk |
+| message | sender | meaning | waits for the disk |
 | --- | --- | --- | --- |
 | `Greeting` | each, as a contact begins and as it changes | my store has accepted this life | yes |
 | `Propose` | a router that begins a set | accept this life, with these stores as voters | no |
 | `PreVote`, `PreVoted` | a voter without a leader | would I win an election? | no |
 | `Vote`, `Voted` | a candidate | vote for me in this term | yes |
 | `Lead` | a leader, as a contact begins | I lead; does your log have this entry? | no |
-| `Append` | a leader | these entries follow that one; so much is committed | no |
-| `Stored` | a follower | my disk has all that you have, up to this index | yes |
+| `Append` | a leader | these entries follow that one; this is the commit index | no |
+| `Stored` | a follower | my disk has all your entries up to this index | yes |
 | `Lacking` | a follower | my log lacks that entry; try this one | no |
 | `Piece` | a leader, to a log that ends before its own begins | this is a piece of the snapshot | no |
 | `Staged` | a follower | my disk has that piece | yes |
@@ -16,16 +16,16 @@
 | `Outdated` | each | there is a later term than yours, or a later life | no |
 | `Resigned` | a leader that leads no more | look for another one | no |
 | `StandNow` | a leader that hands over | begin an election without a pre-vote | no |
-| `Distrust` | a leader | your disk has lost what it had acknowledged | no |
+| `Distrust` | a leader | your disk has lost entries that it had acknowledged | no |
 
-| what a replica asks of its shell | when |
+| action | when |
 | --- | --- |
-| `Persist` | there is something that the disk does not have |
-| `Send` | there is a message, and the disk has what it waits for |
+| `Persist` | the disk lacks something |
+| `Send` | there is a message, and the disk has everything that it waits for |
 | `Committed` | entries are decided |
-| `Restore` | the pieces of a leader's snapshot take the place of the state |
+| `Restore` | the pieces of a leader's snapshot replace the state |
 | `Read` | a member is to be sent a piece of this replica's snapshot |
-| `Agreed` | a majority has the state that this replica has: it may become the snapshot |
+| `Agreed` | a majority has the same state as this replica, so the state may become the snapshot |
 | `Led` | another member leads, or none |
 | `Alarm` | an operator has to look |
 | `SetAside` | the store is void, or not to be trusted |
@@ -40,31 +40,31 @@ from topic.raft.log import NOTHING, Entry, Snapshot
 @attrs.frozen(slots=True)
 class Greeting:
     begun: bool
-    """The sender knows that all voters of its life have accepted it."""
+    """Whether the sender knows that all voters of its life have accepted it."""
     ring: tuple[str, ...]
-    """The routers that are to be voters, by the sender's topology."""
+    """The routers that are to be voters by the sender's topology."""
     mapping: bytes
-    """Digest of the map from queue names to sets, by the sender's topology."""
+    """Digest of the map from queue names to sets in the sender's topology."""
 
 
 @attrs.frozen(slots=True)
 class Propose:
     configuration: Configuration
     anew: bool
-    """An operator's word: it takes the place of a life that never came into effect."""
+    """Whether an operator has asked for this life, which replaces a life that never came into effect."""
 
 
 @attrs.frozen(slots=True)
 class PreVote:
     term: int
-    """The term that the sender would stand in."""
+    """The term in which the sender would stand."""
     last: int
     last_term: int
 
 
 @attrs.frozen(slots=True)
 class PreVoted:
-    """The sender would vote so. A replica that would not says nothing, or `Outdated`."""
+    """The sender would grant this vote. A replica that would not does not answer, or sends `Outdated`."""
 
     term: int
 
@@ -93,7 +93,8 @@ class Lead:
 class Append:
     term: int
     previous: int
-    """Index of the entry before `entries`. The follower has it, as an earlier message on this channel says."""
+    """Index of the entry before `entries`. The follower has that entry: an earlier message on this channel has shown
+    it."""
     previous_term: int
     entries: tuple[Entry, ...]
     commit: int
@@ -105,7 +106,7 @@ class Stored:
     agreed: int
     """The last index up to which the follower's log is known to be equal to the leader's."""
     index: int
-    """The last index of these that its disk has."""
+    """The last index, at most `agreed`, that the follower's disk has."""
 
 
 @attrs.frozen(slots=True)
@@ -120,7 +121,7 @@ class Piece:
     term: int
     snapshot: Snapshot
     place: int
-    """0: the first piece."""
+    """The number of the piece, from 0 on."""
     data: bytes
     is_last: bool
 
@@ -129,7 +130,7 @@ class Piece:
 class Staged:
     term: int
     index: int
-    """Index of the snapshot."""
+    """The index of the snapshot."""
     place: int
 
 
@@ -168,7 +169,7 @@ Body = (
 
 @attrs.frozen(slots=True)
 class Envelope:
-    """A message with the names that it counts for. Another life, or another store, makes it void."""
+    """A message with its life, sender and receiver. A replica of another life, or with another store, ignores it."""
 
     life: int
     sender: Replica
@@ -176,38 +177,39 @@ class Envelope:
     body: Body
 
 
-# what a replica asks of its shell
+# actions for the shell
 
 
 @attrs.frozen(slots=True)
 class Hard:
-    """What a store must not forget, beside its log."""
+    """The values that a store keeps besides its log."""
 
     life: int = 0
-    """Hybrid clock at the beginning of the set, or at its latest recovery; 0: the store has accepted none."""
+    """The life that the store has accepted: the hybrid clock at the beginning of the set, or at its latest recovery; 0
+    if none."""
     mapping: bytes = b""
-    """Digest of the map from queue names to sets under which the store has accepted that."""
+    """Digest of the map from queue names to sets under which the store has accepted the life."""
     begun: bool = False
-    """All voters have accepted that life: it is in effect for ever."""
+    """Whether all voters have accepted the life: then it is in effect for ever."""
     term: int = 0
     vote: Replica | None = None
-    """The candidate that has this replica's vote in this term."""
+    """The candidate that has this replica's vote in the term."""
 
 
 @attrs.frozen(slots=True)
 class StoreContent:
-    """What a store has when a replica starts."""
+    """The content of a store when its replica starts."""
 
     hard: Hard = Hard()
     snapshot: Snapshot = NOTHING
     entries: tuple[Entry, ...] = ()
-    """They follow the snapshot."""
+    """The entries after the snapshot."""
 
 
 @attrs.frozen(slots=True)
 class StagedPiece:
-    """A piece of a leader's snapshot, as a follower puts it aside. The first piece ends the leader's earlier snapshot,
-    or an earlier leader's, if it was not whole yet; and a state that was put aside for the same index."""
+    """A piece of a leader's snapshot that a follower puts aside. The first piece drops an earlier snapshot that is not
+    complete, and a state that was put aside for the same index."""
 
     index: int
     place: int
@@ -216,28 +218,29 @@ class StagedPiece:
 
 @attrs.frozen(slots=True)
 class Persist:
-    """Put this on the disk in one transaction, behind all earlier writes; then call `Raft.persisted(number)`."""
+    """Write this to the disk in one transaction, after all earlier writes; then call `Raft.persisted(number)`."""
 
     number: int
     hard: Hard
     pieces: tuple[StagedPiece, ...]
     snapshot: Snapshot | None
-    """The state that was put aside for this index is the snapshot. Entries up to the index go, with the former one."""
+    """If not None, the state that was put aside for this index becomes the snapshot. It replaces the former snapshot
+    and the entries up to the index."""
     first: int
-    """The entries take the place of all from this index on."""
+    """The entries replace all entries from this index on."""
     entries: tuple[Entry, ...]
 
 
 @attrs.frozen(slots=True)
 class Send:
-    """Send this on the channel to the receiver's router. What cannot be sent is lost with the contact."""
+    """Send this on the channel to the receiver's router. If the contact ends, the message is lost."""
 
     envelope: Envelope
 
 
 @attrs.frozen(slots=True)
 class Committed:
-    """These entries are decided, from this index on: apply them in order."""
+    """These entries, from index `first` on, are decided: apply them in order."""
 
     first: int
     entries: tuple[Entry, ...]
@@ -245,14 +248,14 @@ class Committed:
 
 @attrs.frozen(slots=True)
 class Restore:
-    """The state is the one that was put aside for this snapshot, which the disk has after the last `Persist`."""
+    """Replace the state by the one that was put aside for this snapshot. The disk has it after the last `Persist`."""
 
     snapshot: Snapshot
 
 
 @attrs.frozen(slots=True)
 class Read:
-    """Read a piece of the snapshot at this index, behind all writes so far; then call `Raft.read`."""
+    """Read a piece of the snapshot at this index, after all writes so far; then call `Raft.read`."""
 
     to: Replica
     index: int
@@ -261,15 +264,15 @@ class Read:
 
 @attrs.frozen(slots=True)
 class Agreed:
-    """A majority of the voters has the state that this replica has at the index. So it may become the snapshot: put it
-    aside, then call `Raft.compact`."""
+    """A majority of the voters has the same state as this replica at the index, so the state may become the snapshot.
+    Put it aside, then call `Raft.compact`."""
 
     index: int
 
 
 @attrs.frozen(slots=True)
 class Led:
-    """This member leads in this term; None: nobody does, as far as this replica knows."""
+    """The member that leads in this term; None if this replica knows of none."""
 
     term: int
     leader: Replica | None
@@ -284,7 +287,7 @@ class Alarm:
 
 @attrs.frozen(slots=True)
 class SetAside:
-    """This store is to take part no more: keep the file under another name, and begin with an empty one."""
+    """This store takes part no longer: keep its file under another name, and begin with an empty store."""
 
     why: str
 
