@@ -1,4 +1,4 @@
-"""What a leader knows of one other member, and what it sends next (protocol 13.4)."""
+"""The knowledge of a leader about one other member, and the next message to it (protocol 13.4)."""
 
 from typing import Final
 
@@ -6,69 +6,70 @@ from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Append, Lead, Piece
 
 BATCH: Final = 256 * 1024
-"""Bytes of the entries of one `Append`, unless a single entry is larger."""
+"""Most bytes of entries in one `Append`, unless a single entry is larger."""
 
 
 class FollowerProgress:
-    """One member, for as long as this leader leads. Channels keep order and lose nothing while a contact lasts, so
-    nothing is sent twice in a contact."""
+    """The progress of one member under this leader. Within a contact, a channel keeps order and loses nothing, so the
+    leader sends nothing twice."""
 
     def __init__(self, last: int, now: float) -> None:
-        """`last`: the last index of the leader's log, so that the first round of catching up ends with it."""
+        """`last`: the last index of the leader's log, with which the first round of catching up ends."""
         self.stored = 0
-        """The last index that the member's disk has, by its own word to this leader."""
+        """The last index that the member's disk has, as the member has told this leader."""
         self.next = 0
-        """The first index that was not sent. 0: it is not known where the two logs agree."""
+        """The first index that was not sent; 0 while the leader does not know up to where the two logs agree."""
         self.probe: int | None = None
-        """The index that the member was asked about, and has not answered."""
+        """The index that the member was asked about and has not answered."""
         self._told = 0
-        """The commit index that the member was sent last."""
+        """The last commit index that the member was sent."""
         self._piece: int | None = None
-        """The piece of the snapshot that the member is to have next; None while it needs no snapshot."""
+        """The number of the next piece of the snapshot for the member; None while it needs no snapshot."""
         self._is_piece_under_way = False
-        """The shell reads that piece, or the member stores it."""
+        """Whether the shell is reading that piece, or the member is storing it."""
         self._round_began, self._round_to = now, last
-        """Learner: when the present round of catching up began, and with which index it ends."""
+        """For a learner: when the present round of catching up began, and the index with which it ends."""
 
     def disconnected(self) -> None:
-        """Nothing that is under way arrives, and nothing that was sent lately may have."""
+        """The contact has ended. Messages under way are lost, and perhaps messages that were sent lately."""
         self.next = self._told = 0
         self.probe = self._piece = None
 
     def ask(self, log: RaftLog, index: int, term: int) -> Lead:
-        """Ask the member whether its log has this entry. It is the first message of a contact."""
+        """The message that asks the member whether its log has this entry: the first one of a contact."""
         self.probe = index
         self._told = min(log.commit, index)
         return Lead(term, index, log.term(index), log.commit)
 
     def learn(self, agreed: int, stored: int) -> None:
-        """The member's log is equal to this one up to `agreed`, and its disk has it up to `stored`."""
+        """The member's log is equal to the leader's up to `agreed`, and its disk has it up to `stored`."""
         if self.probe is not None and agreed >= self.probe:
             self.next, self.probe = agreed + 1, None
         self.stored = stored
 
     @property
     def is_in_contact(self) -> bool:
-        """Whether something is on its way to the member, or may be sent at once."""
+        """Whether a message is under way to the member, or may be sent at once."""
         return bool(self.next) or self.probe is not None or self.needs_snapshot
 
     def is_caught_up(self, last: int, now: float, quick: float) -> bool:
         """Whether the member stores entries about as fast as they come (Raft, 4.2.1). A round ends when the member has
-        all that was in the log as it began; the member is caught up if the round was quick."""
+        all entries that were in the log when the round began. The member has caught up if the round took at most
+        `quick` seconds, or if it lacks nothing."""
         if self.stored < self._round_to:
             return False
         lasted, self._round_began, self._round_to = now - self._round_began, now, last
         return self.stored == last or lasted <= quick
 
     def lacks_commit(self, log: RaftLog) -> bool:
-        """Whether the member may be told that more is decided than it was told."""
+        """Whether the member can be told a higher commit index than it was told."""
         return bool(self.next) and self._told < min(log.commit, self.next - 1)
 
-    # what the member is sent
+    # messages to the member
 
     def next_append(self, log: RaftLog, term: int, window: int, *, is_due: bool) -> Append | None:
-        """The next message, if there are entries to send and at most `window` bytes are on their way to its disk.
-        `is_due`: the member is told what is decided also without entries."""
+        """The next `Append`, if there are entries to send and less than `window` bytes are under way to the member's
+        disk. `is_due`: tell the commit index also without entries."""
         if not self.next:
             return None
         if self.next <= log.snapshot.index:
@@ -85,7 +86,7 @@ class FollowerProgress:
         return Append(term, previous, log.term(previous), entries, log.commit)
 
     def send_snapshot(self) -> None:
-        """What the member lacks is in the snapshot alone: send the snapshot from its beginning."""
+        """The log has no longer the entries that the member lacks: send the snapshot from its beginning."""
         self.next, self.probe = 0, None
         self._piece, self._is_piece_under_way = 0, False
 
@@ -94,7 +95,7 @@ class FollowerProgress:
         return self._piece is not None
 
     def next_piece(self) -> int | None:
-        """The piece that the shell is to read now, if there is one."""
+        """The number of the piece that the shell is to read now; None if there is none."""
         if self._piece is None or self._is_piece_under_way:
             return None
         self._is_piece_under_way = True
