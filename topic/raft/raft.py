@@ -2,15 +2,15 @@
 
 The shell that drives a replica
 
-1. tells it events: `connect`, `disconnect`, `receive`, `persisted`, `tick`, with the time in seconds;
-2. calls `flush` when no more events are at hand, and does what that returns, in order;
+1. reports events to it: `connect`, `disconnect`, `receive`, `persisted`, `tick`, with the time in seconds;
+2. calls `flush` when no more events are at hand, and performs the actions that it returns, in order;
 3. calls `tick` at `deadline`;
-4. writes each `Persist` in one transaction, in order, and says so: a write may last, and nothing waits for it here;
-5. applies what is `Committed`, and tells `digested` at certain indices, the same ones at each replica;
+4. writes each `Persist` in one transaction, in order, and then calls `persisted`. The replica does not wait for a write;
+5. applies the entries of `Committed`, and calls `digested` at certain indices, the same ones at each replica;
 6. may make an `Agreed` state the snapshot: it puts the state on the disk, then calls `compact`.
 
-Contacts take the place of heartbeats: a replica has a leader while the replica that has said `Lead` to it is in contact
-and has not said `Resigned`. So a set in which nothing happens sends nothing. The states, in Raft's words:
+Contacts take the place of heartbeats. The sender of a `Lead` is a replica's leader until it sends `Resigned`, or until
+their contact ends. So a set in which nothing happens sends nothing. The states, in Raft's words:
 
 | state | leaves it when | for |
 | --- | --- | --- |
@@ -20,7 +20,7 @@ and has not said `Resigned`. So a set in which nothing happens sends nothing. Th
 | leader | no majority is in contact; it is no voter any more | follower |
 | each | it learns of a later term | follower |
 
-A replica without a leader always has a timer. What each message means is in `topic/raft/messages.py`.
+A replica without a leader always has a timer. `topic/raft/messages.py` explains each message.
 """
 
 import math
@@ -57,7 +57,7 @@ from topic.raft.storage import Storage
 from topic.raft.stores import KnownStore, KnownStores
 
 BEGIN: Final = 1
-"""Index of the entry with the first voters. It is decided when all have it."""
+"""Index of the entry with the first voters. It is decided when all of them have it."""
 
 
 class RaftRole(Enum):
@@ -69,15 +69,15 @@ class RaftRole(Enum):
 
 @attrs.frozen(slots=True)
 class _Election:
-    """This replica stands."""
+    """An election in which this replica stands."""
 
     is_pre: bool
-    """It asks for pre-votes."""
+    """Whether it asks for pre-votes."""
     granted: set[Replica]
 
 
 class Raft:
-    """One replica. Two that lead in one term, or decide two entries for one index of a life, do not exist."""
+    """One replica of a set. No two replicas lead in one term, or decide different entries for one index of a life."""
 
     def __init__(
         self,
@@ -91,9 +91,10 @@ class Raft:
         new_life: Callable[[], int],
         now: float,
     ) -> None:
-        """`routers` are all of the mesh; the set begins with `ring`. `content` is what the store has; the shell
-        has the state at its snapshot. `draw` returns a random number from 0 to 1, `new_life` a hybrid clock that is
-        above all that this router knows. Raises ValueError if the set began with another map of names."""
+        """`routers`: all routers of the mesh. `ring`: the routers with which the set begins. `content`: the content of
+        the store; the shell has the state at its snapshot. `draw` returns a random number from 0 to 1. `new_life`
+        returns a hybrid clock above all clocks that this router knows. Raises ValueError if the set began with another
+        map of names."""
         if content.hard.life and content.hard.mapping != mapping:
             what = "the configuration assigns queues to replica sets otherwise than when this set began"
             raise ValueError(f"{what}: restore the former assignment")
@@ -102,32 +103,32 @@ class Raft:
         self.log = RaftLog(content.entries, content.snapshot)
         self.stores = KnownStores(me, routers, ring, mapping)
         self.leadership: Leadership | None = None
-        """While this replica leads."""
+        """The leadership of this replica; None while it does not lead."""
         self.why_aside = ""
-        """Why this store takes part no more; empty while it does."""
+        """Why this store takes part no longer; empty while it takes part."""
         self._begins_anew = False
-        """The life of this store was begun by an operator's word, in place of one that is not in effect."""
+        """Whether an operator asked for the life of this store, in place of a life that is not in effect."""
         self.deadline = now + limits.boot
-        """When `tick` is due; infinite if nothing is."""
+        """When `tick` is due; infinite if never."""
         self._limits = limits
         self._draw = draw
         self._new_life = new_life
         self._election: _Election | None = None
-        """While this replica stands."""
+        """The election in which this replica stands; None while it does not."""
         self._leader: Replica | None = None
         """Follower: the other member that leads."""
         self._matched = 0
         """Follower: the last index up to which this log is known to be equal to the leader's."""
         self._acknowledged = 0
-        """Follower: the last index that the leader was told is on the disk."""
+        """Follower: the last index that it has told the leader to be on its disk."""
         self._staging: tuple[Snapshot, int] | None = None
-        """Follower: the snapshot that the leader sends, and the place of its next piece."""
+        """Follower: the snapshot that the leader is sending, and the number of its next piece."""
         self._digests = Digests()
         self._storage = Storage(self.hard, self.log)
         self._outbox: list[Action] = []
         self._applied = self.log.snapshot.index
         self._led: Led | None = None
-        """The leader that the shell was told of."""
+        """The leader that the shell knows."""
         if self.hard.begun:
             self._take_effect()
 
@@ -147,26 +148,27 @@ class Raft:
     # events: contacts
 
     def connect(self, router: str, now: float) -> None:
-        """A contact with the router begins; nothing of an earlier one arrives any more."""
+        """A contact with the router begins. Messages of an earlier contact arrive no longer."""
         self.stores.connect(router)
         if not self.why_aside:
             self._greet(router)
 
     def disconnect(self, router: str, now: float) -> None:
-        """The contact with the router has ended. What was under way is lost."""
+        """The contact with the router has ended. Messages under way are lost."""
         member = self.stores.disconnect(router)
         self._storage.drop(router)
         if member is not None and self.leadership is not None:
             self.leadership.disconnect(member)
         if member is not None and self._election is not None:
-            self._election.granted.discard(member)  # a leader has a majority in contact
+            self._election.granted.discard(member)  # a leader needs a majority in contact
         if self._leader is not None and self._leader.router == router:
             self._follow_nobody(now)
         if self.leadership is not None and not self.leadership.has_majority:
             self.resign(now)
 
     def _greet(self, router: str = "") -> None:
-        """Tell what the disk has: to one router, or to all in contact. A life that it is to have is told later."""
+        """Send `Greeting` with the life that is on the disk, to one router or to all in contact. While the disk lacks
+        the present life, send none."""
         stored = self._storage.hard
         if stored.life != self.hard.life:
             return
@@ -177,13 +179,13 @@ class Raft:
             self._outbox.append(Send(Envelope(stored.life, self.me, to, greeting)))
 
     def receive(self, envelope: Envelope, now: float) -> None:
-        """A message has come from a router in contact, in the order in which that sent it. Raises BreachError if no
-        replica would send it: the contact is to be dropped."""
+        """Take a message of a router in contact. Messages come in the order in which that router sent them. Raises
+        BreachError if no replica would send this message; the caller then drops the contact."""
         sender, body = envelope.sender, envelope.body
         if isinstance(body, say.Greeting):
             known = KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False))
             if self.why_aside:
-                self.stores.learn(known)  # the replica that begins anew is not told it again
+                self.stores.learn(known)  # the next replica with an empty store does not hear it again
             else:
                 self._take_greeting(known, now)
         elif self.why_aside:
@@ -199,7 +201,7 @@ class Raft:
                     self._HANDLERS[type(body)](self, sender, body, now)
 
     def _take_greeting(self, known: KnownStore, now: float) -> None:
-        if self.stores.is_replaced(known):  # what was said to the former store, and by it, is void
+        if self.stores.is_replaced(known):  # messages to and from the former store are void
             self.disconnect(known.member.router, now)
             self.connect(known.member.router, now)
         is_new = self.stores.learn(known)
@@ -227,8 +229,8 @@ class Raft:
             self.deadline = min(self.deadline, now + self._first_wait())
 
     def _is_of_my_life(self, envelope: Envelope) -> bool:
-        """Whether the sender speaks of the life of this store. A later life makes this store void; a leader's append
-        gives its life to a store that has none, unless a router in contact has told of a later one in effect."""
+        """Whether the message is for the life of this store. A later life makes this store void. A store without a life
+        takes the life of a leader's message, unless a router in contact has told of a later life in effect."""
         if envelope.life < self.hard.life:
             self._greet(envelope.sender.router)
             return False
@@ -247,14 +249,15 @@ class Raft:
         return True
 
     def set_aside(self, why: str) -> None:
-        """Take part no more: this store is void, or not to be trusted."""
+        """Stop taking part: this store is void, or not to be trusted."""
         self._stop_leading()
         self.why_aside = why
         self._election, self._leader, self.deadline = None, None, math.inf
         self._outbox.append(SetAside(why))
 
     def follow_ring(self, ring: Sequence[str]) -> None:
-        """The set is to begin with other voters. When it has begun, the ring stands in its log (`choose`)."""
+        """The topology names other voters with which the set is to begin. When the set has begun, its log has the ring
+        (`choose`)."""
         self.stores.ring = tuple(ring)
         if not self.hard.begun:
             self._greet()
@@ -265,7 +268,7 @@ class Raft:
     # a set begins (13.2)
 
     def _begin(self, *, anew: bool = False) -> bool:
-        """Begin the set if it is for this router to do so, and all routers of the ring are there."""
+        """Begin the set if this router has to do so, and all routers that it needs are in contact."""
         configuration = self.stores.first_voters(anew=anew)
         if configuration is None or self.hard.begun or (self.hard.life and not anew):
             return False
@@ -276,23 +279,24 @@ class Raft:
         return True
 
     def begin_anew(self) -> None:
-        """An operator's word: begin the set although some stores have accepted a life that never came into effect, or
-        a router is away. Raises NotReadyError if a router of the ring is not there, or the set has begun."""
+        """Begin the set at an operator's request, although some stores have accepted a life that never came into
+        effect, or a router is away. Raises NotReadyError if a router of the ring is not in contact, or the set has
+        begun."""
         if why := "it has begun" if self.hard.begun else self.stores.why_not_anew():
             raise NotReadyError(why)
         begins = self._begin(anew=True)
         assert begins
 
     def _go_on_beginning(self, known: KnownStore) -> None:
-        """A router has told what its store is: the last one to accept, or one that lacks the proposal."""
+        """A router has told of its store. It may lack the proposal, or be the last to accept it."""
         if not self.hard.begun and self.hard.life:
             self._propose_to(known)
             self._try_effect()
 
     def _propose_to(self, known: KnownStore) -> None:
-        """Send the life that this store has accepted to a voter that lacks it. The voter may have been sent it before,
-        and have dropped it: it takes none from a store that it has not heard of, and a store is told when the disk has
-        what it accepts."""
+        """Send the life that this store has accepted to a voter that lacks it. The voter may have got it before, and
+        dropped it: a voter takes a proposal only from a store that it knows, and hears of a store only when the store's
+        disk has its life."""
         lacks = not known.life or (self._begins_anew and known.life < self.hard.life)
         if lacks and known.member in self.log.configuration.voters:
             self._send(known.member, say.Propose(self.log.configuration, self._begins_anew))
@@ -318,8 +322,8 @@ class Raft:
         self.log.commit = max(self.log.commit, min(BEGIN, self.log.last))
 
     def recover(self, now: float) -> None:
-        """An operator's word: this store alone is the set from now on, in a new life. Entries of other stores alone
-        are lost. Raises NotLeaderError if somebody leads."""
+        """Make this store alone the set, in a new life, at an operator's request. Entries that only other stores have
+        are lost. Raises NotLeaderError if a replica leads, or if this store has no entry."""
         if self.leader is not None:
             raise NotLeaderError(f"router {self.leader.router} leads this set: recovery is refused", self.leader)
         if not (self.hard.begun and self.log.last):
@@ -333,7 +337,7 @@ class Raft:
     # elections (13.3)
 
     def tick(self, now: float) -> None:
-        """The time is `deadline`, or later."""
+        """Do what is due. The shell calls this at `deadline` or later."""
         if now < self.deadline or self.why_aside:
             return
         if self.leadership is not None:
@@ -357,7 +361,8 @@ class Raft:
             self._restart_timer(now)
 
     def _first_wait(self) -> float:
-        """How long a voter waits before it first stands: less if it is earlier in the ring, so that one comes first."""
+        """How many seconds a voter waits before it first stands. An earlier place in the ring waits less, so that one
+        voter comes first."""
         ring = self.log.configuration.ring or self.stores.ring
         place = ring.index(self.me.router) if self.me.router in ring else len(ring)
         return self._limits.place * (place + self._draw() / 2)
@@ -369,7 +374,7 @@ class Raft:
         return self.hard.begun and self.log.may_stand(self.me) and not self._disk_hangs(now)
 
     def _pre_stand(self, now: float) -> None:
-        """Find out whether a majority would vote for this replica, before it disturbs anybody with a new term."""
+        """Ask whether a majority would vote for this replica, before it disturbs others with a new term."""
         if self._may_stand(now):
             self._call(_Election(True, {self.me}))
             self._count_votes(now)
@@ -394,7 +399,7 @@ class Raft:
             self._send_when_stored(voter, say.Vote(self.hard.term, last, last_term))
 
     def _take_granted(self, voter: Replica, term: int, now: float, *, is_pre: bool) -> None:
-        """A voter grants its vote, or its pre-vote, in this term."""
+        """A voter has granted its vote, or its pre-vote, in this term."""
         if self._election is not None and self._election.is_pre is is_pre and term == self.hard.term + is_pre:
             self._election.granted.add(voter)
             self._count_votes(now)
@@ -417,7 +422,8 @@ class Raft:
         self._take_granted(sender, body.term, now, is_pre=True)
 
     def _take_vote(self, sender: Replica, body: say.Vote, now: float) -> None:
-        """A replica votes whatever configuration it knows: it may have become a voter without knowing (Raft, 4.2.2)."""
+        """Grant a vote, or refuse it. A replica votes even if it does not know itself as a voter, because it may have
+        become one without knowing (Raft, 4.2.2)."""
         if body.term < self.hard.term:
             self._send(sender, say.Outdated(self.hard.term))
             return
@@ -435,16 +441,16 @@ class Raft:
         self.deadline = now + self._limits.election * (1 + self._draw())
 
     def _notice_term(self, term: int, now: float) -> None:
-        """If a later term than this replica's has begun, follow nobody in it, as yet."""
+        """If a later term has begun, enter it, without a leader yet."""
         if term > self.hard.term:
             self._stop_leading()
             if self._leader is not None:
-                self._send(self._leader, say.Outdated(term))  # it may be in contact, and have no other sign
+                self._send(self._leader, say.Outdated(term))  # it may be in contact and not hear of the term otherwise
             self._enter(term, None)
             self._follow_nobody(now)
 
     def _enter(self, term: int, vote: Replica | None) -> None:
-        """Begin a later term. With its leader this log was never compared."""
+        """Begin a later term. This log was not compared with its leader's log yet."""
         assert term > self.hard.term
         self.hard = attrs.evolve(self.hard, term=term, vote=vote)
         self._matched = self._acknowledged = 0
@@ -457,7 +463,8 @@ class Raft:
         self.deadline = now + self._first_wait()
 
     def _follow(self, leader: Replica, term: int, now: float) -> bool:
-        """A leader of this term speaks. Returns whether it leads: in a later term than its own, it does not."""
+        """A leader of this term sends a message. Returns whether this replica now follows it; it does not if it knows a
+        later term."""
         if term < self.hard.term:
             self._send(leader, say.Outdated(self.hard.term))
             return False
@@ -479,7 +486,7 @@ class Raft:
         self._set_deadline(now)
 
     def resign(self, now: float) -> None:
-        """Lead no more, until an election says so again."""
+        """Stop leading, until this replica wins another election."""
         self._stop_leading()
         self._follow_nobody(now)
 
@@ -502,32 +509,37 @@ class Raft:
     def propose(self, data: Sequence[bytes]) -> int:
         """Append entries to the log, to be decided. Returns the index of the first.
 
-        Raises NotLeaderError; BusyError while leadership moves or too much waits for the disks."""
+        Raises NotLeaderError; BusyError while leadership moves or too many bytes wait for the disks.
+        """
         return self._leading().propose(list(data))
 
     def configure(self, configuration: Configuration, now: float) -> int:
         """Change the members. Returns the index of the change.
 
         Raises NotLeaderError; BusyError while an earlier change, or this leader's first entry, is not decided, or if a
-        majority of the voters would not be in contact; ValueError if more than one vote would change."""
+        majority of the new voters is not in contact; ValueError if more than one voter would change.
+        """
         return self._leading().configure(configuration, now)
 
     def choose(self, ring: Sequence[str], now: float) -> int:
-        """An operator's word: these routers are to be the voters. Returns the index of the change.
+        """Make these routers the ring, at an operator's request. Returns the index of the change.
 
-        Raises NotLeaderError; BusyError as `configure` does."""
+        Raises NotLeaderError; BusyError as `configure` does.
+        """
         return self.configure(attrs.evolve(self.log.configuration, ring=tuple(ring)), now)
 
     def hand_over(self, member: Replica, now: float) -> None:
-        """Have this voter lead: propose nothing until it has all that is here, and has won an election.
+        """Hand over to this voter: propose nothing until it has all entries and has won an election.
 
-        Raises NotLeaderError; ValueError if the member is no other voter in contact."""
+        Raises NotLeaderError; ValueError if the member is no other voter in contact.
+        """
         self._leading().hand_over(member, now)
         self._set_deadline(now)
 
     def leave(self, now: float) -> bool:
-        """The router is about to stop: hand over to the voter whose disk has most. Returns whether there is one. It
-        leads when this replica leads no more; if that takes longer than `dead`, this replica goes on."""
+        """The router is about to stop: hand over to the voter whose disk has most entries. Returns whether there is
+        one. When that voter leads, this replica leads no longer. If it does not lead within `dead`, this replica goes
+        on."""
         is_handed = self.leadership is not None and self.leadership.leave(now)
         self._set_deadline(now)
         return is_handed
@@ -561,20 +573,21 @@ class Raft:
             self._match(last, body.commit)
 
     def _agrees(self, body: say.Append) -> bool:
-        """Whether the entries that are decided here are the same in the append."""
+        """Whether the append has the same entries as this log where these are decided."""
         decided = body.entries[: self.log.commit - body.previous]
         return all(self.log.has(index, entry.term) for index, entry in enumerate(decided, body.previous + 1))
 
     def _match(self, index: int, commit: int) -> None:
-        """This log is equal to the leader's up to this index. What is behind that may be another leader's, and is not
-        decided by what this one has decided."""
+        """This log is equal to the leader's up to this index. Later entries may be another leader's, so this leader's
+        commit index does not decide them."""
         self._matched = max(self._matched, index)
         self.log.commit = max(self.log.commit, min(commit, self._matched))
 
     def _acknowledge(self, leader: Replica) -> None:
-        """Tell what the disk has. The term, too, has to be there: who forgets it obeys the leader of an earlier one."""
+        """Tell the leader which entries the disk has. The disk must have the term, too: a replica that forgot the term
+        would obey the leader of an earlier one."""
         self._acknowledged = min(self.log.stable, self._matched)
-        self._storage.supersede(say.Stored)  # else an earlier one, with a lower index, comes after this one
+        self._storage.supersede(say.Stored)  # else an earlier message with a lower index follows this one
         body = say.Stored(self.hard.term, self._matched, self._acknowledged)
         if self._storage.hard.term == self.hard.term:
             self._send(leader, body)
@@ -588,8 +601,8 @@ class Raft:
     # snapshots (13.6)
 
     def compact(self, index: int) -> None:
-        """The shell has put the state at an applied index aside: let it stand for the entries up to that. Raises
-        ValueError if that index is not applied, or before the present snapshot."""
+        """The shell has put the state at an applied index aside: replace the entries up to that index by a snapshot.
+        Raises ValueError if the index is not applied, or before the present snapshot."""
         if not self.log.snapshot.index <= index <= self._applied:
             raise ValueError(f"index {index}, expected {self.log.snapshot.index} to {self._applied}")
         self.log.compact(index)
@@ -597,12 +610,12 @@ class Raft:
             self.leadership.compacted()
 
     def read(self, to: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
-        """The shell has read a piece, as `Read` asked it to. A piece of a former snapshot is not sent."""
+        """The shell has read a piece that `Read` asked for. A piece of a former snapshot is not sent."""
         if self.leadership is not None:
             self.leadership.read(to, index, place, data, is_last)
 
     def _take_piece(self, sender: Replica, body: say.Piece, now: float) -> None:
-        """Put the pieces aside, on the disk, until all are there. Until then this replica has its former state."""
+        """Put the pieces aside, on the disk, until all have come. Until then this replica keeps its former state."""
         if not self._follow(sender, body.term, now):
             return
         snapshot = body.snapshot
@@ -625,7 +638,7 @@ class Raft:
     # digests of the state (13.6)
 
     def digested(self, index: int, digest: bytes) -> None:
-        """The state of this replica has this digest when the entries up to the index are applied."""
+        """The state of this replica has this digest after the entries up to the index."""
         self._digests.have(index, digest)
         if self.leadership is not None:
             self._count_digest(self.me, index, digest)
@@ -664,7 +677,7 @@ class Raft:
     # the disk
 
     def persisted(self, number: int, now: float) -> None:
-        """The disk has the write of this number, and all before it."""
+        """The disk has the write of this number, and all earlier ones."""
         former = self._storage.hard
         self._storage.finish(number)
         stored = self._storage.hard
@@ -686,13 +699,13 @@ class Raft:
         self._outbox.append(Send(Envelope(self.hard.life, self.me, to, body)))
 
     def _send_when_stored(self, to: Replica, body: Body) -> None:
-        """Send this when the disk has what is here now."""
+        """Send this when the disk has everything that this replica has now."""
         self._storage.hold(Envelope(self.hard.life, self.me, to, body), self.hard)
 
-    # what comes of it
+    # the actions
 
     def flush(self, now: float) -> list[Action]:
-        """What is to be done for the events since the last call, in this order."""
+        """The actions for the events since the last call, in order."""
         if self.leadership is not None:
             self._flush_leadership(self.leadership, now)
         persist = self._storage.write(self.hard, now) if not self.why_aside else None
@@ -729,7 +742,7 @@ class Raft:
         self._set_deadline(now)
 
     def check(self) -> None:
-        """Assert what holds whenever no event is being handled."""
+        """Assert what must hold between events."""
         self.log.check()
         assert self.hard.begun or (self._election is None and self.leader is None), "an election before the set began"
         assert [self.leadership, self._election, self._leader].count(None) >= 2, "it leads, stands or follows at once"
