@@ -1,7 +1,7 @@
-"""What is on its way to the disk of one replica, and the messages that wait for it (protocol 13.5).
+"""The writes under way to the disk of one replica, and the messages that wait for them (protocol 13.5).
 
-A vote or an acknowledgement leaves only when the disk has what it promises. Writes have numbers and end in order, so
-one number says what a message waits for.
+A vote or an acknowledgement leaves only when the disk has what it promises. Writes have numbers and end in order, so a
+message waits for one number.
 """
 
 import math
@@ -11,24 +11,24 @@ from topic.raft.messages import Envelope, Hard, Persist, StagedPiece
 
 
 class Storage:
-    """The writes of one store, as far as this replica knows of them."""
+    """The writes to the store of one replica."""
 
     def __init__(self, hard: Hard, log: RaftLog) -> None:
         self.hard = hard
-        """What the disk has."""
+        """The values that the disk has."""
         self._log = log
         self._last = hard
-        """What the last write has that was begun."""
+        """The values in the last write that was begun."""
         self._number = 0
         self._writes: dict[int, tuple[float, Hard]] = {}
-        """Those under way, by number: when each was begun, and what it has."""
+        """Keyed by number: the writes under way, with the time at which each was begun, and its values."""
         self._pieces: list[StagedPiece] = []
-        """Those that no write has."""
+        """The pieces that are in no write yet."""
         self._held: list[tuple[int, Envelope]] = []
-        """Messages, each with the number of the write that it waits for."""
+        """The messages that wait, each with the number of the write for which it waits."""
 
     def write(self, hard: Hard, now: float) -> Persist | None:
-        """Begin a write of all that no write has; None if there is nothing of the kind."""
+        """Begin a write of everything that is in no write yet; None if there is nothing."""
         if self._has_all(hard):
             return None
         self._number += 1
@@ -38,11 +38,11 @@ class Storage:
         return Persist(self._number, hard, pieces, *self._log.write(self._number))
 
     def stage(self, piece: StagedPiece) -> None:
-        """Put a piece of a leader's snapshot aside, with the next write."""
+        """Put a piece of a leader's snapshot into the next write."""
         self._pieces.append(piece)
 
     def finish(self, number: int) -> None:
-        """The disk has this write, and all before it."""
+        """The disk has this write, and all earlier ones."""
         for earlier in [write for write in self._writes if write <= number]:
             _, self.hard = self._writes.pop(earlier)
         self._log.written(number)
@@ -52,19 +52,20 @@ class Storage:
         return next((began for began, _ in self._writes.values()), math.inf)
 
     def hold(self, envelope: Envelope, hard: Hard) -> None:
-        """Keep a message until the disk has what is here now."""
+        """Keep a message until the disk has these values and the present log."""
         self._held.append((self._number if self._has_all(hard) else self._number + 1, envelope))
 
     def supersede(self, kind: type) -> None:
-        """A later message of this kind says more than those that wait: they are void."""
+        """Drop the waiting messages of this kind: a later message says more."""
         self._held = [(number, envelope) for number, envelope in self._held if not isinstance(envelope.body, kind)]
 
     def drop(self, router: str) -> None:
-        """The contact with the router has ended: what waits for the disk is lost with it, like what is under way."""
+        """The contact with the router has ended: messages to it that wait for the disk are lost, like messages under
+        way."""
         self._held = [(number, envelope) for number, envelope in self._held if envelope.receiver.router != router]
 
     def release(self) -> list[Envelope]:
-        """The messages that wait for nothing any more, in order."""
+        """Take the messages that need not wait any longer, in order."""
         oldest = next(iter(self._writes), self._number + 1)
         ready = [envelope for number, envelope in self._held if number < oldest]
         self._held = self._held[len(ready) :]
