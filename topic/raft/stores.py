@@ -1,7 +1,7 @@
-"""What the routers in contact have said of their stores, and what that allows (protocol 13.2).
+"""The stores of the routers in contact, and the beginning of a set (protocol 13.2).
 
-A set begins when the stores of all its voters have accepted the same life. A store accepts one for ever, so a majority
-of voters that lost their disks cannot begin an empty set while another voter remembers the former one.
+A set begins when the stores of all its voters have accepted the same life. A store accepts one life for ever. So voters
+that lost their disks, even a majority, cannot begin an empty set while another voter remembers the former one.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,48 +14,50 @@ from topic.raft.messages import Hard
 
 @attrs.frozen(slots=True)
 class KnownStore:
-    """A router in contact."""
+    """The store of a router in contact, as the router has told of it."""
 
     member: Replica
     life: int
-    """The life that its store has accepted; 0: none."""
+    """The life that the store has accepted; 0 if none."""
     begun: bool
     ring: tuple[str, ...]
     mapping: bytes
 
 
 class KnownStores:
-    """The routers in contact that take part in one set, by name."""
+    """The routers in contact and their stores for one set, keyed by router."""
 
     def __init__(self, me: Replica, routers: Collection[str], ring: Sequence[str], mapping: bytes) -> None:
-        """`routers`: all of the mesh. `ring`: those that are to be voters when the set begins. The first of them begins
-        it."""
+        """`routers`: all routers of the mesh. `ring`: the routers that are to be voters when the set begins. The first
+        of them begins it."""
         self._me = me
         self._routers = routers
         self.ring = tuple(ring)
         self.mapping = mapping
         self._stores: dict[str, KnownStore | None] = {}
-        """None: the contact has begun, and the router has said nothing yet."""
+        """None if the contact has begun and the router has not told of its store yet."""
 
     def connect(self, router: str) -> None:
         self._stores[router] = None
 
     def inherit(self, former: "KnownStores") -> None:
-        """The store of this router is a new one. Routers in contact do not repeat what they have told of theirs."""
+        """Take over the knowledge about other stores from the former replica of this router, whose store was set aside.
+        Routers in contact tell of their stores only once."""
         self._stores.update({router: former._stores.get(router) for router in self._stores})
 
     def disconnect(self, router: str) -> Replica | None:
-        """The contact has ended. Returns the member that was there."""
+        """The contact has ended. Returns the member of that router, if it had told of its store."""
         known = self._stores.pop(router, None)
         return known.member if known is not None else None
 
     def is_replaced(self, known: KnownStore) -> bool:
-        """Whether the router has told of another store earlier in this contact."""
+        """Whether the router told of another store earlier in this contact."""
         former = self._stores.get(known.member.router)
         return former is not None and former.member != known.member
 
     def learn(self, known: KnownStore) -> bool:
-        """Take a router's word. Returns whether this is its first word with that store in this contact."""
+        """A router tells of its store. Returns whether it does so for the first time with this store in this
+        contact."""
         router = known.member.router
         if router not in self._stores:
             return False
@@ -67,11 +69,11 @@ class KnownStores:
         return self._stores.keys()
 
     def is_heard(self, known: KnownStore) -> bool:
-        """Whether the router gets messages of the set: its topology has to map names as this one does."""
+        """Whether the router takes part in the set: its topology has to map queue names to sets as this one does."""
         return known.mapping == self.mapping
 
     def all(self) -> list[KnownStore]:
-        """The stores of routers that are heard."""
+        """The stores of all routers in contact that take part."""
         return [known for known in self._stores.values() if known is not None and self.is_heard(known)]
 
     def get(self, router: str) -> KnownStore | None:
@@ -79,13 +81,13 @@ class KnownStores:
         return known if known is not None and self.is_heard(known) else None
 
     def has(self, member: Replica) -> bool:
-        """Whether the member's router is in contact, with that store."""
+        """Whether the member is this replica, or its router is in contact with that store."""
         return member == self._me or ((known := self.get(member.router)) is not None and known.member == member)
 
     def first_voters(self, *, anew: bool) -> Configuration | None:
-        """The voters of a set that may begin now by this router's word; None if it may not. All routers of the mesh
-        have to be in contact: one that is not may have the set, or another file. `anew`: an operator asks, the routers
-        of the ring are enough, and lives that are not in effect do not count."""
+        """The voters with which this router may begin the set now; None if it may not. All routers of the mesh have to
+        be in contact, because an absent router may have the set, or another topology. `anew`: an operator asks. Then
+        the routers of the ring are enough, and lives that are not in effect do not count."""
         if self._me.router not in self.ring or (not anew and self.ring[0] != self._me.router):
             return None
         needed = {*self.ring} if anew else {*self.ring, *self._routers}
@@ -97,7 +99,7 @@ class KnownStores:
         return Configuration(tuple(stores[router] for router in self.ring), ring=self.ring)
 
     def why_not_anew(self) -> str:
-        """Why an operator cannot have the set begin at this router; empty if that is possible."""
+        """Why an operator cannot begin the set at this router; empty if that is possible."""
         if self._me.router not in self.ring:
             return f"router {self._me.router} is not to be a voter, expected one of {', '.join(self.ring)}"
         for router in self.ring:
@@ -118,7 +120,7 @@ class KnownStores:
         return max((known.life for known in self.all() if known.begun), default=0)
 
     def is_in_effect(self, hard: Hard, configuration: Configuration) -> bool:
-        """Whether all voters have accepted the life in `hard`, which this store has on its disk."""
+        """Whether all voters have accepted the life in `hard`, which is on this store's disk."""
         same = [known for known in self.all() if known.life == hard.life]
         accepted = {self._me, *(known.member for known in same)}
         return any(known.begun for known in same) or accepted.issuperset(configuration.voters)
