@@ -37,17 +37,17 @@ KINDS: Final[tuple[type[Any], ...]] = (
     say.StandNow,
     say.Distrust,
 )
-"""By the number that stands for each."""
+"""The kinds of messages; the index of each is its number on the wire."""
 _PACKER: Final = msgpack.Packer()
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 MOST: Final = 2**63 - 1
-"""Of a life, a term or an index."""
+"""The highest life, term or index."""
 MOST_NAME: Final = 255
-"""Bytes of the name of a set, of a router or of a store."""
+"""Most bytes of the name of a set, a router or a store."""
 
 
 def encode(name: str, envelope: Envelope) -> bytes:
-    """The message of the set of that name."""
+    """The bytes of a message of the set `name`."""
     body = envelope.body
     head = [name, envelope.life, _packed(envelope.sender), _packed(envelope.receiver), _NUMBERS[type(body)]]
     count = len(head) + len(attrs.fields(type(body)))
@@ -77,7 +77,7 @@ def _packed(value: Any) -> Any:
 
 
 def decode(data: bytes | memoryview) -> tuple[str, Envelope]:
-    """The name of a set, and a message of it. Raises BreachError."""
+    """The name of the set, and the message. Raises BreachError."""
     try:
         parts = msgpack.unpackb(data, strict_map_key=True)
     except (ValueError, msgpack.UnpackException) as error:
@@ -188,4 +188,4 @@ _READ: Final[dict[Any, Callable[[Any, str], Any]]] = {
     tuple[Entry, ...]: _entries,
     tuple[str, ...]: _texts,
 }
-"""By the type of a field."""
+"""The reader of each type of field."""
