@@ -5,7 +5,7 @@ The shell that drives a replica
 1. reports events to it: `connect`, `disconnect`, `receive`, `persisted`, `tick`, with the time in seconds;
 2. calls `flush` when no more events are at hand, and performs the actions that it returns, in order;
 3. calls `tick` at `deadline`;
-4. writes each `Persist` in one transaction, in order, and then calls `persisted`. The replica does not wait for a write;
+4. writes each `Persist` in one transaction, in order, then calls `persisted`. The replica waits for no write;
 5. applies the entries of `Committed`, and calls `digested` at certain indices, the same ones at each replica;
 6. may make an `Agreed` state the snapshot: it puts the state on the disk, then calls `compact`.
 
