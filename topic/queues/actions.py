@@ -1,4 +1,5 @@
-"""What the replicas of a router ask of their shell, and what they show (protocol 13); see `topic.queues.sets`."""
+"""The actions that the replicas of a router ask of their shell, and the view of a set for the operator (protocol 13);
+see `topic.queues.sets`."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -13,7 +14,7 @@ from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 
 @attrs.frozen(slots=True)
 class Tell:
-    """Send this to another router in contact, in order."""
+    """Send this payload to another router in contact, in order."""
 
     router: str
     payload: bytes
@@ -29,34 +30,34 @@ class Answered:
 
 @attrs.frozen(slots=True)
 class SetNote:
-    """Something about a set that the operator should read in the router's log."""
+    """A line about a set for the operator, in the router's log."""
 
     text: str
 
 
 class SetChange(Enum):
-    """What has become of a set, as this router sees it."""
+    """A change of a set, as this router sees it."""
 
     LEADS = "leads"
-    """This router leads it now."""
+    """This router leads the set now."""
     LEADS_NO_MORE = "leads no more"
-    """This router led it."""
+    """This router leads the set no longer."""
     LEADERLESS = "leaderless"
-    """No router has led it for `RaftLimits.tried` seconds."""
+    """No router has led the set for `RaftLimits.tried` seconds."""
     ASIDE = "aside"
-    """Its store at this router was set aside."""
+    """The set's store at this router was set aside."""
 
 
 @attrs.frozen(slots=True)
 class SetEvent:
-    """Something that has happened to a set, for the events of this router."""
+    """An event of a set, for the list of this router's events."""
 
     kind: SetChange
     set: str
     text: str
     """The event as a line of the router's log."""
     term: int = 0
-    """The term in which this router leads, or led; else 0."""
+    """The term in which this router leads or led; 0 for other events."""
     why: str = ""
 
 
@@ -66,7 +67,7 @@ class Logged:
 
     event: Event
     columns: Mapping[str, Any]
-    """As `topic.journal.Block.append` takes them."""
+    """The arguments of `topic.journal.Block.append`."""
 
 
 @attrs.frozen(slots=True)
@@ -75,7 +76,7 @@ class BodiesFound:
 
     number: int
     bodies: Mapping[int, bytes]
-    """By position: the messages that are still there."""
+    """Keyed by position: the bodies of the messages that still exist."""
 
 
 SetAction = Logged | Tell | Write | Renew | ReadPiece | ReadBodies | Answered | BodiesFound | SetNote | SetEvent
@@ -89,31 +90,32 @@ class SetView:
     prefix: str
     """The prefix of the names of its queues; empty for a hashed set."""
     ring: tuple[str, ...]
-    """The routers that are to be voters: by this router's log; by the plan if the set has not begun. Empty at a proxy
-    of a set that has begun."""
+    """The routers that are to be voters, by this router's log, or by the plan if the set has not begun. Empty at a
+    proxy of a set that has begun."""
     life: int
-    """0: the set has not begun, as far as this router knows."""
+    """The life of the set; 0 if it has not begun, as far as this router knows."""
     term: int
     leader: str
     """The router that leads; empty if none is known."""
     role: str
-    """The part of this router: leader, candidate, pre-candidate, follower, learner, or proxy if it has no replica."""
+    """The role of this router: leader, candidate, pre-candidate, follower, learner, or proxy if it has no replica."""
     voters: tuple[str, ...]
-    """By this router's log; empty at a proxy."""
+    """The voters by this router's log; empty at a proxy."""
     learners: tuple[str, ...]
     commit: int
     """The last log index that is decided, as far as this router knows."""
     applied: int
-    """The last log index that the queues here have."""
+    """The last log index that this router has applied to the queues."""
     behind: Mapping[str, int]
-    """At the leader, by router: how many entries its disk lacks."""
+    """At the leader, keyed by router: how many entries the router's disk lacks."""
     queues: int
-    """How many are declared, as far as this router knows."""
+    """How many queues are declared, as far as this router knows."""
     unstored: int
-    """Bytes of the log that wait for a majority, or for the disk of this router."""
+    """Bytes of the log that wait for a majority or for this router's disk."""
     asked: int
-    """How many requests of this router wait for an answer of the set."""
+    """How many requests of this router wait for the set's answer."""
     why_aside: str
-    """Why the store here was set aside last; empty if it was not since the router started."""
+    """Why the store here was last set aside; empty if it was not since the router started."""
     may_stop: tuple[str, ...]
-    """The voters of which any one may be stopped: the others in contact with this router are still a majority."""
+    """The voters of which the operator may stop any one: the others in contact with this router are still a
+    majority."""
