@@ -1,8 +1,8 @@
-"""The messages in the queues of one set, and how their deliveries were answered (protocol 14.3).
+"""The messages in the queues of one set, and the answers to the deliveries that brought them (protocol 14.3).
 
 A message is in its queue at a *position*: the log index of the entry that has enqueued it, and its place in the entry.
 So all replicas have the same order. A delivery is enqueued once: the state keeps its key and its answer until its
-publisher has settled it, also if the message leaves the queue, or the queue is deleted, in the meantime.
+publisher has settled it, even if the message leaves the queue, or the queue is deleted, in the meantime.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,22 +26,24 @@ from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
 
 RETURNS, KEY, PURGED = b"f", b"k", b"p"
-"""The first bytes of the keys of three kinds of rows: how often a message came back (its position follows), the answer
-to a delivery (its key follows), and a purge (the id of the queue follows)."""
+"""The first bytes of the keys of three kinds of rows: the returns of a message (its position follows), the answer to a
+delivery (its key follows), and a purge (the id of the queue follows)."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """Bytes of a delivery key, without and with the key of a binding before it."""
 MOST_ANNOTATED: Final = 16 << 20
-"""Bytes of what consumers have added to the messages of a set. All replicas must have the same number."""
+"""Most bytes of annotations that consumers have added to the messages of a set. All replicas must have the same
+number."""
 ROWS: Final = (RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
-"""The first bytes of the keys of all rows of this module, beside those of messages."""
+"""The first bytes of the keys of all rows of this module, except those of messages."""
 
 
 @attrs.frozen(slots=True)
 class DeliveryAnswer:
-    """How a delivery was answered."""
+    """The answer to a delivery."""
 
     taken: bool
-    """Else it was refused: the queue was full, or the set had too many queues."""
+    """Whether the queue took the message. Otherwise it was refused: the queue was full, or the set had too many
+    queues."""
     attach: Epoch
     """The publisher's attach on which the delivery was forwarded last."""
     place: int
@@ -62,17 +64,17 @@ class DeliveryAnswer:
 
 @attrs.frozen(slots=True)
 class Returns:
-    """How often a message came back: from consumers to its queue, and from its address to the outbox."""
+    """How often a message came back from consumers to its queue, or from its address to the outbox."""
 
     times: int = 0
     failed: int = 0
-    """How often of these a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
+    """In how many of these cases a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
     annotations: bytes = b""
-    """What consumers have added to the message, as the shell encodes it (AMQP 1.0 3.4.5)."""
+    """The annotations that consumers have added to the message, as the shell encodes them (AMQP 1.0 3.4.5)."""
 
     @classmethod
     def read(cls, value: bytes) -> "Returns":
-        """Raises ValueError if this is not the value of a row."""
+        """The returns in the value of a row. Raises ValueError if the value is malformed."""
         parts = unpack(value, "a row of the state of a set")
         if [type(part) for part in parts] != [int, int, bytes] or not 0 <= parts[1] <= parts[0] or not parts[0]:
             raise ValueError("a row of the state of a set has a number of returns that is none")
@@ -89,37 +91,37 @@ NEVER: Final = Returns()
 
 @attrs.define(slots=True)
 class Passed:
-    """How many messages have passed through a queue, or through all of a set."""
+    """Counts of the messages that have passed through a queue, or through all queues of a set."""
 
     enqueued: int = 0
     dequeued: int = 0
-    """Messages that consumers have accepted, or rejected for good. Deleting a queue dequeues nothing."""
+    """Messages that consumers have accepted, or rejected for good. Messages of a deleted queue do not count."""
     given_back: int = 0
-    """How often a consumer gave a message back, or was gone with it."""
+    """How often a consumer gave a message back, or ended while it had one."""
     purged: int = 0
     """Messages that operators have purged."""
     expired: int = 0
-    """Messages whose time was over, and that are no dead letters."""
+    """Messages whose time was over, and that did not become dead letters."""
     dead: int = 0
-    """Messages of the outbox that another address has taken."""
+    """Dead letters that another address has taken."""
 
 
 class QueuedMessages:
     """The messages of all queues of a set."""
 
     def __init__(self, rows: StateRows, log: MessageLog | None = None) -> None:
-        """Read the messages that `rows` has, and keep all later ones there. Raises ValueError if a row is wrong."""
+        """Read the messages in `rows`, and keep all later ones there. Raises ValueError if a row is wrong."""
         self._rows = rows
         self._log = log or Unlogged()
         self._messages = rows.messages
         self._answers: dict[bytes, DeliveryAnswer] = {}
-        """By delivery key. If the delivery came by a binding, the key of the binding stands before it."""
+        """Keyed by delivery key. If the delivery came by a binding, the key of the binding precedes it."""
         self._returns: dict[int, Returns] = {}
-        """By position, of the messages that came back."""
+        """Keyed by the position of a message that came back."""
         self._annotated = 0
-        """Bytes of annotations in these."""
+        """Bytes of annotations in `_returns`."""
         self._purged: dict[QueueId, int] = {}
-        """By queue: the position up to which the queue was purged, as long as it has a reserved message up to there."""
+        """Keyed by queue: the position up to which it was purged, as long as it has a reserved message up to there."""
         self.outbox = SetOutbox(rows)
         for key, value in rows.small:
             if key[:1] == KEY:
@@ -141,17 +143,18 @@ class QueuedMessages:
         filled = self._messages.queues if self.reserved.count else {}
         held = {queue: sum(map(self.reserved.has, rows)) for queue, rows in filled.items()}
         self._reserved = {queue: count for queue, count in held.items() if count}
-        """How many messages are reserved of each queue that has such messages."""
+        """Keyed by queue that has reserved messages: how many it has."""
         self.purges = 0
-        """How often a queue was purged since this object was made."""
+        """How often queues were purged since this object was made."""
         self.sendings = 0
         """How many messages came into the outbox since this object was made."""
         self.count_anew()
 
     def count_anew(self) -> None:
-        """Let `passed` and `passed_of` begin at 0. They are no part of the state: replicas have other numbers."""
+        """Set the counts of `passed` and `passed_of` to 0. They are no part of the state, so they differ between
+        replicas."""
         self.passed = Passed()
-        """The numbers of all queues together, also of deleted ones."""
+        """The counts of all queues together, with deleted ones."""
         self._passed: dict[QueueId, Passed] = {}
 
     def of(self, queue: QueueId) -> QueueRows:
@@ -180,7 +183,7 @@ class QueuedMessages:
 
     @property
     def expiring(self) -> dict[int, tuple[QueueId, int]]:
-        """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
+        """Keyed by the position of a message that expires: its queue, and the end of its time (`Enqueue.expires`)."""
         return self._messages.expiring
 
     def size_of(self, queue: QueueId) -> int:
@@ -200,20 +203,20 @@ class QueuedMessages:
         return self._passed.get(queue) or Passed()
 
     def last_of(self, queue: QueueId) -> int | None:
-        """The position of the last message of a queue, also if it is in the outbox."""
+        """The position of the last message of a queue, in the queue or in the outbox; None if there is none."""
         last = next(reversed(self.of(queue)), None)
         return max((at for at in (last, *self.outbox.of(queue)[-1:]) if at is not None), default=None)
 
     def first_of(self, queue: QueueId) -> int | None:
-        """The position of the oldest message of a queue."""
+        """The position of the oldest message of a queue; None if there is none."""
         return self.of(queue).first
 
     def first(self) -> int | None:
-        """The position of the oldest message."""
+        """The position of the oldest message in all queues; None if there is none."""
         return min((rows.first for rows in self._messages.queues.values() if rows.first is not None), default=None)
 
     def counts(self) -> Iterator[tuple[QueueId, int]]:
-        """The queues that have a message, and how many each has."""
+        """Each queue that has a message, with the number of its messages."""
         return ((queue, len(rows)) for queue, rows in self._messages.queues.items())
 
     @property
@@ -223,8 +226,9 @@ class QueuedMessages:
 
     @property
     def unsettled(self) -> dict[bytes, list[bytes]]:
-        """The keys of all deliveries that were answered and that their publishers have not settled, by the key of the
-        binding that they came by. This key is empty for deliveries to a queue, and `DEAD_LETTERS` for dead letters."""
+        """The keys of all deliveries that were answered and that their publishers have not settled, keyed by the key of
+        the binding by which they came. That key is empty for deliveries to a queue, and `DEAD_LETTERS` for dead
+        letters."""
         found: dict[bytes, list[bytes]] = {}
         for key in self._answers:
             found.setdefault(key[:-KEY_LENGTH], []).append(key[-KEY_LENGTH:])
@@ -238,9 +242,9 @@ class QueuedMessages:
         asked: Enqueue,
         others: Sequence[bytes] = (),
     ) -> Enqueued:
-        """Put messages into a queue with these settings; None: there is no queue. A message for which there is no room
-        is refused, or dropped if it has no delivery key. `others`: the keys of the other bindings of the queue. A
-        delivery that one of these has an answer for is not enqueued again."""
+        """Put messages into a queue with these settings; `queue` is None if there is no queue. A message without room
+        is refused, or dropped if it has no delivery key. `others`: the keys of the other bindings of the queue. If one
+        of these has an answer for a delivery, the message is not enqueued again."""
         refused: set[int] = set()
         fresh: list[int] = []
         brought: list[bytes] = []
@@ -279,7 +283,7 @@ class QueuedMessages:
         return Enqueued(refused, queue, fresh)
 
     def has_answered(self, asked: Enqueue) -> bool:
-        """Whether all these deliveries were answered before."""
+        """Whether all deliveries of this `Enqueue` were answered before."""
         given = chain.from_iterable(run.each() for run in asked.given)
         known = (
             (self._answers.get(asked.binding + key), attach, n)
@@ -304,16 +308,16 @@ class QueuedMessages:
         return True
 
     def settled(self, keys: Sequence[bytes]) -> None:
-        """Forget deliveries. A message that was enqueued stays."""
+        """Forget the answers to deliveries with these keys. The messages stay."""
         for key in keys:
             if self._answers.pop(key, None) is not None:
                 self._rows.delete(KEY + key)
 
     def forget(self, binding: bytes) -> None:
-        """Forget all deliveries that came by this binding."""
+        """Forget the answers to all deliveries that came by this binding."""
         self.settled([key for key in self._answers if key[:-KEY_LENGTH] == binding])
 
-    # what becomes of messages
+    # reserving, returning and removing messages
 
     @property
     def annotations_left(self) -> int:
@@ -325,11 +329,11 @@ class QueuedMessages:
         return self._returns.get(position, NEVER)
 
     def _tags(self, positions: Iterable[int]) -> list[bytes]:
-        """The tag of the last delivery of each of these messages, or of the next delivery if nobody has the message."""
+        """The tag of the last delivery of each of these messages, or of the next one if no consumer has the message."""
         return [delivery_tag(position, self.returns(position).times) for position in positions]
 
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
-        """Keep messages for a consumer."""
+        """Reserve messages for a consumer."""
         positions = self._not_purged(queue, self._there(queue, runs))
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
@@ -342,9 +346,9 @@ class QueuedMessages:
         failed: bool,
         annotations: Mapping[int, bytes],
     ) -> None:
-        """Consumers have given back messages that were reserved for them. `failed`: each of these returns counts as a
-        failure. A message that has failed too often by the settings of its queue goes to the outbox. `annotations`: as
-        in `Free`. They are dropped if the set has `MOST_ANNOTATED` bytes of them."""
+        """Consumers have given back messages that were reserved for them. `failed`: each return counts as a failure. A
+        message that has failed too often by the settings of its queue goes to the outbox. `annotations`: as in `Free`.
+        They are dropped if the set has `MOST_ANNOTATED` bytes of them."""
         back = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         positions = self._not_purged(queue, back)
         self.reserved.free(positions)
@@ -372,7 +376,8 @@ class QueuedMessages:
         self._take_out(queue, self._there(queue, runs), MessageEnd.DEQUEUED)
 
     def reject(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """Consumers have rejected messages: take them out of a queue with these settings, or into the outbox."""
+        """Consumers have rejected messages. Take them out of the queue, or into the outbox if the settings have an
+        address for dead letters."""
         if settings.dead_letter is None:
             self.dequeue(queue, runs)
         else:
@@ -395,24 +400,25 @@ class QueuedMessages:
         return self._take_out(queue, free, MessageEnd.PURGED) + len(sent)
 
     def expire(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """The time of messages is over: take those that are not reserved out of a queue with these settings, or into
-        the outbox."""
+        """The time of messages is over. Take those that are not reserved out of the queue, or into the outbox if the
+        settings have an address for dead letters."""
         if settings.dead_letter is None:
             self._take_out(queue, self._free(queue, runs), MessageEnd.EXPIRED)
         else:
             self._send(queue, self._free(queue, runs), settings.dead_letter, Why.EXPIRED)
 
     def retry(self, queue: QueueId, runs: Sequence[Run], address: str) -> int:
-        """Move the messages that are not reserved into the outbox, for this address. Returns how many these are."""
+        """Move those of the messages that are not reserved into the outbox, for this address. Returns how many these
+        are."""
         return self._send(queue, self._free(queue, runs), address, Why.RETRIED)
 
     def _send(self, queue: QueueId, positions: Sequence[int], address: str, why: Why) -> int:
-        """Take these messages, which are there, out of their queue into the outbox. Returns how many they are."""
+        """Move these messages, which the queue has, into the outbox. Returns how many they are."""
         self.sendings += len(positions)
         return self._take_out(queue, positions, MessageEnd.SENT, Sending(address, why))
 
     def published(self, queue: QueueId, runs: Sequence[Run], *, taken: bool) -> None:
-        """Messages of the outbox were published to their address. `taken`: the address has taken them, else they
+        """Messages of the outbox were published to their address. `taken`: the address has taken them; otherwise they
         stay."""
         letters = self.outbox.letters
         there = [at for at in each_of(runs) if at in letters and letters[at].queue == queue]
@@ -424,16 +430,16 @@ class QueuedMessages:
         self._count(queue, dead=len(there) if taken else 0)
 
     def _free(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
-        """The positions in these runs at which the queue has a message that is not reserved."""
+        """The positions in these runs at which the queue has an unreserved message."""
         return [position for position in self._there(queue, runs) if not self.reserved.has(position)]
 
     def is_purged(self, queue: QueueId, position: int) -> bool:
-        """Whether the message at this position, which is reserved, was purged: it leaves the queue when it comes
-        back."""
+        """Whether the reserved message at this position was purged: it leaves the queue when it comes back."""
         return position <= self._purged.get(queue, 0)
 
     def _not_purged(self, queue: QueueId, back: list[int]) -> list[int]:
-        """Messages come back. Take those out that were purged meanwhile, and return the positions of the others."""
+        """Take those of the messages at these positions out that were purged meanwhile. Returns the positions of the
+        others."""
         if queue not in self._purged:
             return back
         last = self._purged[queue]
@@ -444,8 +450,8 @@ class QueuedMessages:
     def _take_out(
         self, queue: QueueId, positions: Sequence[int], why: MessageEnd, sending: Sending | None = None
     ) -> int:
-        """Take these messages, which are there, out of their queue; with a `sending`, into the outbox. Returns how many
-        they are."""
+        """Take these messages, which the queue has, out of it. With a `sending` they go into the outbox. Returns how
+        many they are."""
         if sending is None:
             self._count(queue, **{why.value: len(positions)})
         if positions:
@@ -490,12 +496,12 @@ class QueuedMessages:
         return self.of(queue).within(runs)
 
     def _out_of_queue(self, position: int) -> bool:
-        """Returns whether the message was reserved."""
+        """The message leaves its queue. Returns whether it was reserved."""
         self.positions_sum -= position
         return self.reserved.gone(position)
 
     def _forget_sent(self, position: int) -> None:
-        """The message is in the outbox no more, nor anywhere else."""
+        """Delete a message of the outbox."""
         self.outbox.gone(position)
         self._messages.delete_sent(position)
         self._forget_returns(position)
@@ -506,15 +512,15 @@ class QueuedMessages:
             self._rows.delete(RETURNS + position_key(position))
 
     def _hold(self, queue: QueueId, more: int) -> None:
-        """The number of reserved messages of the queue grows by `more`, which may be negative."""
+        """Add `more`, which may be negative, to the number of reserved messages of the queue."""
         if more:
             count = self._reserved[queue] = self.reserved_of(queue) + more
             if not count:
                 del self._reserved[queue]
 
     def _count(self, queue: QueueId | None, **more: int) -> None:
-        """Add these numbers to those of the set and of the queue. A queue that no message has passed gets no numbers,
-        so a deleted queue gets none."""
+        """Add these numbers to the counts of the set and of the queue. A queue through which no message has passed has
+        no counts, so a deleted queue has none."""
         if queue is not None and any(more.values()):
             of = self._passed.get(queue) or self._passed.setdefault(queue, Passed())
             for passed in (self.passed, of):
@@ -522,7 +528,7 @@ class QueuedMessages:
                     setattr(passed, name, getattr(passed, name) + count)
 
     def check(self) -> None:
-        """Assert what holds whenever no proposal is being applied."""
+        """Assert what must hold between proposals."""
         fresh = QueuedMessages(StateRows(self._rows))
         found = [{queue: [*one.of(queue)] for queue in one.queues} for one in (self, fresh)]
         assert found[0] == found[1], "the rows are not those of the messages"
@@ -546,7 +552,7 @@ class QueuedMessages:
 
 
 def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
-    """What a row says of a delivery. Raises ValueError."""
+    """The answer in a row. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [bool, int, str, int, int] or len(key) - len(KEY) not in KEY_LENGTHS:
         raise ValueError("a row of the state of a set has an answer that is none")
@@ -572,7 +578,7 @@ def _position(key: bytes) -> int:
 
 
 def _count(value: bytes) -> int:
-    """Raises ValueError."""
+    """The number in the value of a row. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [int] or parts[0] < 1:
         raise ValueError("a row of the state of a set has a number that is none")
