@@ -3,16 +3,16 @@
 | operation | does | answers |
 | --- | --- | --- |
 | `Declare(name, settings)` | creates the queue | the id, also of a queue that has the same settings already |
-| `Configure(name, id, former, settings)` | gives the queue other settings, in place of the former version | the id |
+| `Configure(name, id, former, settings)` | replaces the settings of the queue, if they have this version | the id |
 | `Delete(name, id)` | deletes the queue | the id |
-| `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and how many it took |
-| `Retry(name, id, address, runs)` | gives messages of the queue to the address they came from | the same |
+| `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and their number |
+| `Retry(name, id, address, runs)` | moves messages of the queue back to the address they came from | the same |
 
-An operation may be decided twice, because a router asks again if the answer is lost with a leader. In between others
-may have changed the queue, and the second decision must not undo that. So all but `Declare` name a queue by its id.
-`Configure` also names the version of the settings that it replaces, `Purge` the last position that it takes, and
-`Retry` all positions: what came later stays. `Declare` names nothing: when it is answered, the queue is there, also if
-somebody has deleted it since the first decision.
+An operation may be decided twice, because a router sends its request again if the answer is lost with a leader. Other
+operations on the queue may be decided in between, and the second decision must not undo these. So all but `Declare`
+name a queue by its id. `Configure` also names the version of the settings that it replaces, `Purge` the last position
+that it takes out, and `Retry` all positions, so later messages stay. `Declare` names nothing: when it is answered, the
+queue exists, even if another client has deleted it since the first decision.
 
 An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index, count] or
 [reason, why].
@@ -32,9 +32,9 @@ from topic.queues.positions import Run, read_runs
 from topic.settings import is_dynamic
 
 MOST_NAME: Final = 255
-"""Bytes of the name of a queue."""
+"""Most bytes of the name of a queue."""
 MOST_WHY: Final = 2048
-"""Bytes of the reason of a refusal."""
+"""Most bytes of the text of a refusal."""
 MOST: Final = 2**63 - 1
 """The greatest life, index or limit."""
 MOST_BOUND: Final = 16
@@ -45,11 +45,11 @@ REDELIVERIES: Final = 20
 
 @attrs.frozen(order=True, slots=True)
 class QueueId:
-    """Names one queue for ever, by the entry that declared it: a queue that is declared again after its deletion has
-    another id. A version of the settings of a queue is named in the same way, by the entry that set them."""
+    """The name of one queue for ever: the log entry that declared it. A queue that is declared again after its deletion
+    has another id. A version of a queue's settings is named in the same way, by the entry that set them."""
 
     life: int
-    """The life of the set in which that was decided."""
+    """The life of the set in which the entry was decided."""
     index: int
     """The log index of the entry."""
 
@@ -58,7 +58,7 @@ class QueueId:
 
     @classmethod
     def parse(cls, text: str) -> "QueueId":
-        """The id that `str` has written so. Raises ValueError."""
+        """The id in a text that `str` has written. Raises ValueError."""
         life, dash, index = text.partition("-")
         try:
             found = cls(int(life, 16), int(index))
@@ -71,24 +71,24 @@ class QueueId:
 
 @attrs.frozen(slots=True)
 class QueueSettings:
-    """The settings of a queue. None: not set."""
+    """The settings of a queue. A value is None if it is not set."""
 
     limit_messages: int | None = None
-    """How many messages the queue has at most. It refuses all further messages."""
+    """The most messages in the queue. It refuses all further messages."""
     limit_bytes: int | None = None
-    """How many bytes of messages the queue has at most."""
+    """The most bytes of messages in the queue."""
     ttl_ms: int | None = None
-    """How long a message is in the queue at most."""
+    """The longest time, in milliseconds, for which a message stays in the queue."""
     bind: tuple[str, ...] | None = None
-    """The topics, or patterns of topics, whose messages go into the queue, too; in order."""
+    """The topics and patterns to which the queue is bound, in order: it also gets their messages."""
     dead_letter: str | None = None
-    """The address that dead letters go to: messages that consumers reject, that have failed too often, or whose time is
+    """The address for dead letters: messages that consumers reject, that have failed too often, or whose time is
     over."""
     redeliveries: int | None = None
-    """How often a message may come back as failed. Once more, and it is a dead letter. Without `dead_letter` this has
-    no effect."""
+    """How often a message may come back as failed before it becomes a dead letter the next time. Without `dead_letter`
+    this has no effect."""
     single_active: bool | None = None
-    """Only one of its consumers gets messages, until that consumer has ended."""
+    """Whether only one consumer gets messages, until that consumer has ended."""
 
     @property
     def most_failed(self) -> int:
@@ -96,13 +96,13 @@ class QueueSettings:
         return self.redeliveries if self.redeliveries is not None else REDELIVERIES
 
     def has_room(self, messages: int, size: int) -> bool:
-        """Whether the queue may have so many messages, of so many bytes."""
+        """Whether the limits allow this number of messages, with this many bytes."""
         few = self.limit_messages is None or messages <= self.limit_messages
         return few and (self.limit_bytes is None or size <= self.limit_bytes)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "QueueSettings":
-        """The settings by name. Raises ValueError if a name is unknown, or a value is wrong."""
+        """The settings of these values, keyed by name. Raises ValueError if a name is unknown, or a value is wrong."""
         for name in values:
             if name not in _SETTINGS:
                 known = ", ".join(_SETTINGS)
@@ -110,7 +110,7 @@ class QueueSettings:
         return cls(**{name: _SETTINGS[name](name, value) for name, value in values.items()})
 
     def values(self) -> dict[str, Any]:
-        """The values that are set, by name, in a fixed order."""
+        """The values that are set, keyed by name, in a fixed order."""
         values = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
         return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -128,12 +128,12 @@ class Declare:
 
 @attrs.frozen(slots=True)
 class Configure:
-    """Give a queue other settings, in place of all that it has."""
+    """Replace all settings of a queue."""
 
     name: str
     id: QueueId
     former: QueueId
-    """The version that is to be replaced. If the queue has another one, nothing changes."""
+    """The version to be replaced. If the queue has another version, nothing changes."""
     settings: QueueSettings
 
 
@@ -157,7 +157,7 @@ class Purge:
 
 @attrs.frozen(slots=True)
 class Retry:
-    """Give messages of a queue that no consumer has to the address that they came from as dead letters (protocol
+    """Move messages of a queue that no consumer has back to the address from which they came as dead letters (protocol
     14.12)."""
 
     name: str
@@ -171,13 +171,13 @@ Operation = Declare | Configure | Delete | Purge | Retry
 
 @attrs.frozen(slots=True)
 class Done:
-    """The queue of this id is as the operation wants it."""
+    """The operation is done. `id`: the id of the queue."""
 
     id: QueueId
     version: QueueId
-    """Of its settings."""
+    """The version of its settings."""
     count: int = 0
-    """How many messages a `Purge` or a `Retry` has taken."""
+    """How many messages a `Purge` has taken out, or a `Retry` has moved."""
 
 
 class RefusedFor(enum.Enum):
@@ -190,20 +190,20 @@ class RefusedFor(enum.Enum):
     NOT_FOUND = "not found"
     """There is no queue of this name and id."""
     TOO_MANY = "too many"
-    """The set has as many queues as it may have."""
+    """The set has as many queues, or bindings, as it may have."""
     NO_SET = "no set"
-    """No set may have a queue of this name, or another set has it."""
+    """No set may have a queue of this name, or another set has that queue."""
     MALFORMED = "malformed"
     """The bytes are no operation."""
     BUSY = "busy"
-    """This router waits for too many answers."""
+    """This router waits for too many answers, or the leader is busy."""
     NO_ANSWER = "no answer"
-    """Nobody answered in time. The operation may be carried out all the same."""
+    """No leader answered in time. The operation may be decided all the same."""
 
 
 @attrs.frozen(slots=True)
 class Refused:
-    """Nothing has changed, unless nobody answered in time."""
+    """The operation is refused. Nothing has changed, except perhaps for `NO_ANSWER`."""
 
     reason: RefusedFor
     why: str
@@ -212,23 +212,23 @@ class Refused:
 Answer = Done | Refused
 
 _KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry)
-"""By the number that stands for each."""
+"""The kinds of operations; the index of each is its number in the bytes."""
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
 
 def encode(operation: Operation) -> bytes:
-    """Raises ValueError if the name is too long, or no text."""
+    """The bytes of an operation. Raises ValueError if the name is too long, or no text."""
     _name(operation.name)
     return bytes(msgpack.packb([_NUMBERS[type(operation)], *pack(operation)]))
 
 
 def decode(data: bytes) -> Operation:
-    """Raises ValueError for bytes that `encode` does not write."""
+    """The operation in these bytes. Raises ValueError for bytes that `encode` does not write."""
     return read_operation(unpack(data, "an operation on queues"))
 
 
 def read_operation(parts: list[Any]) -> Operation:
-    """The operation that an array is. Raises ValueError."""
+    """The operation in this array. Raises ValueError."""
     kind: Any = parts[0] if parts else None
     if not _is_count(kind) or kind >= len(_KINDS):
         raise ValueError(f"an operation on queues has the unknown kind {reprlib.repr(kind)}")
@@ -248,7 +248,7 @@ def _packed(value: Any) -> Any:
 
 
 def read(kind: type[Any], values: Any) -> Any:
-    """The object of this class whose fields `pack` has packed. Raises ValueError."""
+    """The object of class `kind` whose fields `pack` has packed. Raises ValueError."""
     fields = attrs.fields(kind)
     if not isinstance(values, list) or len(values) != len(fields):
         raise ValueError(f"{kind.__name__} is {reprlib.repr(values)}, expected {len(fields)} fields")
@@ -256,7 +256,7 @@ def read(kind: type[Any], values: Any) -> Any:
 
 
 def unpack(data: bytes, what: str) -> list[Any]:
-    """The array that these bytes are. Raises ValueError, with `what` they should be."""
+    """The array in these bytes. Raises ValueError, which names `what` they should be."""
     try:
         parts = msgpack.unpackb(data, strict_map_key=True)
     except (ValueError, msgpack.UnpackException) as error:
@@ -277,7 +277,7 @@ def _cut(why: str) -> str:
 
 
 def decode_answer(data: bytes) -> Answer:
-    """Raises ValueError for bytes that `encode_answer` does not write."""
+    """The answer in these bytes. Raises ValueError for bytes that `encode_answer` does not write."""
     parts = unpack(data, "an answer about queues")
     if parts and isinstance(parts[0], int):
         if len(parts) != 5:
@@ -366,7 +366,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _flag(name: str, value: Any) -> bool | None:
-    """A flag that is not raised is not set."""
+    """The value of a flag: true, or not set."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected true or false")
     return value or None
@@ -385,7 +385,7 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "redeliveries": _redeliveries,
     "single_active": _flag,
 }
-"""By name: reads the value of a setting, or raises ValueError."""
+"""Maps the name of a setting to the function that reads its value, or raises ValueError."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     str: _name,
     QueueId: _id,
@@ -393,4 +393,4 @@ _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     int: _number,
     tuple[Run, ...]: _runs,
 }
-"""By the type of a field."""
+"""Maps the type of a field to the function that reads it."""
