@@ -1,16 +1,16 @@
-"""The proposals that the ends of a leader make to their set, as bytes (protocol 14.3). A router cannot request a
-proposal, as it requests an operation (`topic.queues.operations`).
+"""The proposals that the ends of a leader make to their set, as bytes (protocol 14.3). Other routers request operations
+(`topic.queues.operations`); they cannot request a proposal.
 
 | proposal | does | answer |
 | --- | --- | --- |
 | `Enqueue(queue, keys, given, messages, expires, binding)` | puts messages into a queue, each once | `Enqueued` |
 | `Settled(keys, binding)` | forgets how these deliveries were answered | none |
-| `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
+| `Reserve(queue, consumer, runs)` | reserves messages for one consumer | none |
 | `Free(queue, runs, failed, annotations)` | consumers have given messages back | none |
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
 | `Reject(queue, runs)` | consumers have rejected messages | none |
-| `Expire(queue, runs)` | takes messages out of a queue whose time is over, if they are for nobody | none |
-| `Posted(queue, runs, taken)` | another address has taken messages of the outbox, or it has not | none |
+| `Expire(queue, runs)` | takes messages whose time is over out of a queue, if they are not reserved | none |
+| `Posted(queue, runs, taken)` | another address has taken messages of the outbox, or has not | none |
 
 If the queue has an address for dead letters, a message that is rejected, that has failed too often, or whose time is
 over goes to the outbox (`topic.queues.outgoing.outbox`).
@@ -34,13 +34,13 @@ from topic.queues.positions import MOST_PLACES, Run, read_runs
 from topic.wire.segments import is_entry
 
 FIRST: Final = 16
-"""The least kind of a proposal."""
+"""The lowest number of a kind of proposal."""
 ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE, REJECT, POSTED = range(FIRST, FIRST + 8)
 
 
 @attrs.frozen(slots=True)
 class Given:
-    """A run of deliveries of one publisher that a home has forwarded one after the other."""
+    """A run of consecutive deliveries of one publisher, as its home has forwarded them."""
 
     epoch: Epoch
     """The epoch of the publisher's attach."""
@@ -49,7 +49,7 @@ class Given:
     count: int
 
     def each(self) -> Iterator[tuple[Epoch, int]]:
-        """Attach and place of each delivery."""
+        """The attach and the place of each delivery."""
         return ((self.epoch, self.first + i) for i in range(self.count))
 
 
@@ -59,20 +59,21 @@ class Enqueue:
 
     queue: str
     keys: Sequence[bytes]
-    """The delivery keys, one for each message. Empty if the publishers want no answer: then nothing is remembered."""
+    """The delivery keys, one for each message. Empty if the publishers want no answer: then the state keeps no
+    answer."""
     given: Sequence[Given]
-    """Together as many as there are keys, in the same order."""
+    """The runs of these deliveries, in the same order. Together they have as many deliveries as there are keys."""
     messages: Sequence[bytes]
     expires: Sequence[int] = ()
-    """When the time of each message is over, in milliseconds since 1970; 0 for never. Empty: none has an end."""
+    """The end of each message's time, in milliseconds since 1970; 0 for none. Empty if no message has an end."""
     binding: bytes = b""
-    """The key of the binding that these came by, or `DEAD_LETTERS`. An `Enqueue` by a binding declares no queue. Empty:
-    publishers of the queue sent them."""
+    """The key of the binding by which the messages came, or `DEAD_LETTERS`. Empty if publishers of the queue sent them.
+    An `Enqueue` by a binding declares no queue."""
 
 
 @attrs.frozen(slots=True)
 class Settled:
-    """The publishers of these deliveries have settled them, so none of the deliveries is transferred again."""
+    """The publishers of these deliveries have settled them, so they transfer none of them again."""
 
     keys: Sequence[bytes]
     binding: bytes = b""
@@ -81,7 +82,7 @@ class Settled:
 
 @attrs.frozen(slots=True)
 class Reserve:
-    """Keep these messages for one consumer, and for no other. Messages that are gone stay gone."""
+    """Reserve these messages for one consumer, and for no other. Messages that are gone stay gone."""
 
     queue: QueueId
     consumer: LinkEntry
@@ -90,14 +91,16 @@ class Reserve:
 
 @attrs.frozen(slots=True)
 class Free:
-    """Keep these messages for nobody: the consumers that they were reserved for have given them back, or are gone."""
+    """End the reservations of these messages: their consumers have given them back, or are gone."""
 
     queue: QueueId
     runs: Sequence[Run]
     failed: bool
-    """The consumers may have begun to process them. Each message counts this (AMQP 1.0 3.2.1, delivery-count)."""
+    """Whether the consumers may have begun to process them. Each message counts this (AMQP 1.0 3.2.1,
+    delivery-count)."""
     annotations: Mapping[int, bytes] = attrs.Factory(dict)
-    """By position: all that consumers have added to the message so far, if the last one has added something."""
+    """Keyed by the position of a message to which the last consumer has added annotations: all its annotations so
+    far."""
 
 
 @attrs.frozen(slots=True)
@@ -118,7 +121,7 @@ class Reject:
 
 @attrs.frozen(slots=True)
 class Expire:
-    """The time of these messages is over. One that is reserved stays."""
+    """The time of these messages is over. Reserved messages stay."""
 
     queue: QueueId
     runs: Sequence[Run]
@@ -126,19 +129,19 @@ class Expire:
 
 @attrs.frozen(slots=True)
 class Posted:
-    """The leader has published these messages of the outbox to their address, and knows what became of them."""
+    """The leader has published these messages of the outbox to their address, and has read the outcomes."""
 
     queue: QueueId
-    """The queue that they are from."""
+    """The queue that the messages are from."""
     runs: Sequence[Run]
     taken: bool
-    """The address has accepted them, so they leave the outbox. Else they stay there, and each counts that it came
-    back."""
+    """Whether the address has taken them, so that they leave the outbox. Otherwise they stay there, and each counts one
+    more return."""
 
 
 Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted
 _OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, REJECT: Reject, EXPIRE: Expire}
-"""By kind: the proposals that have a queue and runs, and nothing else."""
+"""Keyed by kind: the proposals that have a queue and runs, and nothing else."""
 _KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
 
 
@@ -147,16 +150,16 @@ class Enqueued:
     """The answer to an `Enqueue`: the queue has each of these messages, or had it before."""
 
     refused: frozenset[int]
-    """The places of the messages that the queue had no room for, or of all if the set has too many queues for this one.
-    A message that comes again keeps its first answer."""
+    """The places of the messages for which the queue had no room, or of all messages if the set has too many queues for
+    this one. A message that comes again keeps its first answer."""
     queue: QueueId | None
-    """The queue that the messages are for; None: there is none."""
+    """The queue of the messages; None if there is none."""
     positions: Sequence[int]
-    """The positions of the messages that were not in the queue before."""
+    """The positions of the messages that the queue did not have before."""
 
 
 def encode_proposal(proposal: Proposal) -> bytes:
-    """The proposal as bytes. In an entry they stand behind the life of the leader."""
+    """The bytes of a proposal. In an entry they follow the life of the leader."""
     if isinstance(proposal, Enqueue):
         assert len(proposal.keys) in (0, len(proposal.messages)) and 0 < len(proposal.messages) <= MOST_PLACES
         assert sum(run.count for run in proposal.given) == len(proposal.keys)
@@ -177,12 +180,12 @@ def encode_proposal(proposal: Proposal) -> bytes:
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
-    """The last part of a proposal, which is left out if there is no binding."""
+    """The last part of a proposal: its binding. It is left out if there is none."""
     return [proposal.binding] if proposal.binding else []
 
 
 def read_proposal(parts: list[Any]) -> Proposal:
-    """The proposal that an array is. Raises ValueError."""
+    """The proposal in this array. Raises ValueError."""
     if parts[0] == ENQUEUE and len(parts) in (5, 6, 7):
         _, queue, keys, given, messages, *more = parts
         binding = _binding(more.pop()) if more and not isinstance(more[-1], list) else b""
@@ -233,7 +236,7 @@ def _queue(parts: list[Any]) -> QueueId:
 
 
 def consumer_of(value: Any) -> LinkEntry:
-    """The consumer of a packed entry. Raises ValueError."""
+    """The entry of a consumer in packed form. Raises ValueError."""
     entry = unpack_entry(value) if is_entry(value) else None
     if entry is None or entry.role is not Role.SUBSCRIBER or not entry.live:
         raise ValueError(f"expected the entry of a consumer that is attached, not {reprlib.repr(value)}")
@@ -256,7 +259,7 @@ def _given(value: Any, count: int) -> list[Given]:
 
 
 def _times(value: list[Any], count: int) -> Sequence[int]:
-    """The times of `count` messages, if the proposal has any."""
+    """The times of `count` messages; empty if the proposal has none."""
     if not value:
         return ()
     [times] = value
