@@ -1,8 +1,8 @@
 """The requests of one router to one set that have no answer yet (protocol 13).
 
 Each request is at the present leader, or waits for a leader. If the leader is lost, resigns or is busy, the same
-request goes to the next leader: so an operation may be carried out twice (`topic.queues.operations`). If no leader
-answers in time, this module does.
+request goes to the next leader, so an operation may be decided twice (`topic.queues.operations`). If no leader answers
+in time, this module answers.
 """
 
 import math
@@ -15,7 +15,7 @@ from topic.queues.operations import Answer, Refused, RefusedFor
 from topic.queues.wire import Leads
 
 BATCH: Final = 64 * 1024
-"""Bytes of the operations of one message, about."""
+"""Bytes of operations in one message, approximately."""
 AGAIN_S: Final = 0.1
 """How long a router waits before it asks a busy leader again."""
 
@@ -25,7 +25,7 @@ class _Request:
     data: bytes
     """The operation."""
     until: float
-    """When it is given up."""
+    """The time at which it is given up."""
 
 
 @attrs.frozen(order=True, slots=True)
@@ -39,17 +39,17 @@ class Requests:
     """The requests of this router to one set."""
 
     def __init__(self, name: str, tried: float) -> None:
-        """`name`: of the set. `tried`: seconds until a request is given up."""
+        """`name`: the name of the set. `tried`: seconds until a request is given up."""
         self._set = name
         self._tried = tried
         self._open: dict[int, _Request] = {}
-        """By number, in the order in which they were made."""
+        """Keyed by number, in the order of the requests."""
         self._unsent: dict[int, None] = {}
-        """The requests that are not at the present leader, in that order."""
+        """The numbers of the requests that are not at the present leader, in the same order."""
         self._leaders: dict[str, _Leader] = {}
-        """By router: those that say that they lead, in their present contact."""
+        """Keyed by router: the leaders that have told of themselves in the present contact."""
         self._again_at = -math.inf
-        """The leader is busy until then."""
+        """The time until which the leader is busy."""
         self._why_busy = ""
 
     def __len__(self) -> int:
@@ -57,23 +57,23 @@ class Requests:
 
     @property
     def leader(self) -> str:
-        """The router that leads, as far as this router knows; empty if it knows none. A former leader may not know that
-        it is deposed."""
+        """The router that leads; empty if this router knows none. A former leader may not know that it is deposed, so
+        the one with the latest life and term counts."""
         return max(self._leaders.values()).router if self._leaders else ""
 
     @property
     def led_in(self) -> tuple[int, int]:
-        """The life and the term of that leader; 0 if there is none."""
+        """The life and the term of that leader; zeros if there is none."""
         return max(((one.life, one.term) for one in self._leaders.values()), default=(0, 0))
 
     def add(self, number: int, data: bytes, now: float) -> None:
         self._open[number] = _Request(data, now + self._tried)
         self._unsent[number] = None
 
-    # who leads
+    # leaders
 
     def learn(self, router: str, told: Leads) -> None:
-        """A router says that it leads, or leads no more."""
+        """A router tells that it leads, or that it leads no longer."""
         former = self.leader
         if told.leads:
             self._leaders[router] = _Leader(told.life, told.term, router)
@@ -83,16 +83,17 @@ class Requests:
             self._send_anew()
 
     def lost(self, router: str) -> None:
-        """The contact with the router has ended. Its requests go to the next router that says that it leads."""
+        """The contact with the router has ended. The requests that it had go to the next router that tells that it
+        leads."""
         self._leaders.pop(router, None)
 
     def _send_anew(self) -> None:
-        """Another router leads, or in another term: what the former one has heard may be lost."""
+        """The leader or its term has changed: send all requests again, because the former leader's may be lost."""
         self._unsent = dict.fromkeys(self._open)
         self._again_at, self._why_busy = -math.inf, ""
 
     def next_batch(self, now: float) -> list[tuple[int, bytes]]:
-        """Operations that the leader is to be sent now, with their numbers; empty if there are none."""
+        """Take the operations to be sent to the leader now, with their numbers; empty if there are none."""
         batch: list[tuple[int, bytes]] = []
         size = 0
         if self._leaders and now >= self._again_at:
@@ -106,7 +107,7 @@ class Requests:
     # answers
 
     def answer(self, router: str, answers: Iterable[tuple[int, Answer]], now: float) -> list[tuple[int, Answer]]:
-        """A router has answered. Returns the answers that count: a former leader's do not."""
+        """A router has answered. Returns the answers that count: answers of a former leader do not."""
         counting: list[tuple[int, Answer]] = []
         for number, answer in answers:
             if router != self.leader or number not in self._open or number in self._unsent:
@@ -120,7 +121,7 @@ class Requests:
         return counting
 
     def give_up(self, now: float) -> list[tuple[int, Answer]]:
-        """The answers to requests whose time is over."""
+        """Give up the requests whose time is over. Returns their answers."""
         over = [number for number, request in self._open.items() if request.until <= now]
         for number in over:
             del self._open[number]
