@@ -1,9 +1,9 @@
-"""Which messages of a set are reserved, and for which consumer (protocol 14.4).
+"""The reserved messages of a set, and the consumers that they are reserved for (protocol 14.4).
 
 A leader offers a message only when a `Reserve` of it is decided. So the next leader knows which messages a consumer may
 have, and asks that consumer before it offers them to another. Messages at consecutive positions that are reserved
-together have one row, which goes with the last of them. A consumer has a row as long as a message is reserved for it:
-so the next leader knows the consumer also if no router in contact does.
+together have one row, which is deleted with the last of them. A consumer has a row as long as a message is reserved for
+it. So the next leader knows the consumer even if no router in contact does.
 """
 
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ from topic.queues.proposals import consumer_of
 from topic.queues.rows import StateRows
 
 RESERVED, CONSUMER = b"r", b"c"
-"""The first byte of the key of the row of a run, and of a consumer. The position of its first message follows, or the
-name of the consumer."""
+"""The first bytes of the keys of two kinds of rows: a run of reserved messages (the position of its first message
+follows), and a consumer (its name follows)."""
 END: Final = 1 << 8 * POSITION_LENGTH
-"""A position behind all others."""
+"""A position above all others."""
 
 
 @attrs.define(eq=False, slots=True)
@@ -34,9 +34,9 @@ class _ReservedRun:
     first: int
     last: int
     consumer: bytes
-    """Its name."""
+    """The name of the consumer."""
     left: int
-    """How many of the messages are there."""
+    """How many of the messages still exist."""
 
     @property
     def key(self) -> bytes:
@@ -46,7 +46,7 @@ class _ReservedRun:
 @attrs.define(slots=True)
 class _Consumer:
     entry: LinkEntry
-    """Its link, as it was attached when a message was last reserved for it."""
+    """The consumer's link, as it was attached when a message was last reserved for it."""
     held: int
     """How many messages are reserved for it."""
 
@@ -55,13 +55,13 @@ class Reservations:
     """The reservations in all queues of a set."""
 
     def __init__(self, rows: StateRows, positions: Iterable[int]) -> None:
-        """Read the reservations from `rows`, and keep all later ones there. `positions`: of all messages, in ascending
-        order. Raises ValueError if a row is wrong."""
+        """Read the reservations from `rows`, and keep all later ones there. `positions`: the positions of all messages,
+        in ascending order. Raises ValueError if a row is wrong."""
         self._rows = rows
         self._runs: dict[int, _ReservedRun] = {}
-        """By position of a reserved message."""
+        """Keyed by the position of each reserved message."""
         self._consumers: dict[bytes, _Consumer] = {}
-        """By name."""
+        """Keyed by name."""
         for key, value in rows.small:
             if key[:1] == CONSUMER:
                 entry = consumer_of(unpack(value, "a row of the state of a set"))
@@ -87,7 +87,7 @@ class Reservations:
 
     @property
     def consumers(self) -> list[LinkEntry]:
-        """The consumers that messages are reserved for, as they were attached then."""
+        """The consumers for which messages are reserved, as they were attached then."""
         return [consumer.entry for consumer in self._consumers.values()]
 
     @property
@@ -100,12 +100,12 @@ class Reservations:
         return position in self._runs
 
     def at(self, position: int) -> bytes:
-        """The name of the consumer that the message at this position is reserved for."""
+        """The name of the consumer for which the message at this position is reserved."""
         return self._runs[position].consumer
 
     def reserve(self, positions: list[int], consumer: LinkEntry) -> int:
-        """Reserve the messages at these positions, which are there, for this consumer and for no other. Returns how
-        many were reserved before."""
+        """Reserve the messages at these positions, which exist, for this consumer and no other. Returns how many of
+        them were reserved before."""
         freed = self.free(positions)
         if not positions:
             return freed
@@ -133,8 +133,8 @@ class Reservations:
         return run
 
     def free(self, positions: Iterable[int]) -> int:
-        """Reserve the messages at these positions for nobody. They are still there, so no run may cover them: the rest
-        of each run becomes runs of its own. Returns how many were reserved."""
+        """End the reservations of the messages at these positions. The messages still exist, so no run may cover them:
+        the rest of each run becomes runs of its own. Returns how many were reserved."""
         freed = {position: self._runs[position] for position in positions if position in self._runs}
         for run in dict.fromkeys(freed.values()):
             self._rows.delete(run.key)
@@ -147,7 +147,7 @@ class Reservations:
         return len(freed)
 
     def gone(self, position: int) -> bool:
-        """There is no message at this position any more. Returns whether it was reserved."""
+        """The message at this position exists no longer. Returns whether it was reserved."""
         run = self._runs.pop(position, None)
         if run is None:
             return False
@@ -165,8 +165,7 @@ class Reservations:
             self._rows.delete(CONSUMER + consumer)
 
     def check(self, positions: Iterable[int]) -> None:
-        """Assert what holds whenever no proposal is being applied. `positions`: of all messages, in
-        ascending order."""
+        """Assert what must hold between proposals. `positions`: the positions of all messages, in ascending order."""
         fresh = Reservations(StateRows(self._rows), positions)
         found = [{at: (run.first, run.last, run.consumer) for at, run in one._runs.items()} for one in (self, fresh)]
         assert found[0] == found[1], "the rows are not those of the reservations"
@@ -174,7 +173,7 @@ class Reservations:
 
 
 def _read(key: bytes, value: bytes) -> tuple[int, int, bytes]:
-    """The first and the last position of a row, and the consumer. Raises ValueError."""
+    """The first and the last position in a row, and the name of the consumer. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [int, bytes] or len(key) != len(RESERVED) + POSITION_LENGTH:
         raise ValueError("a row of the state of a set has a reservation that is none")
