@@ -1,9 +1,9 @@
 """The state of one replica set as rows, each a key and a value in bytes (protocol 13.6).
 
-The rows hold all that the log of a set has led to. Other objects only index them. So the digest, the changes of a
-snapshot, and the pieces for another replica have one implementation for all kinds of state. The digest is a sum over
-the rows, so it costs what has changed, whatever the number of rows. The rows of messages are many, and most of their
-bytes are in bodies: `topic.queues.bodies.message_rows` has them.
+The rows have the whole state; other objects only index them. So the digest, the changes of a snapshot, and the pieces
+for another replica have one implementation for all kinds of state. The digest is a sum over the rows, so its cost
+depends on the changes, not on the number of rows. The rows of messages are many, and most of their bytes are in bodies:
+they are in `topic.queues.bodies.message_rows`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,15 +19,15 @@ from topic.queues.operations import unpack
 Row = tuple[bytes, bytes]
 """Key and value."""
 Changes = Mapping[bytes, bytes | None]
-"""By key: the new value of a row, or None if the row has gone."""
+"""Keyed by the key of a row: its new value, or None if the row is deleted."""
 MOST_KEY: Final = 512
-"""Bytes of a key."""
+"""Most bytes of a key."""
 PIECE: Final = 256 * 1024
-"""Bytes of a piece of the state, about: a piece ends with the row that passes this."""
+"""Bytes of a piece of the state, approximately: a piece ends with the row that exceeds this."""
 PACKED: Final = 4096
-"""Keys and values that are packed together."""
+"""How many keys and values are packed together."""
 _DIGEST: Final = 16
-"""Bytes."""
+"""Bytes of a digest."""
 _EMPTY: Final = bytes(msgpack.packb([]))
 
 
@@ -35,18 +35,19 @@ class StateRows:
     """The rows of one set, without the bodies of messages."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
-        """`rows`: without bodies. Those about messages are in the order of their keys. Raises ValueError if two rows
-        have the same key, or a row about a message is wrong."""
+        """`rows`: all rows but the bodies of messages. Rows about messages are in the order of their keys. Raises
+        ValueError if two rows have the same key, or a row about a message is wrong."""
         self.messages = MessageRows()
-        """These have all rows about messages."""
+        """All rows about messages."""
         self._rows: dict[bytes, bytes] = {}
         """All other rows."""
         self._sum = 0
-        """The sum of the digests of all rows, as the rows were when the changes were taken."""
+        """The sum of the digests of all rows, at the last time when the changes were taken."""
         self._former: dict[bytes, bytes | None] = {}
-        """The former values of the other rows that were put or deleted since then, by key. None: there was no row."""
+        """Keyed by the key of a row in `_rows` that was put or deleted since then: its former value; None if there was
+        no row."""
         self._changed = 0
-        """Bytes, about, of the other rows that were put or deleted since then."""
+        """Bytes, approximately, of the rows in `_rows` that were put or deleted since then."""
         for key, value in rows:
             if key[:1] == MESSAGE:
                 self.messages.read(key, value)
@@ -68,14 +69,14 @@ class StateRows:
         return self._rows.items()
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Add a row, or give a row another value. It is none of a message."""
+        """Add a row, or give a row another value. Not for rows of messages."""
         if key not in self._former:
             self._former[key] = self._rows.get(key)
         self._rows[key] = value
         self._changed += len(key) + len(value)
 
     def delete(self, key: bytes) -> None:
-        """Delete a row that is there. It is none of a message."""
+        """Delete a row that exists. Not for rows of messages."""
         value = self._rows.pop(key)
         if key not in self._former:
             self._former[key] = value
@@ -83,7 +84,7 @@ class StateRows:
 
     @property
     def changed(self) -> int:
-        """Bytes, about, that were put or deleted since the changes were taken."""
+        """Bytes, approximately, that were put or deleted since the changes were last taken."""
         return self._changed + self.messages.changed
 
     @property
@@ -97,8 +98,8 @@ class StateRows:
         yield from self.messages.changes()
 
     def take_changes(self) -> dict[bytes, bytes | None]:
-        """The changes since the last call, or since the rows were restored, with the bodies of messages. Most rows of a
-        queue come and go in between: these cost nothing here, nor on the disk."""
+        """Take the changes since the last call, or since the rows were restored, with the bodies of messages. Most rows
+        of a queue come and go in between: these cost nothing here, nor on the disk."""
         changes: dict[bytes, bytes | None] = {}
         for key, former, value in self._changes():
             if value != former:
@@ -109,7 +110,7 @@ class StateRows:
         return changes | self.messages.take_bodies()
 
     def check(self) -> None:
-        """Assert what holds whenever no operation is being applied."""
+        """Assert what must hold between operations."""
         self.messages.check()
         assert self.digest == StateRows(self).digest, "the digest is not that of the rows"
 
@@ -124,15 +125,15 @@ def _digest(key: bytes, value: bytes) -> int:
 
 
 class PackedRows:
-    """Rows, as few bytes of memory as they take. They come and go in one order: that of the keys, if they are those of
-    a state."""
+    """Rows in little memory. They are iterated in the order in which they were appended, which is the order of the keys
+    for the rows of a state."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.size = 0
-        """Bytes of all, packed."""
+        """Bytes of all rows, packed."""
         self._packed: list[bytes] = []
         self._last: list[bytes] = []
-        """Those that are not packed yet, keys and values."""
+        """The keys and values that are not packed yet."""
         self._count = 0
         for key, value in rows:
             self.append(key, value)
@@ -163,18 +164,18 @@ class PackedRows:
 
 
 class SnapshotRows:
-    """The rows of a leader's snapshot, as its pieces come. Each body is compared with the row about it, and is not kept
-    here: the disk of this router has the pieces."""
+    """The rows of a leader's snapshot, as its pieces come. Each body is compared with the row about it and not kept
+    here, because the disk of this router has the pieces."""
 
     def __init__(self) -> None:
         self._rows = PackedRows()
         self._about: tuple[bytes, bytes] | None = None
-        """The key of the body that has to follow, and its digest."""
+        """The key of the body that has to follow, and its digest; None if another row may follow."""
         self._why_wrong = ""
 
     @property
     def size(self) -> int:
-        """Bytes, about, that these take in memory."""
+        """Bytes, approximately, that the rows take in memory."""
         return self._rows.size
 
     def add(self, piece: bytes) -> None:
@@ -196,14 +197,14 @@ class SnapshotRows:
             self._about = body_of(key, value)
 
     def read(self) -> PackedRows:
-        """All rows but bodies. Raises ValueError if a piece is none, or if a body is missing or is another one."""
+        """All rows but bodies. Raises ValueError if a piece was malformed, or if a body is missing or differs."""
         if self._about is not None or self._why_wrong:
             raise ValueError(self._why_wrong or "the last message has no body")
         return self._rows
 
 
 def piece_of(rows: Iterable[Row]) -> tuple[bytes, bool]:
-    """The next rows as bytes: as many as a piece has. Returns also whether these are the last."""
+    """The next piece: the bytes of the first rows, as many as fit. Also returns whether these are all rows."""
     packer = msgpack.Packer()
     parts: list[bytes] = []
     size = 0
