@@ -1,8 +1,8 @@
-"""Which replica set has which queue, and which routers have replicas of which set (protocol 13.2).
+"""The replica sets of a mesh: the set of each queue, and the routers of each set (protocol 13.2).
 
-A queue belongs to the first named set whose prefix its name has, else to the hashed set of its name. The map from names
-to sets is fixed for the life of a mesh: a set keeps the map's digest, and takes part with no router that has another.
-A set begins with the routers of its plan. Later its own log says who is to be a voter, whatever routers come and go.
+A queue belongs to the first named set whose prefix begins the queue's name, otherwise to the hashed set of its name.
+This map is fixed for the life of a mesh: a set keeps the digest of the map, and ignores routers with another one. A set
+begins with the routers of its plan. After that its own log has its voters, whatever routers join or leave the mesh.
 """
 
 import hashlib
@@ -13,16 +13,16 @@ import attrs
 import msgpack
 
 DIGEST: Final = 16
-"""Bytes."""
+"""Bytes of the digest of the map."""
 
 
 @attrs.frozen(slots=True)
 class SetPlan:
-    """One replica set, as it is to begin."""
+    """The plan with which one replica set begins."""
 
     name: str
     voters: tuple[str, ...]
-    """Routers, the first preferred to the second, and so on."""
+    """The routers that are to vote, in order of preference."""
     prefix: str = ""
     """The prefix of the names of its queues; empty for a hashed set."""
 
@@ -31,20 +31,20 @@ class SetMap:
     """All replica sets of a mesh."""
 
     def __init__(self, plans: Sequence[SetPlan], prefixes: Sequence[str] = ("",), replicas: int = 3) -> None:
-        """The named sets in the order in which their prefixes are tried, then the hashed ones. `prefixes`: what the
-        names of queues begin with. `replicas`: how many routers a hashed set has if there are so many."""
+        """`plans`: the named sets in the order in which their prefixes are tried, then the hashed sets. `prefixes`: the
+        prefixes of the names of queues. `replicas`: how many routers a hashed set has, if there are so many."""
         self._replicas = replicas
         self.plans = {plan.name: plan for plan in plans}
         self._named = [plan for plan in plans if plan.prefix]
         self._hashed = [plan for plan in plans if not plan.prefix]
         self.prefixes = tuple(prefixes if self._hashed else [plan.prefix for plan in self._named])
-        """What the names of queues begin with that a set has."""
+        """The prefixes of the names of all queues that a set may have."""
         packed = msgpack.packb([[[plan.name, plan.prefix] for plan in some] for some in (self._named, self._hashed)])
         self.digest = hashlib.blake2b(packed, digest_size=DIGEST).digest()
 
     def among(self, routers: Iterable[str]) -> "SetMap":
-        """The same map for a mesh of these routers. All routers of a mesh know these by its plan, so hashed sets have
-        the same voters everywhere, also where a topology file is old."""
+        """The same map for a mesh of these routers. All routers take them from the plan, so hashed sets have the same
+        voters everywhere, even if a topology file is old."""
         hashed = hashed_plans(sorted(routers), len(self._hashed), self._replicas)
         return SetMap([*self._named, *hashed], self.prefixes, self._replicas)
 
