@@ -1,4 +1,4 @@
-"""What the log of one replica set leads to: its queues, and their messages (protocol 13, 14).
+"""The state of one replica set: its queues and their messages (protocol 13, 14).
 
 `apply` is total: any bytes, in any order, give an answer, and the same bytes give the same state at each replica. It
 reads no clock and no hash of a text.
@@ -57,7 +57,7 @@ TOO_MANY_BINDINGS: Final = Refused(
     RefusedFor.TOO_MANY, f"the queues of this set may have {MOST_BINDINGS} bindings together, and would have more"
 )
 LIFE: Final = 8
-"""Bytes of the life of the leader, with which each entry begins."""
+"""Bytes of the leader's life, with which each entry begins."""
 
 
 @attrs.frozen(slots=True)
@@ -88,12 +88,13 @@ def _queue(key: bytes, value: bytes) -> Queue:
 
 
 def entry(life: int, operation: bytes) -> bytes:
-    """What the leader of this life proposes for an operation."""
+    """The log entry of an operation, for a leader in this life."""
     return life.to_bytes(LIFE) + operation
 
 
 def messages_of(data: bytes) -> Sequence[bytes]:
-    """The messages that an entry puts into a queue, by their places in the entry; empty if it puts none there."""
+    """The messages that an entry puts into a queue, in the order of their places in the entry; empty for other
+    entries."""
     try:
         parts = unpack(data[LIFE:], "an operation on queues")
         proposal = read_proposal(parts) if parts and parts[0] == ENQUEUE else None
@@ -103,11 +104,11 @@ def messages_of(data: bytes) -> Sequence[bytes]:
 
 
 class SetState:
-    """The queues of one set, by name, and their messages."""
+    """The queues of one set, keyed by name, and their messages."""
 
     def __init__(self, rows: Iterable[Row] = (), log: MessageLog | None = None) -> None:
-        """`rows`: the state that is restored. `log` is told what becomes of messages. Raises ValueError if these rows
-        are no state."""
+        """`rows`: the state to be restored. `log`: gets the events of messages. Raises ValueError if these rows are no
+        state."""
         self.rows = StateRows(rows)
         if any(key[:1] not in (DECLARED, BINDING, *ROWS) for key, _ in self.rows.small):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
@@ -119,7 +120,7 @@ class SetState:
         self.deletions = 0
         """How many queues were deleted since this object was made."""
         self.changes = 0
-        """How often the settings of a queue were changed since then."""
+        """How often settings of queues were changed since then."""
         self.messages = QueuedMessages(self.rows, log)
         self.bindings = Bindings(self.rows)
 
@@ -127,26 +128,25 @@ class SetState:
         return len(self._queues)
 
     def __iter__(self) -> Iterator[Queue]:
-        """In the order in which they were declared."""
+        """The queues in the order in which they were declared."""
         return iter(self._queues.values())
 
     def get(self, name: str) -> Queue | None:
         return self._queues.get(name)
 
     def name_of(self, queue: QueueId) -> str | None:
-        """The name of the queue of this id; None: it is deleted."""
+        """The name of the queue with this id; None if it is deleted."""
         return self._names.get(queue)
 
     def settings_of(self, queue: QueueId) -> QueueSettings:
-        """The settings of a queue. If it is deleted, nothing is set."""
+        """The settings of a queue; without any value if the queue is deleted."""
         name = self.name_of(queue)
         return self._queues[name].settings if name is not None else QueueSettings()
 
     # operations
 
     def apply(self, index: int, data: bytes) -> Answer | Enqueued | None:
-        """Carry out the operation, or the proposal, of the log entry at this index. Returns its answer, if it has
-        one."""
+        """Apply the log entry at this index, an operation or a proposal. Returns its answer, if it has one."""
         life = int.from_bytes(data[:LIFE])
         try:
             parts = unpack(data[LIFE:], "an operation on queues")
@@ -192,7 +192,7 @@ class SetState:
         return None
 
     def _enqueue_bound(self, asked: Enqueue, entry: QueueId) -> Enqueued:
-        """Put messages into the queue of the binding that they came by; if the binding is gone, nowhere."""
+        """Put messages into the queue of the binding by which they came. If the binding is gone, do nothing."""
         binding, queue = self.bindings.get(asked.binding), self._queues.get(asked.queue)
         if binding is None or queue is None or binding.queue != queue.id:
             return Enqueued(frozenset(), queue.id if queue is not None else None, ())
@@ -200,8 +200,8 @@ class SetState:
         return self.messages.enqueue(queue.id, queue.settings, entry.index, asked, others)
 
     def _queue_for(self, asked: Enqueue, entry: QueueId) -> Queue | None:
-        """The queue that messages are for. If there is none, the first new message declares it. None: the set has too
-        many queues, or no message is new."""
+        """The queue for these messages. If it is not declared, the first new message declares it. None if the set has
+        too many queues, or if no message is new."""
         is_there = asked.queue in self._queues or len(self._queues) >= MOST_QUEUES
         if not is_there and not self.messages.has_answered(asked):
             self._put(Queue(asked.queue, entry, entry, QueueSettings()))
@@ -262,7 +262,7 @@ class SetState:
         self._bind(queue.id, queue.settings, queue.version)
 
     def _may_bind(self, queue: QueueId, settings: QueueSettings) -> bool:
-        """Whether the set may have the bindings of these settings, in place of those that the queue has."""
+        """Whether the set may have the bindings of these settings, in place of the queue's present bindings."""
         return len(self.bindings) - len(self.bindings.of(queue)) + len(settings.bind or ()) <= MOST_BINDINGS
 
     def _bind(self, queue: QueueId, settings: QueueSettings, since: QueueId) -> None:
@@ -270,7 +270,7 @@ class SetState:
             self.messages.forget(over.key)
 
     def check(self) -> None:
-        """Assert what holds whenever no operation is being applied."""
+        """Assert what must hold between operations."""
         self.rows.check()
         self.messages.check()
         self.bindings.check()
