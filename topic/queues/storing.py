@@ -1,8 +1,9 @@
-"""What the replicas of a router give to its store, and what they find there when the router starts (protocol 13.5).
+"""The changes and reads that the replicas of a router give to its store, and the content that they get from it when the
+router starts (protocol 13.5).
 
-The shell gives the changes of a pump to the store at once, in order. The store writes them in one transaction, and the
-shell then says so: `ReplicaSets.stored` for each `Write`. A read comes behind all changes that were given before it,
-and perhaps behind later ones.
+The shell gives the changes of a pump to the store together, in order. The store writes them in one transaction. Then
+the shell calls `ReplicaSets.stored` for each `Write`. A read comes after all changes that were given before it, and
+perhaps after later ones.
 """
 
 from collections.abc import Sequence
@@ -17,30 +18,30 @@ from topic.raft.messages import Persist, StoreContent
 
 @attrs.frozen(slots=True)
 class SetContent:
-    """What the store has of one replica set."""
+    """The store's content of one replica set."""
 
     store: bytes
-    """The identity of this set's part of the store. A part that was lost or set aside comes back with another one."""
+    """The identity of this set's part of the store. A part that was lost or set aside gets another identity."""
     content: StoreContent
     rows: PackedRows
-    """The state at the snapshot without the bodies of messages, in the order of the keys."""
+    """The rows of the state at the snapshot, without the bodies of messages, in the order of the keys."""
 
 
 @attrs.frozen(slots=True)
 class Write:
-    """Do what `persist` says for this set."""
+    """Write `persist` for this set."""
 
     set: str
     persist: Persist
     changes: Changes | None = None
-    """With a snapshot of this replica: how its rows differ from those of the former snapshot. With a snapshot of a
-    leader, None: its rows are in the pieces that were put aside, and no other rows stay."""
+    """With a snapshot of this replica: how its rows differ from those of the former snapshot. None with a snapshot of a
+    leader: its rows are in the pieces that were put aside, and no other rows stay."""
 
 
 @attrs.frozen(slots=True)
 class Renew:
-    """This set's part of the store is void: keep it under another name, and begin with an empty part, whose identity
-    is `store`."""
+    """This set's part of the store is void: keep it under another name, and begin with an empty part with the identity
+    `store`."""
 
     set: str
     store: bytes
@@ -49,23 +50,23 @@ class Renew:
 
 @attrs.frozen(slots=True)
 class ReadPiece:
-    """Read a piece of the snapshot of a set, which another router is to get."""
+    """Read a piece of the snapshot of a set, for another router."""
 
     set: str
     to: Replica
     index: int
     place: int
     after: bytes
-    """The key of the last row of the piece before it; empty for the first piece."""
+    """The key of the last row of the piece before; empty for the first piece."""
 
 
 @attrs.frozen(slots=True)
 class ReadBodies:
-    """Read the bodies of messages in the state of a set, as the store has it."""
+    """Read the bodies of messages of a set from the store."""
 
     set: str
     number: int
-    """No other read of this router has it."""
+    """The number of the read, unique at this router."""
     positions: Sequence[int]
 
 
@@ -74,17 +75,17 @@ StoreRead = ReadPiece | ReadBodies
 FoundPiece = tuple[bytes, bool]
 """The bytes of a piece, and whether it is the last."""
 FoundBodies = Sequence[bytes | None]
-"""The bodies of messages. None: the store has no such body, or not what was written."""
+"""The bodies of messages. A body is None if the store lacks it, or has other bytes than were written."""
 
 
 class SetStore(Protocol):
-    """The store of one router, as the shell uses it: each call is made in a worker thread, one at a time."""
+    """The store of one router. The shell makes each call in a worker thread, one at a time."""
 
     def write(self, changes: Sequence[StoreChange]) -> None:
-        """Keep all of this or nothing. Returns when it is on the disk."""
+        """Write all changes or none. Returns when they are on the disk."""
 
     def read(self, piece: ReadPiece) -> FoundPiece | None:
-        """None if the snapshot is not at that index any more."""
+        """The piece; None if the snapshot is not at that index any more."""
 
     def bodies(self, read: ReadBodies) -> FoundBodies:
         """The bodies at these positions, in the same order."""
