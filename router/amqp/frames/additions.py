@@ -1,7 +1,6 @@
-"""The outgoing half of the tap: adds to proton's frames what proton cannot say.
+"""The outgoing half of the tap: adds to proton's frames the fields that proton cannot write.
 
-`announce`, `resume` and `envelope` announce what is to be added to a later frame. If nothing is announced, the output
-is not even parsed.
+`announce`, `resume` and `envelope` note fields for a later frame. Without such notes, the output is not parsed.
 
 The callers know what maps and resumed deliveries mean.
 """
@@ -24,7 +23,7 @@ from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.deliveries import LinkDeliveries
 from router.amqp.proton.link import LINK_NUMBER, Link
 
-MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's open
+MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also the limit before the peer's open
 
 
 class Additions:
@@ -34,18 +33,18 @@ class Additions:
         self.max_frame = MIN_MAX_FRAME
         """The peer's max-frame-size, in bytes."""
         self.is_known = False
-        """Whether the peer's open has come, which gives `max_frame`."""
+        """Whether the peer's open, which gives `max_frame`, has arrived."""
         self.misfit: AmqpError | None = None
-        """Set if a frame that must be sent does not fit into a frame of the peer."""
-        self._opens = True  # our open is to be written
+        """The error of a frame that must be sent, but is larger than the peer's frames."""
+        self._opens = True  # our open is not written yet
         self._walk = walk
         self._settlements = settlements
-        self._announced: dict[int, Link] = {}  # by number: opened, attach not written yet
+        self._announced: dict[int, Link] = {}  # number -> link whose attach is not written yet
         self._number = 0
-        self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}  # by tag, of deliveries: whether to abort
-        self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}  # by tag: of deliveries to be written
-        self._going_on: set[LinkDeliveries] = set()  # what was in an envelope: its rest is to be written
-        self._wires: dict[Wire, Link] = {}  # of our ends
+        self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}  # tag of a resumed delivery -> whether to abort it
+        self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}  # tag -> envelopes of unwritten deliveries
+        self._going_on: set[LinkDeliveries] = set()  # links that have written a part of a message with an envelope
+        self._wires: dict[Wire, Link] = {}  # channel and handle of our end -> link
 
     @property
     def owes(self) -> bool:
@@ -53,7 +52,8 @@ class Additions:
         return bool(self._announced)
 
     def announce(self, link: Link) -> int:
-        """Announce an attach of this link. Returns the number that the attach will have among its properties."""
+        """Note that proton will write an attach of this link. Returns the number that the attach must carry among its
+        properties, so that `rewrite` finds the link."""
         self._number += 1
         self._announced[self._number] = link
         if link.unsettled is not None:
@@ -61,18 +61,18 @@ class Additions:
         return self._number
 
     def resume(self, link: LinkDeliveries, tag: bytes, aborted: bool) -> None:
-        """The next delivery with this tag on the link is a resumed one."""
+        """Mark the next delivery with this tag on the link as resumed."""
         tags = self._resumed.setdefault(link, {})
         assert tag not in tags, "resumed already, and not written yet"
         tags[tag] = aborted
 
     def envelope(self, link: LinkDeliveries, tag: bytes, message: bytes) -> None:
-        """The next delivery with this tag on the link has its message in an envelope (`message`), which begins with
-        these bytes."""
+        """Note that the message of the next delivery with this tag on the link is in an envelope
+        (`router.amqp.format.message`), which `rewrite` takes off."""
         self._envelopes.setdefault(link, {}).setdefault(tag, []).append(message[:ENVELOPE_SIZE])
 
     def forget(self, link: Link) -> None:
-        """The link is over; proton writes no more frames for it."""
+        """Forget a link that has ended: proton writes no more frames for it."""
         self._announced.pop(link.number, None)
         self._resumed.pop(link, None)
         self._envelopes.pop(link, None)
@@ -81,7 +81,7 @@ class Additions:
             del self._wires[link.wire]
 
     def rewrite(self, data: bytes) -> bytes:
-        """Rewrite whole frames of proton to the frames that are sent."""
+        """Turn whole frames of proton into the frames to send."""
         transfers = bool(self._resumed or self._envelopes or self._going_on)
         is_small = self.is_known and self.max_frame < SMALL
         if not self._announced and not transfers and not self._opens and not is_small:
@@ -104,7 +104,8 @@ class Additions:
         return b"".join((*parts, data[start:]))
 
     def _fitted(self, frame: bytes) -> bytes:
-        """The frame, shortened to fit the peer's frames; empty if it cannot be, and then `misfit` is set."""
+        """The frame, shortened to the peer's max-frame-size. If that is impossible, sets `misfit` and returns
+        nothing."""
         if not self.is_known:
             return frame
         try:
@@ -115,7 +116,7 @@ class Additions:
 
     def _attach(self, frame: bytes) -> bytes:
         fields = performative.padded(performative.parse(frame).fields, 14)
-        if fields[13] == NULL:  # proton writes no properties at a coordinator
+        if fields[13] == NULL:  # proton writes no properties for a link to a coordinator
             number = self._number_of(decode(fields[0])[0], is_sender=fields[2] not in TRUES)
             link = self._announced.pop(number)
             link.wire = frame[6:8], fields[1]
@@ -124,12 +125,12 @@ class Additions:
         assert decode(properties[0])[0] == LINK_NUMBER
         link = self._announced.pop(decode(properties[1])[0])
         fields[13] = performative.join_map(properties[2:]) if len(properties) > 2 else NULL
-        fields[0] = encode(link.name)  # not its alias
+        fields[0] = encode(link.name)  # proton wrote its alias
         link.wire = frame[6:8], fields[1]
         self._wires[link.wire] = link
         if link.is_sender and link.answered and fields[5] != NULL:
             fields[5] = with_outcomes(fields[5])
-        is_publisher = link.answered and not link.is_sender and not link.ended  # its channel may be another session's
+        is_publisher = link.answered and not link.is_sender and not link.ended  # else its channel may be reused
         if is_publisher and link.remote_rcv_settle_mode == RCV_SECOND:
             self._settlements.begin(link.remote_channel, link)
             self._walk.forget()
@@ -144,10 +145,11 @@ class Additions:
         return next(link.number for link in found if link.is_sender == is_sender)
 
     def _fit_map(self, link: Link, channel: bytes, fields: list[bytes]) -> None:
-        """Put as many entries of our map into the attach as fit the peer's frames, in the order of the map."""
+        """Put as many entries of our map into the attach as fit into the peer's max-frame-size, in the order of the
+        map. The link's `omitted` gets the tags of the others."""
         assert link.unsettled is not None
         fields[7], fields[8] = performative.join_map(()), TRUE
-        room = self.max_frame - len(performative.build(channel, ATTACH, fields)) - 6  # lists may get longer
+        room = self.max_frame - len(performative.build(channel, ATTACH, fields)) - 6  # for longer heads of list and map
         entries: list[bytes] = []
         omitted = []
         for tag, entry in encode_entries(link.unsettled):
@@ -176,10 +178,10 @@ class Additions:
         return self._resuming(frame[6:8], fields, payload, aborted)
 
     def _taken_out(self, link: Link, tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
-        """The payload without its envelope, whose message-format goes into the transfer's field."""
+        """The payload without its envelope. The message-format of the envelope goes into the transfer's field."""
         more = len(fields) > MORE and fields[MORE] in TRUES
         if link in self._going_on:
-            fields[MESSAGE_FORMAT] = NULL  # as said before; proton says 0
+            fields[MESSAGE_FORMAT] = NULL  # proton writes 0, but the first transfer has named another format
             if not more:
                 self._going_on.remove(link)
             return payload
@@ -200,8 +202,8 @@ class Additions:
         whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self.max_frame:
             return whole
-        # This happens only at peers with the smallest frame size, where proton ignores the reserve. The rest gets a
-        # frame of its own.
+        # Only for a peer with the smallest max-frame-size, where proton knows of no reserve (`RESERVE` in `tap`): the
+        # rest of the payload goes into a second frame.
         resumed[5] = TRUE
         cut = len(payload) - (len(whole) - self.max_frame) - 1
         first = performative.build(channel, TRANSFER, resumed, payload[:cut])

@@ -1,12 +1,12 @@
-"""Frames that carry bodies between two containers of ours. AMQP leaves their frame types free for such use (2.3.1).
+"""Frames that carry bodies between two routers. AMQP leaves their frame types free for such use (2.3.1).
 
     size (4 bytes) | 2 | type: BODY or PART | lane (2 bytes) | bytes of a body
 
-A body that is longer than a frame comes in PARTs and a last BODY. Lanes are independent streams of bodies: one
+A body that is longer than a frame is sent as PARTs and a last BODY. Lanes are independent streams of bodies: one
 continues while another has an incomplete body. AMQP frames may stand between these frames. Proton sees no body frame,
-and bodies need no session, link or credit: the senders themselves bound what is in flight.
+and bodies need no session, link or credit: the senders limit the bytes under way themselves.
 
-The senders also know what bodies mean.
+The callers know what bodies mean.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _OURS: Final = (BODY, PART)
 
 
 def framed(lane: int, bodies: Sequence[bytes], max_frame: int) -> list[Buffer]:
-    """The frames of one body, which is the concatenation of `bodies`, to be written in a row."""
+    """The frames of one body, to be written in this order. The body is the concatenation of `bodies`."""
     size, room = sum(map(len, bodies)), max_frame - _HEAD
     if size <= room:
         return [_head(size, BODY, lane), *bodies]
@@ -58,22 +58,23 @@ class BodyReader:
     )
 
     def __init__(self, max_frame: int, max_body: int, lanes: int) -> None:
-        """The largest frame, and the largest body that is kept while incomplete, in bytes; and the number of lanes."""
+        """`max_frame`: bytes of the largest frame. `max_body`: the most bytes of incomplete bodies, of all lanes
+        together. `lanes`: the number of lanes."""
         self.are_let_in = False
-        """Whether bodies are allowed. A stranger may send none."""
+        """Whether bodies are allowed. Before both ends are open, the peer must not send any."""
         self._max_frame = max_frame
         self._max_body = max_body
         self._lanes = lanes
-        self._is_begun = False  # AMQP's header has come
-        self._held: list[bytes] = []  # of a frame that has not come as a whole
+        self._is_begun = False  # AMQP's header has arrived
+        self._held: list[bytes] = []  # the bytes of an incomplete frame
         self._held_size = 0
-        self._wanted = _HEAD  # bytes of it that tell more
-        self._parts: dict[int, bytearray] = {}  # of bodies, by lane
+        self._wanted = _HEAD  # bytes of this frame that are needed next: its head, then all of it
+        self._parts: dict[int, bytearray] = {}  # lane -> the parts of its incomplete body
         self._parts_size = 0
 
     def split(self, data: bytes) -> Iterator[tuple[int | None, Buffer]]:
-        """The complete parts of the input, in order: each body with its lane, and AMQP's header and frames with None.
-        Raises AmqpError."""
+        """Yields the complete bodies and AMQP frames of the input, in order: each body with its lane; AMQP frames and
+        the AMQP header with None. Raises AmqpError if a frame of bodies is invalid, or a frame is too large."""
         view, at, end = memoryview(data), 0, len(data)
         while at < end:
             if not self._held and end - at >= _HEAD and (size := self._size_of(data, at)) <= end - at:
@@ -100,11 +101,11 @@ class BodyReader:
                 yield frame[6] << 8 | frame[7], whole
 
     def forget(self) -> None:
-        """Drop incomplete bodies: the rest will not come."""
+        """Drop incomplete bodies, because the input has ended."""
         self._held, self._parts = [], {}
 
     def _behind(self, data: bytes, at: int) -> int:
-        """The offset behind the whole and valid AMQP frames that begin at `at`."""
+        """The offset after the complete and valid AMQP frames that begin at `at`."""
         end = len(data)
         while end - at >= _HEAD and data[at + 5] not in _OURS:
             size = int.from_bytes(data[at : at + 4], "big")
@@ -126,7 +127,7 @@ class BodyReader:
         return size
 
     def _joined(self, frame: memoryview) -> Buffer | None:
-        """The body that this frame completes; None if it completes none."""
+        """The body that this frame completes, or None."""
         if not self.are_let_in:
             raise AmqpError(NOT_ALLOWED, "the neighbour sent data before both ends were open")
         if frame[4] != _DOFF:

@@ -1,10 +1,10 @@
-"""Bounds the parts of a peer's performatives that proton would keep.
+"""Limits the size of a peer's performatives, because proton keeps parts of them in memory.
 
 Proton makes a node of some 70 bytes for each value in a field. It keeps the nodes of an open, begin or attach with the
-connection, session or link, the nodes of an error with the link, and the nodes of a state with each delivery of the
-range.
+connection, session or link, the nodes of an error with the link, and the nodes of a state with each delivery that a
+disposition names.
 
-Pure. The callers know what the fields mean.
+The callers know what the fields mean.
 """
 
 from collections.abc import Sequence
@@ -30,30 +30,32 @@ from router.amqp.format.performative import (
 from router.amqp.frames.forms import UNSETTLED, name_of, place
 
 LARGE: Final = 1024
-"""Bytes of each text of an error, of its info, and of any other state of a disposition."""
+"""The most bytes of each text of an error, of an error's info, and of another state in a disposition."""
 MOST_TOLD: Final = 64
-"""Values in an error's info, and in any other state."""
+"""The most values in an error's info, and in another state."""
 MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
-"""Keyed by performative: its values, without an unsettled map, which has its own limit and does not reach proton. An
-open names the routers that a client may go to (`router.plan.alternates`), with nine values for each."""
+"""Performative -> the most values in its fields. The unsettled map is not counted: it has its own limit and does not
+reach proton. An open names the routers that a client may go to (`router.plan.alternates`), with nine values for
+each."""
 MOST_BYTES: Final = {BEGIN: 4096, ATTACH: 16 * 1024}
-"""Keyed by performative: its bytes. A connection may have many sessions and links, but opens once, with one frame."""
+"""Performative -> the most bytes of its fields. An open needs no limit here, because a connection has only one; it may
+have many sessions and links."""
 
 _DETAILS: Final = {
     DISPOSITION: place(DISPOSITION, "state"),
     **{code: place(code, "error") for code in (DETACH, END, CLOSE)},
 }
-"""Keyed by performative: the place of its state, or of its error."""
+"""Performative -> the place of its state or error."""
 _REJECTED: Final = b"\x00\x53\x25"
 _ERROR: Final = b"\x00\x53\x1d"
 _FIRST: Final = {0x00: 1, 0xC0: 3, 0xC1: 3, 0xD0: 9, 0xD1: 9}
-"""Keyed by constructor of a compound value: the offset of its first element."""
+"""Constructor of a compound value -> the offset of its first element."""
 _ARRAYS: Final = (0xE0, 0xF0)
 
 
 def bounded(code: int, fields: list[bytes]) -> list[bytes]:
-    """The fields of a performative, with its error cut to size; the same list if nothing is cut. Raises AmqpError if
-    another state is too large, or if there are too many values or bytes."""
+    """The fields of a performative, with an error cut to LARGE and MOST_TOLD; the same list if nothing is cut. Raises
+    AmqpError if a state other than rejected is too large, or if the performative has too many values or bytes."""
     arrays = code not in (FLOW, TRANSFER) and _check_arrays(fields)
     if code in MOST_VALUES:
         counted = [field for at, field in enumerate(fields) if (code, at) != UNSETTLED]
@@ -69,8 +71,8 @@ def bounded(code: int, fields: list[bytes]) -> list[bytes]:
 
 
 def _check_arrays(fields: list[bytes]) -> bool:
-    """Whether the fields may contain arrays. Raises AmqpError if an array has too many elements without bytes, because
-    proton allocates memory for each element of its count."""
+    """Whether the fields may contain arrays. Raises AmqpError if an array has too many elements that take no bytes:
+    proton would allocate memory for each of them."""
     suspects = [field for field in fields if b"\xe0" in field or b"\xf0" in field]
     for field in suspects:
         decode(field)
@@ -95,7 +97,8 @@ def _are_more(fields: Sequence[bytes], most: int, *, arrays: bool) -> bool:
 
 
 def _values_of(data: bytes, at: int) -> int:
-    """The number of values in an array. If its elements are compound, an upper bound: at least one for each byte."""
+    """The number of values in an array. If its elements are compound, the larger one of two numbers: the values in its
+    elements, and the bytes of the array."""
     elements, end = decode(data, at)
     if elements and isinstance(elements[0], (list, dict, Described)):
         return max(end - at, sum(map(_values_in, elements)))
@@ -123,7 +126,7 @@ def _bounded_state(state: bytes) -> bytes:
 
 
 def _bounded_error(error: bytes) -> bytes:
-    """The error with its condition and description cut to size, and with its info if that is not too large."""
+    """The error with its condition and description cut to LARGE, and with its info if the info is not too large."""
     if not error.startswith(b"\0"):
         return NULL
     _, at = decode(error, 1)
@@ -133,7 +136,7 @@ def _bounded_error(error: bytes) -> bytes:
 
 
 def _cut(field: bytes) -> bytes:
-    """A text cut to size; null for a field that is too large and no text."""
+    """A text cut to LARGE; null for a larger field that is no text."""
     if len(field) <= LARGE:
         return field
     text, _ = decode(field)

@@ -1,20 +1,22 @@
 """Asks the peer for an echo of a link's flow state, and answers the peer's echoes (AMQP 1.0 2.7.4).
 
 AMQP does not say which flow answers which echo, and a flow that the peer sent before it read our echo may still be
-under way. So only some flows count as an answer:
+under way. So only these flows count as an answer:
 
-- On a sending link, a flow that changes nothing. After a flow that changes the link's credit, we ask again.
-- On a receiving link, where the answer is a sign of life, a flow that knows all the credit that we had given when we
+- On a sending link, a flow that does not change the link's credit. After a flow that changes it, we ask again.
+- On a receiving link, where the answer is a sign of life, a flow that shows all the credit that we had given when we
   asked. The peer has no other reason to send a flow there (docs/clients.md), and we ask again only after an answer, so
-  an answer never belongs to an older echo. If we have taken credit back, a flow does not show which credit it knows, so
-  no answer counts.
+  an answer never belongs to an older echo. If we have taken credit back, a flow does not show which credit the peer has
+  read, so no flow counts as an answer.
 
-Our flow may carry link properties (2.7.4), if the owner has some (`LinkStates`).
+Our flow carries the link properties of the owner, if it has some (2.7.4, `LinkStates`).
 
-The engine answers the peer at once, unless the owner has taken this over (`Connection`). On a sending link, an answer
-says that the owner still uses the link, and that a crash will not make it forget what it was told before.
+The engine answers the peer at once, unless the owner gives the answers itself (`Connection`, `asked`). On a sending
+link, an answer promises that the owner still uses the link, and that even after a crash it will remember what it has
+read before.
 
-Proton can neither ask nor answer. It is made to write a flow with the session's numbers, which is changed to ours.
+Proton can neither ask nor answer. This module makes proton write a flow with the session's numbers, and changes this
+flow into the echo or the answer.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,25 +37,25 @@ _LEAST: Final = 14  # bytes of a flow
 
 
 class LinkStates(Protocol):
-    """The owner of a connection, as far as it has properties for its links' flows."""
+    """The owner of a connection, which may have link properties for our flows."""
 
     def state_of(self, link: Link) -> Mapping[str, int] | None:
-        """The link properties for a flow that answers the peer; None for none."""
+        """The link properties for a flow of ours on this link, or None."""
 
 
 class Echoes:
     """The echoes of one connection."""
 
     def __init__(self, engine: Engine, tap: Tap, owner: LinkStates, asked: Callable[[Link], None] | None) -> None:
-        """`asked`: called when the peer asks for an answer, which the owner gives later (`answer`); None: the engine
-        answers."""
+        """`asked`: called when the peer sends an echo, if the owner itself answers later (`answer`). If it is None, the
+        engine answers at once."""
         self._engine = engine
         self._owner = owner
         self._tap = tap
         self._asked = asked
-        self._to_send: dict[tuple[Link, bool], None] = {}  # flows to be written, and whether they ask
-        self._sessions: dict[Any, None] = {}  # to be answered
-        self._drained: dict[Link, None] = {}  # to be told so, once what was sent is written
+        self._to_send: dict[tuple[Link, bool], None] = {}  # the links of the next flows, and whether each flow asks
+        self._sessions: dict[Any, None] = {}  # sessions whose flow state the peer has asked for
+        self._drained: dict[Link, None] = {}  # links that give credit back once their messages are written
 
     def ask(self, link: Link) -> None:
         self._tap.asked[link] = None
@@ -75,11 +77,12 @@ class Echoes:
         self._sessions.pop(session, None)
 
     def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:
-        """A flow of the peer on a link. Returns whether it is the answer that we wait for."""
+        """Handle a flow of the peer on a link. Returns whether the flow answers our echo. `changed`: whether the flow
+        changed the link's credit."""
         asked = self._tap.asked
         if link.is_sender and flow.properties != NULL and len(flow.properties) <= LARGE:
             link.told = flow.properties
-        if flow.echo:  # it is no answer then
+        if flow.echo:  # a question is no answer
             (self._asked or self.answer)(link)
             return False
         if link not in asked:
@@ -94,7 +97,8 @@ class Echoes:
         return True
 
     def flows(self) -> bytes:
-        """The flows to be written after all other output, which must have been taken from proton before."""
+        """The flows that are to be written now. The caller has taken all other output from proton, and writes it
+        first."""
         said = self._give_back() if self._drained else b""
         if not self._to_send and not self._sessions:
             return said
@@ -104,7 +108,7 @@ class Echoes:
         senders: dict[Wire, list[tuple[Link, bool]]] = {}
         for link, asks in to_send:
             if not link.ended and not link.wire[0]:
-                self._to_send[link, asks] = None  # its attach is to be written first
+                self._to_send[link, asks] = None  # later: the link's attach is not written yet
             elif link.is_sender and not link.ended and link.wire[0]:
                 senders.setdefault((link.wire[0], NULL), []).append((link, asks))
                 sessions[link.session] = None
@@ -131,8 +135,9 @@ class Echoes:
         return self._engine.pull() if gives else b""
 
     def _made_ours(self, data: bytes, said: dict[Wire, list[tuple[Link, bool]]]) -> Iterator[bytes]:
-        """Proton's frames, with its flows changed to ours: a flow of the session becomes one of each sending link,
-        which also tells the session's state, and a flow of a receiving link becomes one of that link."""
+        """Proton's frames, with its flows changed to ours. A flow of a session becomes one flow for each sending link
+        in `said`; a flow of a receiving link becomes our flow for this link. `said`: the end in proton's flow -> the
+        links, and whether each flow asks."""
         for frame in performative.frames_of(data):
             fields = _fields_of(frame)
             links = said.pop((frame[6:8], fields[HANDLE]), None) if fields is not None else None
@@ -171,12 +176,12 @@ def _fields_of(frame: bytes) -> list[bytes] | None:
 
 
 def _limit(fields: list[bytes]) -> int:
-    """The delivery-count up to which a flow of ours gives credit."""
+    """The delivery-count at which the credit of a flow of ours ends."""
     count, credit = (decode(fields[place])[0] for place in (DELIVERY_COUNT, LINK_CREDIT))
     return int(count + credit) % 2**32
 
 
 def _knows(theirs: int | None, ours: int | None) -> bool:
-    """Whether the peer, which names the limit `theirs`, has read our limit `ours` (serial numbers, AMQP 1.0 2.8.10);
-    None is no limit yet."""
+    """Whether the limit of credit in the peer's flow, `theirs`, is at least ours; then the peer has read our flow. The
+    limits are serial numbers (AMQP 1.0 2.8.10). False if one of them is None."""
     return theirs is not None and ours is not None and (theirs - ours) % 2**32 < 2**31

@@ -1,6 +1,6 @@
-"""Fields of a peer's performatives that the tap (`tap`) has to decode, and what it refuses in them.
+"""Decodes single fields of a peer's performatives for the tap (`tap`), and refuses invalid ones.
 
-Pure. The callers know to which performative a field belongs.
+The callers know to which performative a field belongs.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ def number_of(fields: list[bytes], place: int) -> int | None:
 
 
 def first_of(terminus: bytes) -> bytes:
-    """The address of a source or target; null if it has none, as a coordinator."""
+    """The encoded address of a source or target; null if the terminus has none."""
     _, at = decode(terminus, 1) if terminus != NULL else (None, 0)
     elements, _ = split_list(terminus, at, 1) if at else ([], 0)
     return elements[0] if elements else NULL
@@ -36,8 +36,8 @@ def is_transactional(state: bytes) -> bool:
 
 
 def check_name(encoded: bytes, what: str) -> str:
-    """Decode a name. Null is an empty name. A NUL is refused, because proton would cut the name there and mistake it
-    for another name."""
+    """Decode a name; null is an empty name. Raises AmqpError if the name has a NUL: proton would cut the name there,
+    and take it for another name. `what`: the field, for the error."""
     name = decode(encoded)[0] or ""
     if "\0" in name:
         raise AmqpError(INVALID_FIELD, f"{what} has a NUL character")
@@ -45,13 +45,14 @@ def check_name(encoded: bytes, what: str) -> str:
 
 
 def alias_of(name: str, number: int) -> str:
-    """The name of a link for proton, if proton has another link of this name. Proton never shows the part behind a
+    """The name for a link in proton while proton has another link of this name. Proton never shows the part after a
     NUL."""
     return f"{name}\0{number}"
 
 
 def with_outcomes(source: bytes) -> bytes:
-    """The source with all outcomes that are understood here; its default outcome is released (AMQP 1.0 3.5.3)."""
+    """The source with all outcomes that the router understands, and with released as default outcome (AMQP 1.0
+    3.5.3)."""
     fields = performative.padded(performative.split_list(source, 3)[0], 10)
     fields[8:10] = _DEFAULT_OUTCOME, _OUTCOMES
     return source[:3] + performative.join_list(fields)

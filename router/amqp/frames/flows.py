@@ -1,8 +1,8 @@
-"""A peer's flows: which of them have to be parsed, and which of them proton has to read differently.
+"""Reads a peer's flows: decides which of them need parsing, and changes those that proton would misread.
 
-Proton computes without signs. A peer may lower its credit or its window below what is already under way to it, and
-proton would take the difference for room for billions of transfers. Such a flow is noted, and proton is told that no
-credit or room is left (`Intake`).
+Proton computes with unsigned numbers. A peer may lower its credit or its window below the transfers that are already
+under way to it; proton would read the negative difference as room for billions of transfers. `look` notes that the flow
+lowers credit or room, and the caller (`Intake`) gives proton a flow without credit or room in its place (`lowered`).
 
 The callers decide what follows from a flow.
 """
@@ -34,12 +34,12 @@ NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN
         "properties",
     )
 )
-"""Places in a flow; the session's numbers come before the handle."""
+"""The places of the fields in a flow. The fields before the handle belong to the session."""
 UINTS: Final = 2**32
 HALF: Final = 2**31
 NOTHING: Final = b""
 BRIMMING: Final = HALF - 1, UINTS - 1
-"""One more, and proton takes the number for a negative number, or for 0."""
+"""Credits that proton misreads if it adds 1: it would read a negative number, or 0."""
 
 _UINT: Final = rb"(?:\x43|\x52.|\x70....)"
 _MAYBE: Final = rb"(?:\x40|\x43|\x52.|\x70....)"
@@ -50,24 +50,24 @@ _is_usual: Final = re.compile(
     ).replace(b"MAYBE", _MAYBE),
     re.DOTALL,
 ).match
-_SIZE: Final = 4  # bytes in front of that
-_VAST: Final = b"\x70\x80"  # so begins a number of 2^31 and more
+_SIZE: Final = 4  # bytes of a frame before the part that `_is_usual` matches
+_VAST: Final = b"\x70\x80"  # the first bytes of the least encoded number from 2^31 on
 _LARGEST: Final = b"\x70\x7f\xff\xff\xff"  # 2^31 - 1
 
 
 def is_less(number: int, other: int) -> bool:
-    """Compare serial numbers (AMQP 1.0 2.8.10)."""
+    """Whether a serial number is less than another one (AMQP 1.0 2.8.10)."""
     return (number - other) % UINTS >= HALF
 
 
 class Flows:
-    """The flows of one connection. `ends` maps the channel and handle of the peer's ends to our links."""
+    """The flows of one connection. `ends` maps the channel and handle of the peer's end of a link to our link."""
 
     def __init__(self) -> None:
         self.ends: dict[tuple[bytes, int], Link] = {}
-        self._usual: dict[tuple[bytes, bytes], Link] = {}  # the same, by handles as they are encoded
+        self._usual: dict[tuple[bytes, bytes], Link] = {}  # like `ends`, but with encoded handles
         self._rooms: dict[bytes, int | None] = {}
-        """Keyed by channel: the first transfer-id for which the peer has no room; None while its window is vast."""
+        """Channel -> the first transfer-id for which the peer has no room; None while its window is 2^31 or more."""
 
     def begin(self, channel: bytes, window: int) -> None:
         self._rooms[channel] = window if window < HALF else None
@@ -90,7 +90,7 @@ class Flows:
         self._usual.clear()
 
     def is_usual(self, frame: bytes) -> bool:
-        """Whether a flow needs no parsing. Its room and credit are recorded. Hot."""
+        """Whether a flow needs no parsing. If so, its room and credit are recorded. Hot."""
         found = _is_usual(frame, _SIZE)
         if found is None:
             return False
@@ -113,15 +113,15 @@ class Flows:
     def look(
         self, frame: bytes, fields: list[bytes], attached: Container[tuple[bytes, int]]
     ) -> tuple[FlowFrame | SessionError, bytes]:
-        """What any other flow says, and how proton is to take it. `attached` has the peer's channels and handles.
-        Raises AmqpError at numbers that are none."""
+        """Parse a flow. Returns its note, and the frame for proton. `attached`: the channel and handle of each of the
+        peer's ends. Raises AmqpError if a field of a wrong type should be a number."""
         channel, fields = frame[6:8], performative.padded(fields, PROPERTIES + 1)
         handle = fields[HANDLE]
         if handle != NULL and (channel, _checked(handle)) not in attached:
             return SessionError(
                 channel, UNATTACHED_HANDLE, f"the peer sent a flow on handle {_checked(handle)}, which is not attached"
             ), frame
-        if fields[NEXT_INCOMING] == NULL:  # it has not read our begin, which says 0
+        if fields[NEXT_INCOMING] == NULL:  # the peer has not read our begin, whose next-outgoing-id is 0
             fields[NEXT_INCOMING] = uint(0).encoded
             frame = performative.build(channel, FLOW, fields)
         window = _checked(fields[WINDOW])
@@ -136,12 +136,12 @@ class Flows:
         if link is not None:
             self._usual[channel, handle] = link
         if link is not None and link.is_sender and credit in BRIMMING and lib.pn_link_queued(link.pointer):
-            credit -= 1  # proton counts a delivery once it is written whole: one half written would add 1
+            credit -= 1  # proton adds 1 for a delivery that is written in part
             fields[LINK_CREDIT] = uint(credit).encoded
             frame = performative.build(channel, FLOW, fields)
         if link is not None and link.is_sender:
             is_vast, former = (credit or 0) >= HALF, link.limit
-            link.limit = ((count or 0) + (credit or 0)) % UINTS  # no count: it has not read our attach, which says 0
+            link.limit = ((count or 0) + (credit or 0)) % UINTS  # no count: the peer has not read our attach, with 0
             turns = is_vast != link.is_vast
             lowers = lowers or (not is_vast and (turns or is_less(link.limit, former)))
         elif link is not None and count is None:
@@ -149,9 +149,9 @@ class Flows:
         return FlowFrame(echo, drain, (channel, handle), limit, properties, is_vast, turns, lowers, former), frame
 
     def lowered(self, frame: bytes, note: FlowFrame, written: bytes) -> bytes:
-        """A flow that lowers something, as what is left of it. `written` ends with a flow of ours for its session:
-        there is nothing under way that is not written. Else our close is written, or the engine writes no more: then
-        nothing is left of the peer's flow (AMQP 1.0 2.4.6)."""
+        """The flow for proton in place of one that lowers credit or room: it counts from the transfers that we have
+        written. `written`: our output so far, which ends with a flow of ours for the session. If it does not, our close
+        is written or the engine has failed; then proton gets no flow, and the result is empty (AMQP 1.0 2.4.6)."""
         *_, ours = (NOTHING, *performative.frames_of(written))
         if not ours or performative.code_of(ours) != FLOW:
             return NOTHING
@@ -159,7 +159,7 @@ class Flows:
         sent = _checked(performative.parse(ours).fields[NEXT_OUTGOING])
         room = _take_off(fields, NEXT_INCOMING, WINDOW, sent)
         if self._rooms[note.wire[0]] is not None:
-            self._rooms[note.wire[0]] = room  # so the next one is compared with what proton reckons with
+            self._rooms[note.wire[0]] = room  # so the next flow is compared with the room that proton knows
         link = self._usual.get(note.wire)
         if link is not None and link.is_sender:
             left = lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)
@@ -168,7 +168,8 @@ class Flows:
 
 
 def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
-    """Recount an amount that counts from `start`, so that it counts from `used`. Returns the end of the amount."""
+    """Rewrite the two fields of an amount that counts from `start`, so that the amount counts from `used` and has the
+    same end, but is at least 0. Returns the end."""
     size = 0 if fields[amount] == NULL else _checked(fields[amount])
     left = ((0 if fields[start] == NULL else _checked(fields[start])) + size - used) % UINTS
     if left >= HALF > size:
@@ -178,6 +179,7 @@ def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
 
 
 def _checked(encoded: bytes) -> int:
+    """Decode a number of a flow. Raises AmqpError if the field is no uint."""
     value = decode(encoded)[0]
     if type(value) is not int or not 0 <= value < UINTS:
         raise AmqpError(INVALID_FIELD, f"a field of a flow is {value!r}, expected a number")

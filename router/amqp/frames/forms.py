@@ -1,11 +1,11 @@
 """Rewrites unusual encodings in a peer's performatives to the forms that proton reads, and refuses wrong types.
 
 In AMQP a descriptor may be a symbol, or a number of any width, and a frame may have an extended header (1.0 1.5,
-2.3.1). Where proton decides what a state or a target is, it ignores a symbol. It treats a field of a wrong type as left
-out. It takes the values after a nested described value for parts of that value.
+2.3.1). Proton does not know the descriptor of a state or a terminus if it is a symbol. It treats a field of a wrong
+type as left out. It takes the values after a nested described value for parts of that value.
 
-Pure. The callers know what the fields mean. The tables are not formatted (`fmt: skip`), so that the fields of a
-performative stay in one row, as AMQP lists them.
+The callers know what the fields mean. The tables are not formatted (`fmt: skip`), so that the fields of a performative
+stay in one row, as AMQP lists them.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,8 @@ _PERFORMATIVES: Final[Mapping[int, tuple[str, Fields, int]]] = {
     END: ("an end", {"error": _DESCRIBED}, 0),
     CLOSE: ("a close", {"error": _DESCRIBED}, 0),
 }  # fmt: skip
-"""The fields in order, and how many of the first are mandatory. A link without a name can be attached to nothing."""
+"""Performative -> its name for messages, its fields in order, and the number of mandatory fields, which are the first
+ones."""
 _TERMINUS: Final[Fields] = {
     "address": _STRING, "durable": _UINT, "expiry-policy": _SYMBOL, "timeout": _UINT, "dynamic": _BOOLEAN,
     "dynamic-node-properties": _MAP,
@@ -105,7 +106,7 @@ _PLACES: Final = {
     code: tuple(at for at, kind in enumerate(kinds.values()) if kind is _DESCRIBED)
     for code, (_, kinds, _) in _PERFORMATIVES.items()
 }
-"""Keyed by performative: the places of its described values."""
+"""Performative -> the places of its described values."""
 
 
 def name_of(code: int) -> str:
@@ -121,15 +122,15 @@ def place(code: int, field: str) -> int:
 DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, MORE, STATE, RESUME = (
     place(TRANSFER, field) for field in ("delivery-id", "delivery-tag", "message-format", "more", "state", "resume")
 )
-"""Places in a transfer."""
+"""The places of these fields in a transfer."""
 UNSETTLED: Final = ATTACH, place(ATTACH, "unsettled")
 _UNREAD: Final = (UNSETTLED, (FLOW, place(FLOW, "properties")))
 """Maps that proton does not read."""
 
 
 def usual(code: int, fields: list[bytes]) -> list[bytes]:
-    """The fields of a performative in the forms that proton reads; the same list if they have these already. Raises
-    AmqpError."""
+    """The fields of a performative in the forms that proton reads; the same list if nothing changes. Raises AmqpError
+    if a mandatory field is missing, or a field has a wrong type or an unknown descriptor."""
     what, kinds, needed = _PERFORMATIVES[code]
     _check(what, fields, kinds, needed)
     made = fields
@@ -145,7 +146,7 @@ def usual(code: int, fields: list[bytes]) -> list[bytes]:
 
 
 def check_nesting(code: int, fields: list[bytes]) -> None:
-    """Raises AmqpError at a described value within a described value in a field that proton reads."""
+    """Raises AmqpError if a field that proton reads has a described value within a described value."""
     what, kinds, _ = _PERFORMATIVES[code]
     for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
         is_read = kind in (_MAP, _DESCRIBED) and (code, at) not in _UNREAD
@@ -175,7 +176,8 @@ def _check(what: str, fields: list[bytes], kinds: Fields, needed: int = 0) -> No
 
 
 def _described(what: str, field: bytes) -> bytes:
-    """The described value with a descriptor of one byte."""
+    """The described value, with its descriptor as a number of one byte. Raises AmqpError if the descriptor is
+    unknown."""
     if field.startswith(b"\0\x53"):
         return field
     descriptor, at = decode(field, 1)

@@ -1,10 +1,10 @@
-"""Shortens our frames that are larger than the peer takes, or refuses them by name.
+"""Shortens frames of ours that are larger than the peer's max-frame-size.
 
-The largest properties are left out of an open or an attach, a part of the description out of an error, and the
-annotations out of a modified outcome (AMQP 1.0 2.4.1, 2.8.15). Proton splits transfers, and unsettled maps are cut as
-they are written.
+`fitted` leaves out the largest properties of an open or an attach, a part of the description of an error, and the
+annotations of a modified outcome (AMQP 1.0 2.4.1, 2.8.15). Other frames need no cut here: proton splits transfers, and
+`additions` cuts unsettled maps when it writes them.
 
-Pure. The callers know what the frames mean.
+The callers know what the frames mean.
 """
 
 from typing import Final
@@ -27,18 +27,18 @@ from router.amqp.format.performative import (
 from router.amqp.frames.forms import place
 
 SMALL: Final = 4096
-"""Bytes: only opens, attaches and transfers of ours can be larger."""
+"""Bytes. Only opens, attaches and transfers of ours can be larger."""
 _PROPERTIES: Final = {code: place(code, "properties") for code in (OPEN, ATTACH)}
 _ERRORS: Final = {code: place(code, "error") for code in (DETACH, END)}
 _STATE: Final = place(DISPOSITION, "state")
-_SLACK: Final = 16  # bytes by which the same may be longer as it is written anew
-_DESCRIPTOR: Final = 3  # bytes of those that proton and we write
+_SLACK: Final = 16  # bytes by which the same frame may be longer when it is written anew
+_DESCRIPTOR: Final = 3  # bytes of a descriptor that proton or we write
 _REJECTED: Final = b"\x00\x53\x25"
 _MODIFIED: Final = b"\x00\x53\x27"
 
 
 def fitted(frame: bytes, most: int) -> bytes:
-    """The frame in at most `most` bytes. Raises AmqpError if its required fields take more."""
+    """The frame, shortened to at most `most` bytes. Raises AmqpError if its required fields take more."""
     if len(frame) <= most:
         return frame
     excess, code = len(frame) - most + _SLACK, frame[10]

@@ -1,9 +1,9 @@
 """Answers the settlements of publishers with receiver settle mode second.
 
-In this mode the receiver settles last, and AMQP requires no answer, because neither end has the delivery any more (AMQP
-1.0 2.6.12). But some libraries keep a delivery until they read that the receiver has settled it: rhea stops sending at
-2,048 of them. So the router settles these deliveries to the publisher in turn: many at once, and the rest when none is
-unsettled.
+In this mode the publisher settles first, then the router. AMQP requires no message from the router, because by then
+neither end has the delivery any more (AMQP 1.0 2.6.12). But some libraries keep a delivery until they read that the
+router has settled it: rhea stops sending at 2,048 of them. So the router also sends its settlements, many in one frame,
+and the rest when no delivery is unsettled.
 """
 
 from typing import Final
@@ -14,14 +14,14 @@ from router.amqp.format.performative import DISPOSITION, NULL, TRUE, TRUES
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-ENOUGH: Final = 128  # deliveries, to be answered while others are unsettled
+ENOUGH: Final = 128  # settled deliveries that the router answers at once, even if others are unsettled
 
 
 class _Session:
     def __init__(self, ours: bytes) -> None:
         self.ours = ours  # its channel
-        self.links: dict[Link, None] = {}  # its publishers, but for those that have gone
-        self.told: list[int] = []  # the first and the last delivery-id of each settlement, in turn
+        self.links: dict[Link, None] = {}  # its publishers with mode second that have not ended
+        self.told: list[int] = []  # settlements to answer: the first and the last delivery-id of each, in turn
 
     def is_due(self) -> bool:
         told = self.told
@@ -31,7 +31,7 @@ class _Session:
         return not any(lib.pn_link_unsettled(link.pointer) for link in self.links if not link.ended)
 
     def frames(self) -> bytes:
-        """As few dispositions as the ranges of the settlements allow."""
+        """The answers: one disposition for each row of consecutive delivery-ids."""
         ranges: list[int] = []
         for first, last in zip(self.told[::2], self.told[1::2], strict=True):
             if ranges and first == ranges[-1] + 1:
@@ -45,13 +45,13 @@ class _Session:
 
 
 class Settlements:
-    """The settlements of one connection's peer that are not answered yet."""
+    """The settlements of one connection's peer that we have not answered yet."""
 
     def __init__(self) -> None:
-        self._sessions: dict[bytes, _Session] = {}  # those with such publishers, by the peer's channel
+        self._sessions: dict[bytes, _Session] = {}  # sessions with publishers in mode second, by the peer's channel
 
     def begin(self, channel: bytes, link: Link) -> None:
-        """A publisher with mode second has attached there, and its attach is answered."""
+        """Note a publisher with mode second whose attach on this channel is answered."""
         session = self._sessions.get(channel)
         if session is None:
             session = self._sessions[channel] = _Session(link.wire[0])
@@ -68,13 +68,13 @@ class Settlements:
         self._sessions.pop(channel, None)
 
     def told(self, channel: bytes) -> list[int] | None:
-        """The list to which the channel's settlements are added as first and last delivery-id; None if they need no
-        answer."""
+        """The list for the settlements on this channel, to which the caller adds the first and the last delivery-id of
+        each; None if they need no answer."""
         session = self._sessions.get(channel)
         return session.told if session is not None else None
 
     def take(self, channel: bytes, fields: list[bytes]) -> None:
-        """A disposition of the peer, by its fields role, first, last, settled."""
+        """Note a disposition of the peer, if it is a sender's settlement that needs an answer."""
         told = self.told(channel)
         role, first_id, last_id, settled = performative.padded(fields, 4)[:4]
         if told is None or role in TRUES or settled not in TRUES:
@@ -84,7 +84,7 @@ class Settlements:
             told += first, last
 
     def frames(self) -> bytes:
-        """The answers that are due now; to be written before other output, which may end the session."""
+        """The answers that are due now. The caller writes them before other output, which may end the session."""
         if not self._sessions:
             return b""
         due = [session for session in self._sessions.values() if session.told and session.is_due()]

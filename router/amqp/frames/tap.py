@@ -1,16 +1,15 @@
-"""The frame tap: what proton cannot say or hear, added to and read from the frames between it and the socket.
+"""The frame tap: reads and changes the frames between proton and the socket, because proton lacks parts of AMQP.
 
 Proton neither reads nor writes the unsettled map of an attach and the message-format of a transfer, writes no `resume`,
-ignores `flow.echo`, and cuts names off at a NUL (AMQP 1.0 2.6.13, 2.7.3 to 2.7.5). The tap stands between the bytes of
-the socket, SASL done, and proton's:
+ignores `flow.echo`, and cuts names off at a NUL (AMQP 1.0 2.6.13, 2.7.3 to 2.7.5). The tap begins after SASL:
 
-- Incoming (`split`), it tells the pieces that proton may take as they are from the frames that mean more than proton
-  sees (`notes`). Those come one by one with a note, so that the event they cause is known to be theirs.
-- To outgoing frames, what was asked for is added (`additions`).
+- `split` divides the input into pieces. Most pieces go to proton without change. A frame that says more than proton
+  reads is a piece of its own, with a note (`notes`). So the caller knows which event of proton belongs to this frame.
+- `additions` adds to outgoing frames what proton cannot write.
 
-What is damaged, or of another type than it has to be (`forms`), is refused here.
+The tap refuses frames that are malformed, or that have fields of a wrong type (`forms`).
 
-Never here: what maps and resumed deliveries mean, and flow (`echo`).
+The tap does not know the meaning of maps, resumed deliveries and echoes (`echo`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -73,7 +72,7 @@ from router.amqp.proton.link import Link
 
 NOTHING: Final = b""
 UNLIMITED: Final = 2**32 - 1
-RESERVE: Final = 8  # what `resume` and `aborted` may add to a transfer
+RESERVE: Final = 8  # bytes that `resume` and `aborted` may add to a transfer
 
 _NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}
 _SETTLED: Final = place(DISPOSITION, "settled")
@@ -81,23 +80,24 @@ _WINDOW, _HANDLE_MAX = (place(BEGIN, field) for field in ("incoming-window", "ha
 
 
 class Tap:
-    """The tap of one connection. `asked` has the links that wait for an echo, with what `echo` has to know of each.
-    `quiet` has the peer's ends of other links, whose flows need no parsing meanwhile."""
+    """The tap of one connection. `asked`: link that waits for the answer to an echo -> the limit of credit in our flow
+    that asked; None until this flow is written. `quiet`: the peer's ends of other links; while a link waits, the flows
+    of these ends need no note."""
 
     def __init__(self, max_frame: int, most_unsettled: int) -> None:
         self.asked: dict[Link, int | None] = {}
         self.quiet: set[Wire] = set()
         self.settlements = Settlements()
-        self._walk = Walk(max(max_frame, MIN_MAX_FRAME), self.settlements.told)  # ours, the limit of what comes in
+        self._walk = Walk(max(max_frame, MIN_MAX_FRAME), self.settlements.told)  # the limit for frames of the peer
         self.additions = Additions(self._walk, self.settlements)
         self.flows = Flows()
         self._most_unsettled = most_unsettled
-        self._places: dict[tuple[bytes, str, bool], int] = {}  # how many links of this name the peer has not detached
+        self._places: dict[tuple[bytes, str, bool], int] = {}  # links of each name that the peer has not detached
         self._stolen = 0
         self._let_gone: set[tuple[bytes, int]] = set()
-        self._held = b""  # the begin of a frame that has to be seen whole
-        self._skip = len(AMQP_HEADER)  # so many bytes to come belong to what proton has in part already
-        self._broken = False  # no frames any more: proton ends it
+        self._held = b""  # the begin of an incomplete frame that must not go to proton in parts
+        self._skip = len(AMQP_HEADER)  # bytes to come that go to proton unread: the header, or the rest of a frame
+        self._broken = False  # the input is malformed: proton gets the rest, and ends the connection
 
     # -- incoming
 
@@ -140,8 +140,8 @@ class Tap:
             yield data, start, end, None
 
     def _goes_on(self, begin: bytes) -> bool:
-        """Whether an incomplete frame may go to proton at once: it may be large, and proton takes its bytes for the
-        peer's sign of life."""
+        """Whether the begin of an incomplete frame may go to proton at once. A large transfer must not wait, because
+        proton counts its bytes for the idle timeout."""
         if len(begin) <= HEAD or not performative.is_usual(begin) or begin[10] != TRANSFER:
             return False
         try:
@@ -152,7 +152,7 @@ class Tap:
 
     def _look(self, frame: bytes) -> tuple[Note | None, bytes]:
         """The note of a frame, and the frame that proton gets; empty if proton does not get it."""
-        code = performative.code_of(frame)  # a heartbeat has none
+        code = performative.code_of(frame)  # a heartbeat has no performative
         if code == FLOW and not self.asked and self.flows.is_usual(frame):
             return None, frame
         if not OPEN <= code <= CLOSE:
@@ -206,7 +206,7 @@ class Tap:
         return EndFrame(channel)
 
     def end_session(self, channel: bytes) -> None:
-        """We have ended the session. All its frames until the peer's end are ignored (AMQP 1.0 2.5.5)."""
+        """Note that we have ended the session: ignore its frames until the peer's end (AMQP 1.0 2.5.5)."""
         self._walk.ended.add(channel)
         self._forget_session(channel)
 
@@ -226,7 +226,7 @@ class Tap:
                 channel, HANDLE_IN_USE, f"the peer sent an attach on handle {handle}, which is in use"
             ), frame
         end = channel, name, fields[2] not in TRUES
-        steals = end in self._places  # or has been stolen itself, and the peer has yet to detach it
+        steals = end in self._places  # the peer has a link of this name, attached or stolen, and has not detached it
         if steals:
             self._stolen += 1
             fields[0] = encode(alias_of(name, self._stolen))
@@ -255,14 +255,14 @@ class Tap:
         return None
 
     def let_go(self, link: Link) -> None:
-        """Proton has read a detach of the peer for this link. The link's frames until the peer's real detach are
-        ignored."""
+        """Note that proton was given a detach of this link in the peer's place: ignore the link's frames until the
+        peer's own detach."""
         self._let_gone.add((link.remote_channel, link.remote_handle))
         self.flows.detached(link.remote_channel, link.remote_handle)
 
     def _look_at_flow(self, frame: bytes, fields: list[bytes]) -> tuple[Note | None, bytes]:
         if self._let_gone and (frame[6:8], number_of(fields, 4)) in self._let_gone:
-            fields = fields[:4]  # what it says of the session
+            fields = fields[:4]  # only the state of the session
             frame = performative.build(frame[6:8], FLOW, fields)
         note, frame = self.flows.look(frame, fields, self._walk.attached)
         if isinstance(note, SessionError) or note.is_odd:
@@ -287,12 +287,13 @@ class Tap:
         return meant
 
     def _look_at_close(self, channel: bytes, fields: list[bytes]) -> None:
-        """A close concerns the whole connection."""
+        """Nothing to note: proton handles a close."""
 
     def _look_at_disposition(self, frame: bytes, fields: list[bytes]) -> tuple[Note | None, bytes]:
-        """If several dispositions name one delivery, proton reports only the last, even if an earlier one has settled
-        it. So a receiver's disposition that does not settle waits until the settlements before it are read. A sender's
-        disposition that does not settle is dropped, because no code reads its state."""
+        """The note of a disposition. If several dispositions name one delivery, proton reports only the last, even if
+        an earlier one has settled the delivery. So a receiver's disposition that does not settle gets a note if others
+        before it settle: the caller handles those first. A sender's disposition that does not settle is dropped,
+        because no code reads its state."""
         settles = len(fields) > _SETTLED and fields[_SETTLED] in TRUES
         if fields[0] not in TRUES:
             self.settlements.take(frame[6:8], fields)

@@ -1,9 +1,9 @@
-"""Passes over the incoming frames that need no parsing: the hot half of the tap.
+"""Skips the incoming frames that need no parsing: the hot half of the tap.
 
 Most frames equal the frame before them, except for size and content, so comparing is cheaper than decoding. The
-compared bytes decide whether a frame needs parsing: the kind of frame; in a disposition, whether it settles; in a
-transfer, that its handle is attached, that it has a delivery-id and a delivery-tag, that its message-format is 0 and
-its state null. The walk reads nothing else, except the delivery-ids of settlements that are to be answered.
+compared bytes show that a frame needs no parsing: it is a disposition that settles; or it is a transfer with an
+attached handle, a delivery-id and a delivery-tag, whose message-format is 0 and whose state is null. The walk reads
+nothing else, except the delivery-ids of settlements that the router answers (`settlements`).
 
 `tap` handles the other frames.
 """
@@ -21,13 +21,13 @@ from router.amqp.format.values import MAX_TAG
 from router.amqp.frames.forms import MESSAGE_FORMAT, RESUME, STATE
 
 HEAD: Final = 14  # bytes of a frame to the field count of a short list
-_FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # by a list's constructor: where its field count is, and the first
+_FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # list constructor -> offsets of the field count, the first field
 _UNTRUE: Final = b"\x40\x42"  # a boolean that is null or false
 _BINARY, _ZERO = 0xA0, b"\x43"  # a tag's constructor, a uint that is 0
 _UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
 
 _LEAST: Final = 15
-# A transfer's size, and the bytes that have to equal the bytes of the frame before.
+# Reads a frame's size, and as many bytes as have to equal the bytes of the frame before.
 _begins: Final = [struct.Struct(f">I{length}s").unpack_from for length in range(32)]
 _is_transfer: Final = re.compile(rb"\x02\0..\0\x53\x14[\xc0\xd0]", re.DOTALL).match
 # A sender's disposition in the most common form: first, last or null, then `settled`.
@@ -35,9 +35,10 @@ _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
-_PLAIN: Final = 35  # bytes of a disposition that needs no look: the shortest whose state has an array of many takes 36
-_ID = 16  # where its first delivery-id is
-# To the form of its first delivery-id: behind the size, for a short list and for a long one. Its role is before that.
+_PLAIN: Final = 35  # longer dispositions need parsing: from 36 bytes on, their state may have an array of many values
+_ID = 16  # the offset of a settlement's first delivery-id
+# The bytes of a disposition up to the constructor of its first delivery-id, in a short list and in a long one. The role
+# is the byte before.
 _LIST8, _SHORT, _LONG = 0xC0, 16, 22
 _is_disposition: Final = re.compile(
     rb"\x02\0..\0\x53\x15(?:\xc0.|\xd0....\0\0\0)[\x04-\x06][\x41\x42][\x43\x52\x70]\Z", re.DOTALL
@@ -53,7 +54,8 @@ def _any(count: int) -> bytes:
 
 
 def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
-    """Finds a row of frames of this size that begin with `begin`, and have the given bytes at the given places."""
+    """A function that matches a row of frames of this size that begin with `begin` and have the given byte at each of
+    the given `places`."""
     parts, at = [re.escape(begin)], len(begin)
     for place, byte in places:
         parts.append(_any(place - at) + re.escape(bytes((byte,))))
@@ -63,13 +65,13 @@ def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
 
 
 MOST_ROWS: Final = 256
-MOST_NEW: Final = 8  # an input: a pattern costs as much as a walk over hundreds of frames, and a peer can ask for many
-_rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}  # the youngest patterns
+MOST_NEW: Final = 8  # patterns for one input: a pattern costs as much as hundreds of frames, and a peer can force many
+_rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}  # the latest MOST_ROWS patterns
 
 
 @lru_cache(maxsize=64)
 def _delivery_ids(size: int) -> Callable[[memoryview], Iterator[tuple[int]]]:
-    """Reads the delivery-ids of a row of settlements of this size."""
+    """A function that reads the delivery-ids of a row of settlements of this size."""
     return struct.Struct(f">{_ID}xI{size - _ID - 4}x").iter_unpack
 
 
@@ -77,22 +79,22 @@ class _Shape(NamedTuple):
     """The bytes that a transfer has in common with the transfer before it."""
 
     begin: Callable[[bytes, int], tuple[int, bytes]]
-    head: bytes  # behind the size, to the constructor of the delivery-id
-    tag_at: int  # the tag's length, and what follows the tag: where, and what
-    tag: int
+    head: bytes  # from the byte after the size to the constructor of the delivery-id
+    tag_at: int  # the offset of the tag's length
+    tag: int  # the tag's length
     rest_at: int
     rest_end: int
-    rest: bytes  # the message-format; up to the state, if there are so many fields
+    rest: bytes  # the bytes after the tag: the message-format, and the fields up to the state if it has that many
 
 
 class _Outcome(NamedTuple):
     """The bytes that a disposition has in common with the disposition before it."""
 
-    head: bytes  # with the size, to the form of the first delivery-id
+    head: bytes  # from the size to the constructor of the first delivery-id
     head_end: int
     size: int
-    last_at: int  # the form of the last delivery-id: where, and which
-    last: int
+    last_at: int  # the offset of the constructor of the last delivery-id
+    last: int  # this constructor
     settled_at: int
     is_receivers: bool
 
@@ -116,22 +118,22 @@ class Walk:
     """The walk of one connection."""
 
     def __init__(self, max_frame: int, told: Callable[[bytes], list[int] | None]) -> None:
-        """`told` returns the list to which a channel's settlements are added as first and last delivery-id; None if
-        they are not to be recorded."""
+        """`told`: returns the list for the settlements on a channel, to which the walk adds the first and the last
+        delivery-id of each (`Settlements.told`); None if they need no answer."""
         self.attached: dict[tuple[bytes, int], tuple[bytes, str, bool]] = {}
-        """Keyed by channel and handle of the peer's ends: our channel, the name, and whether the peer sends."""
-        self.ended: set[bytes] = set()  # channels of sessions that we have ended, and the peer has not
-        self.fields = 255  # transfers of more fields need a look
+        """Channel and handle of the peer's end -> the channel, the link's name, and whether the peer sends."""
+        self.ended: set[bytes] = set()  # channels of sessions that we have ended and the peer has not
+        self.fields = 255  # transfers with more fields need parsing
         self.max_frame = max_frame
         self.settles = False
-        """A receiver's disposition of this input settles, and its events may be unread. So a disposition that does not
-        settle needs parsing."""
-        self._new = 0  # patterns that may still be made of this input
+        """Whether a receiver's disposition in this input has settled deliveries; its events may be unread. Then a
+        disposition that does not settle needs parsing."""
+        self._new = 0  # patterns that this input may still compile
         self._told = told
         self.forget()
 
     def forget(self) -> None:
-        """Forget the earlier frames, because the attached or noted links have changed."""
+        """Forget the earlier frames, because the attached links or the recorded settlements have changed."""
         self._shape_before, self._outcome_before = NO_TRANSFER, NO_OUTCOME
         self._settlement, self._noted = b"", list[int]()
 
@@ -161,11 +163,11 @@ class Walk:
         return row
 
     def past(self, data: bytes, at: int) -> int:
-        """The offset of the first frame, from `at` on, that needs parsing or is cut off in its beginning."""
+        """The offset of the first frame, from `at` on, that needs parsing, or whose begin is incomplete."""
         begin, head, tag_at, tag, rest_at, rest_end, rest = shape = self._shape_before
         outcome, outcome_end, outcome_size, last_at, last_form, settled_at, receives = whole = self._outcome_before
         settlement, told, settles = self._settlement, self._noted, self.settles
-        former = 0  # the size of the frame before
+        former = 0  # the size of the frame before this one
         max_frame, end = self.max_frame, len(data)
         last = end - _LEAST
         while at <= last:
@@ -181,7 +183,7 @@ class Walk:
                 break
             elif settlement and data[at + 4 : at + 16] == settlement and at + _SETTLEMENT <= end:
                 size, first, form, settled = _settlement(data, at)
-                known, second = settlement, first  # is no outcome: of those a row is skipped, and these are noted
+                known, second = settlement, first  # differs from `outcome`: settlements are noted, not skipped in a row
                 if form == 0x70 and at + _MORE <= end:
                     second, settled = _of_more(data, at)
                 elif form != NULL[0]:
@@ -219,7 +221,7 @@ class Walk:
             if size != former:
                 former = size
                 continue
-            here = at - size  # two of one size: there may be more
+            here = at - size  # after two frames of one size, look for a whole row of them
             row = None
             if code == DISPOSITION and known == outcome:
                 row = self._row(outcome, size, (last_at, last_form), (settled_at, settled))
@@ -233,8 +235,8 @@ class Walk:
         return at
 
     def _past_settlements(self, data: bytes, at: int, size: int, told: list[int]) -> int:
-        """The offset behind the settlements that equal the one before, with a delivery-id that is one higher each
-        time."""
+        """The offset after the row of settlements that equal the one before `at`, but for delivery-ids that rise by one
+        each time. Notes them."""
         tail = [(place, data[at - size + place]) for place in range(_ID + 4, size)]
         pattern = self._row(data[at - size : at - size + _ID], size, *tail)
         row = pattern(data, at) if pattern is not None else None
@@ -248,8 +250,8 @@ class Walk:
         return at + follow * size
 
     def _outcome(self, data: bytes, at: int) -> _Outcome | None:
-        """The common bytes of a disposition that needs no parsing if it settles. None if it needs parsing, is cut off,
-        or has an unusual form."""
+        """The bytes for comparison with later frames, of a disposition that needs no parsing if it settles. None if it
+        needs parsing, is incomplete, or has an unusual form."""
         head = data[at : at + (_SHORT if data[at + 11] == _LIST8 else _LONG)]
         last_at = at + len(head) - 1 + _UINTS.get(head[-1], 0)
         found = _outcome_of(head, data[last_at]) if last_at < len(data) else None
@@ -258,8 +260,8 @@ class Walk:
         return found if found.is_receivers or self._told(channel) is None else None
 
     def _shape(self, data: bytes, at: int) -> _Shape | None:
-        """The common bytes of a transfer that needs no parsing. None if it needs parsing, is cut off, or has an unusual
-        form."""
+        """The bytes for comparison with later frames, of a transfer that needs no parsing. None if it needs parsing, is
+        incomplete, or has an unusual form."""
         start = data[at + 4 : at + 12]
         if not _is_transfer(start):
             return None
