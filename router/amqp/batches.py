@@ -1,5 +1,5 @@
-"""The deliveries and dispositions that one input brought to a link, as plain parallel columns: the hot path makes no
-object for each message.
+"""The deliveries and dispositions that one input brought to a link, as parallel lists: the hot path makes no object for
+each message.
 
 A `Handle` names one delivery on one link. It is hashable and equal only to itself. It is valid from the call that
 brought it (or from `Link.send`) until we settle it, or until its link or connection ends. The owner must forget it

@@ -1,4 +1,5 @@
-"""A connection between two containers of ours: AMQP opens, closes and sends heartbeats, and bodies go in between.
+"""A connection between two routers: AMQP opens it, closes it and sends heartbeats; between these frames it carries
+bodies.
 
 Bodies (`frames/bodies`) are written without a copy and read in place. A container sends bodies only when both ends have
 opened. Bodies arrive in order.
@@ -16,8 +17,8 @@ class BodyOwner(Owner, Protocol):
     """Receives the events of the connection."""
 
     def on_body(self, connection: "BodyConnection", lane: int, body: Buffer) -> None:
-        """A body has come on an open connection. It is a view of the bytes that were read, so keeping it keeps all of
-        them."""
+        """A body has come on an open connection. It is a view of the input, so a reference to it keeps the whole input
+        in memory."""
 
 
 class BodyConnection(Connection):
@@ -30,11 +31,11 @@ class BodyConnection(Connection):
         self._max_frame = max_frame
         self._bodies = BodyReader(max_frame, max_body, lanes)
         self._out: list[Buffer] = []
-        self._is_open = False  # `open` was called: who the peer is, or may be, is all right
-        self._has_opened = False  # that is written
-        self._has_come = self._has_gone = False  # bytes behind the open, and bodies, since the last tick
-        self._is_heard = False  # bodies have gone between the last two
-        self._has_amqp = False  # proton may have events, and something to say; mostly there are bodies
+        self._is_open = False  # `open` was called: the owner accepts the peer
+        self._has_opened = False  # our open is written
+        self._has_come = self._has_gone = False  # since the last tick: bytes came after the open; bodies went
+        self._is_heard = False  # we sent bodies between the last two ticks
+        self._has_amqp = False  # proton may have events and output; mostly there are only bodies
 
     def open(self) -> None:
         super().open()
@@ -89,8 +90,8 @@ class BodyConnection(Connection):
         self._out = []
 
     def tick(self, now: float) -> float | None:
-        """Proton does not see bodies, which count as heartbeats. So this tells proton of the peer's bodies, and proton
-        writes no heartbeat while we send bodies."""
+        """Apply the timeouts. Bodies count as heartbeats, but proton does not see them. So proton gets a heartbeat in
+        place of the peer's bodies, and its own heartbeats are left out while we send bodies."""
         if self._has_come and not self.closed:
             self._engine.push(HEARTBEAT, 0, len(HEARTBEAT))
         self._has_amqp, self._is_heard = True, self._has_gone

@@ -4,20 +4,21 @@ The contract between a connection and the shell that drives it (`router/amqp/tra
 
 1. Bytes from the peer go to `receive`, the end of its stream to `receive_eof`. Both call the handler (see
    `router/amqp/handler.py`) before they return.
-2. After that, and after `wake`, the shell writes what `data_to_send` returns. It never calls it inside of a callback:
-   proton forgets settled deliveries there, and handles are names of proton's memory.
-3. `tick` is called at the instant that the last `tick` named, and once the peer has opened: it says there how long it
-   waits for us.
-4. A `AmqpError` out of `receive` or `tick`, or `closed`, ends it: what `data_to_send` still has is written, then the
-   shell closes its stream and calls `release`.
+2. After that, and after `wake`, the shell writes the bytes that `data_to_send` returns. The shell never calls
+   `data_to_send` inside a callback: proton frees settled deliveries there, and a handle is an address in proton's
+   memory.
+3. The shell calls `tick` at the time that the last `tick` returned, and when the peer has opened, because the open has
+   the peer's idle timeout.
+4. After an `AmqpError` from `receive` or `tick`, or when `closed` is set, the shell writes the output that
+   `data_to_send` still has, closes its stream, and calls `release`.
 
-Proton dispatches all frames of an input before we see the first event, so a delivery may have moved on several steps
-by then: `inbox` reads its state once all events are known, and reports each delivery once.
+Proton reads all frames of an input before we see the first event, so the state of a delivery may have changed several
+times by then. `inbox` reads the state when all events are known, and reports each delivery once.
 
-A fault of the engine, as it reads or writes, ends its connection and never the process (`fault_of`). A fault of an
-owner goes up.
+An exception of the engine ends its connection and never the process (`fault_of`). An exception of an owner is passed on
+to the caller.
 
-Never here: a clock, a socket, a decision about deliveries.
+The connection has no clock and no socket, and decides nothing about deliveries.
 """
 
 import logging
@@ -80,7 +81,7 @@ class Owner(LinkOwner, Recipient, LinkStates, Protocol):
 
 
 class Connection(DrivenConnection):
-    """See the module's text. `handler` gets the callbacks; `server` answers an open, a client sends its open first."""
+    """One AMQP connection. `handler`: gets the callbacks. `server`: the peer sends its open first, and we answer."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Connection(DrivenConnection):
         max_frame: int = 64 * 1024,
         max_message: int = 16 * 1024 * 1024,
         idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
-        asked: Callable[[Link], None] | None = None,  # the peer asks for an echo; None: the engine answers, at once
+        asked: Callable[[Link], None] | None = None,  # called at an echo of the peer; None: the engine answers at once
         sasl: SaslLayer | None = None,  # None: anonymous
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
@@ -107,11 +108,11 @@ class Connection(DrivenConnection):
         self._idle_timeout = idle_timeout
         self._opening = idle_timeout if bounds.opening is None else bounds.opening
         self._first_tick: float | None = None
-        self.error: AmqpError | None = None  # the peer's, which has ended it
+        self.error: AmqpError | None = None  # the peer's fault that has ended the connection
         self._released = False
         self._at_eof = False
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
-        self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
+        self.settling: set[Handle] = set()  # the engine's: deliveries that we have settled and proton has not freed
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout, offers)
         # The engine's.
         self.tap = Tap(max_frame, bounds.unsettled)
@@ -139,7 +140,7 @@ class Connection(DrivenConnection):
     @property
     def links(self) -> list[Link]:
         """The attached links that no end has detached, in order of their attach. In `on_close`, the links that end with
-        the connection. Empty once the connection is released, when an owner that has waited may still ask."""
+        the connection. Empty after `release`; an owner may still read it then."""
         return self._sessions.attached if not self._released else []
 
     @property
@@ -150,7 +151,7 @@ class Connection(DrivenConnection):
     # -- input
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes from the peer. Raises AmqpError (after `on_close`) if the peer broke AMQP."""
+        """Take bytes from the peer. If the peer broke AMQP, calls `on_close` and raises AmqpError."""
         self.last_received = now
         if self.closed:
             return
@@ -168,7 +169,7 @@ class Connection(DrivenConnection):
         self._intake.take(data)
 
     def receive_eof(self) -> None:
-        """The peer's stream has ended. Calls `on_close`, unless it was called before."""
+        """Note that the peer's stream has ended. Calls `on_close`, unless it was called before."""
         if not self.closed:
             self._at_eof = True
             self._engine.push_end()
@@ -187,7 +188,8 @@ class Connection(DrivenConnection):
         return deadline
 
     def _await_open(self, now: float) -> float:
-        """Proton's timeouts begin with the peer's open. Until then the peer's time counts from our first tick."""
+        """End the connection if the peer sends no open in time. Returns the deadline, which counts from our first tick.
+        Proton's own timeouts begin with the peer's open."""
         self._first_tick = now if self._first_tick is None else self._first_tick
         deadline = self._first_tick + self._opening
         if now >= deadline:
@@ -224,8 +226,8 @@ class Connection(DrivenConnection):
         lib.pn_connection_open(self._engine.connection)
 
     def close(self, condition: str | None = None, description: str = "") -> None:
-        """Begin to close: all links end now, without detaches; `on_close` comes when the peer has closed as well,
-        or is gone."""
+        """Begin to close the connection. All links end now, without detaches. `on_close` is called when the peer has
+        closed as well, or is gone."""
         if self.closing or self.closed:
             return
         self.closing = True
@@ -239,7 +241,7 @@ class Connection(DrivenConnection):
         lib.pn_connection_close(self._engine.connection)
 
     def refuse(self, condition: str, description: str) -> None:
-        """Close, without our container and properties: we have not opened."""
+        """Close a connection that we have not opened, without our container-id and properties."""
         self._withhold()
         self.close(condition, description)
 
@@ -334,7 +336,7 @@ class Connection(DrivenConnection):
             raise AmqpError(OF_PROTON.get(condition.name, condition.name), why)
 
     def _on_tail_closed(self, event: Any) -> None:
-        """Proton stops reading without an error at frames that it has no name for."""
+        """Raise AmqpError: proton stops reading, without an error, at a frame of an unknown type."""
         if not self._at_eof:
             raise AmqpError(FRAMING_ERROR, "the peer sent a frame of an unknown type")
 
@@ -348,7 +350,7 @@ class Connection(DrivenConnection):
         self._finish(ErrorCondition(error.condition, error.description))
 
     def _finish(self, condition: ErrorCondition | None) -> None:
-        """The connection is over. Proton's remaining output is still to be written."""
+        """End the connection, and call `on_close`. Proton's remaining output is still to be written."""
         if self.closed:
             return
         self.closed = self._intake.over = True
@@ -357,17 +359,17 @@ class Connection(DrivenConnection):
         self.handler.on_close(self, condition)
 
     def release(self) -> None:
-        """Free proton's memory: the shell's last act. Only `links` may be read afterwards."""
+        """Free proton's memory. This is the last call of the shell. Only `links` may be read afterwards."""
         self._finish(None)
         self._released = True
         self._sessions.release()
         self._engine.release()
         self.proofs.clear()
-        # They know this connection, or links, which do: all of it would wait for Python's search for cycles.
+        # These refer to this connection, directly or by links: Python would free them only when it searches for cycles.
         del self.tap, self.echoes, self._endpoints
         del self._sessions, self._restated, self._inbox, self._output, self._intake
         error: BaseException | None = self.error
-        while error is not None:  # its frames would keep what was read last until the collector comes
+        while error is not None:  # its traceback would keep the last input in memory
             error.__traceback__, error = None, error.__context__
 
 

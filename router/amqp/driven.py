@@ -1,10 +1,10 @@
-"""The contract between a connection, which has no I/O, and the driver of its stream (`router.amqp.transport`); and when
-the connections of a process write their output.
+"""The contract between a connection, which does no I/O, and the driver of its stream (`router.amqp.transport`). Also
+decides when the connections of a process write their output.
 
-A *step* is one call of an engine or a core, with everything that follows from it. No connection writes during a step:
-the store may not have the facts yet that the output tells, and proton frees objects that a callback may still use. When
-the step ends, each connection with output writes as much as its stream takes at once. No other task runs before that,
-so the kernel has the output when the step is over.
+A *step* is one call of an engine or a core, with everything that follows from it. No connection writes during a step,
+for two reasons: the output may state facts that the store does not have yet, and writing makes proton free objects that
+a callback may still use. When the step ends, each connection with output writes as much as its stream takes at once. No
+other task runs before that, so the kernel has the output when the step is over.
 """
 
 from abc import ABC, abstractmethod
@@ -19,10 +19,10 @@ class StreamDriver(Protocol):
     """Moves the bytes of one connection."""
 
     def wake(self) -> None:
-        """The connection has something to write."""
+        """Write the output that the connection has now."""
 
     def figures(self) -> StreamFigures | None:
-        """What the kernel counts of the stream; None if nothing."""
+        """The kernel's figures of the stream, or None."""
 
 
 class _NoDriver:
@@ -39,61 +39,62 @@ class DrivenConnection(ABC):
     """A connection of AMQP or MQTT."""
 
     heartbeat: bytes
-    """Bytes that mean nothing, but that the kernel of the peer's machine acknowledges."""
+    """Bytes without a meaning for the peer, which the kernel of the peer's machine acknowledges."""
 
     def __init__(self) -> None:
         self.context: Any = None  # the owner's
-        self.account: HeldBytes = Uncounted()  # of messages that the peer has us hold; the owner's, from its open on
+        self.account: HeldBytes = Uncounted()  # counts the bytes of messages held for the peer; the owner sets it
         self.remote_container = ""
         self.remote_properties: Mapping[str, Any] = {}
-        self.user = ""  # who the peer has proven to be; empty: it may be anybody
+        self.user = ""  # the user that the peer has proven to be; empty: anonymous
         self.last_received: float | None = None  # `now` of the last bytes from the peer
-        self.opened = False  # by the peer; of a client of MQTT: it was let in
+        self.opened = False  # the peer has opened; in MQTT, we have accepted its CONNECT
         self.closing = False  # `close` was called
-        self.closed = False  # over; `on_close` was called
-        self.origin = ""  # where it comes from, for the log
+        self.closed = False  # the connection has ended, and `on_close` was called
+        self.origin = ""  # the other end, as the log names it
         self.address = ""  # host and port of the other end
-        self.cipher: tuple[str, str, int] | None = None  # of TLS: its name, the protocol, bits of its secret
-        self.can_prove = False  # whether its stream can tell, see `prove`
-        self.is_behind = False  # the stream did not take at once what was written last
+        self.cipher: tuple[str, str, int] | None = None  # of TLS: name, protocol, bits of the secret
+        self.can_prove = False  # whether the stream supports `prove`
+        self.is_behind = False  # the stream did not take all of the last output at once
         self.proofs: dict[Callable[[], None], None] = {}
         self._driver: StreamDriver = _NO_DRIVER
 
     def begin(
         self, driver: StreamDriver, origin: str, address: str, cipher: tuple[str, str, int] | None, *, can_prove: bool
     ) -> None:
-        """A stream carries the connection from now on."""
+        """Give the connection its stream."""
         self._driver, self.can_prove = driver, can_prove
         self.origin, self.address, self.cipher = origin, address, cipher
 
     def lose_stream(self) -> None:
-        """The stream is over."""
+        """Detach the connection from its stream, which has ended."""
         self._driver = _NO_DRIVER
 
     def wake(self) -> None:
-        """The owner did something outside of this connection's callbacks: have it flushed. Cheap to repeat."""
+        """Have the output written soon. The owner calls this after it has used the connection outside of its callbacks.
+        Cheap to repeat."""
         self._driver.wake()
 
     def measure(self) -> StreamFigures | None:
-        """What the kernel counts of the stream; None if nothing."""
+        """The kernel's figures of the stream, or None."""
         return self._driver.figures()
 
     def prove(self, told: Callable[[], None]) -> None:
-        """Have `told` called as soon as the kernel of the peer's machine has shown that the peer still had this
-        connection after now. If the stream cannot show that, `told` is never called. Asking again meanwhile changes
+        """Call `told` as soon as the kernel shows that the peer still had this connection after this call. If the
+        stream cannot show this, `told` is never called. A second call with the same `told` meanwhile changes
         nothing."""
         self.proofs[told] = None
         self.wake()
 
     @property
     def has_failed(self) -> bool:
-        """The connection can write no more: the next tick ends it, and must be now."""
+        """Whether the connection can write no more. Then the driver calls `tick` at once, which ends the connection."""
         return False
 
     @property
     @abstractmethod
     def has_output(self) -> bool:
-        """Whether the connection has output for which it has not woken the driver: after a `tick`."""
+        """Whether the connection has output. The driver reads this after a `tick`, which does not wake it."""
 
     @abstractmethod
     def receive(self, data: bytes, now: float) -> None: ...
@@ -101,18 +102,18 @@ class DrivenConnection(ABC):
     def receive_eof(self) -> None: ...
     @abstractmethod
     def tick(self, now: float) -> float | None:
-        """Returns when to call it next."""
+        """Apply the timeouts. Returns the time of the next call, or None."""
 
     @abstractmethod
     def data_to_send(self) -> bytes:
-        """Returns, and forgets, the output so far."""
+        """Take the output so far."""
 
     @abstractmethod
     def release(self) -> None: ...
 
 
 class Writer(Protocol):
-    """A driver, as far as it writes."""
+    """The writing part of a driver."""
 
     def flush(self) -> None:
         """Write as much output as the stream takes at once. The rest follows when there is room."""
@@ -131,7 +132,7 @@ class Outbound:
         self._is_stepping = False
 
     def wake(self, writer: Writer) -> None:
-        """The writer has output."""
+        """Let the writer write its output: at the end of the step, or soon if no step is running."""
         if self._is_stepping:
             self._woken[writer] = None
         else:
@@ -142,7 +143,7 @@ class Outbound:
         self._is_stepping = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """After an error, which ends the process, nothing is written."""
+        """Write the output of the step. After an error nothing is written, because the error ends the process."""
         self._is_stepping = False
         woken, self._woken = self._woken, {}
         if error is None:

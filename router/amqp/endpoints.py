@@ -1,5 +1,5 @@
-"""How the sessions and links of a connection begin and end: translates proton's events to calls of the owner, and
-writes the answers to the peer.
+"""Handles the begin and the end of a connection's sessions and links: turns proton's events into calls of the owner,
+and writes the answers to the peer.
 
 `inbox` handles the deliveries of a link; `sessions` decides when memory is freed.
 """
@@ -40,23 +40,23 @@ class Endpoints:
         max_message: int,
         push: Callable[[bytes], None],
     ) -> None:
-        """`push` gives proton a frame as if the peer had written it."""
+        """`push`: gives proton a frame as if the peer had written it."""
         self._push = push
         self._host = host
         self._owner = owner
         self._sessions = sessions
         self._tap = tap
         self._max_message = max_message
-        self._session: Any = None  # of the links that we attach
-        self._frees = False  # the peer has freed a channel or a handle; ours is free once the answer is taken
+        self._session: Any = None  # the session of the links that we attach
+        self._frees = False  # the peer has freed a channel or handle; proton frees ours when we take its answer
         self.begun = 0
         """Sessions whose begin we have not written yet."""
-        self._leaving: set[Place] = set()  # those that are free once our detach is written
-        self._postponed: list[Link] = []  # attaches that wait for that
+        self._leaving: set[Place] = set()  # places of links whose detach we have not written yet
+        self._postponed: list[Link] = []  # links whose attach waits for such a detach
 
     def is_behind(self, note: Note) -> bool:
-        """Whether proton's output must be taken before proton gets this frame. Otherwise proton would not find our
-        channel or handle, or would forget which begin it answers."""
+        """Whether proton's output must be taken before proton gets this frame. Otherwise proton would still have an old
+        channel or handle of ours, or would forget which begin of the peer it answers."""
         if isinstance(note, EndFrame):
             return self.begun > 0
         frees = self._frees and isinstance(note, BeginFrame | AttachFrame)
@@ -66,17 +66,17 @@ class Endpoints:
     # -- sessions
 
     def begin(self, pointer: Any, said: BeginFrame | None) -> None:
-        """The peer has begun a session."""
+        """Handle a begin of the peer: it begins a session, or answers our begin."""
         if not self._host.opened:
             raise AmqpError(NOT_ALLOWED, "the peer sent a begin before its open")
         channel, handle_max = said if said is not None else (None, 0)
         self._sessions.begin(pointer, channel, handle_max)
-        if not self._sessions.of(pointer).is_open:  # else it answers ours
+        if not self._sessions.of(pointer).is_open:  # else the peer answers our begin
             lib.pn_session_open(pointer)
             self.begun += 1
 
     def end(self, pointer: Any) -> None:
-        """The peer has ended a session."""
+        """Handle an end of the peer, and answer it."""
         session = self._sessions.of(pointer)
         condition = read_condition(lib.pn_session_remote_condition(pointer))
         if not self._host.closing:
@@ -89,8 +89,9 @@ class Endpoints:
             self._session = None
 
     def end_session(self, channel: bytes, condition: ErrorCondition) -> None:
-        """The peer broke AMQP in a session. The session's links end, the connection continues. Proton would write our
-        end only after output for which there is no room, so proton gets an end as if the peer had ended the session."""
+        """End a session in which the peer broke AMQP. The session's links end, the connection continues. Proton would
+        write our end only after messages for which the peer has no room. So proton gets an end as if the peer had ended
+        the session."""
         session = self._sessions.on_channel(channel)
         if session is None:
             return
@@ -100,7 +101,7 @@ class Endpoints:
         self._push(build(channel, END, ()))
 
     def _lose_all(self, session: Session, condition: ErrorCondition | None) -> None:
-        """End all links before the owner learns of any, because it may want to write on another link."""
+        """End all links of a session, then tell the owner: it may want to write on another of these links."""
         lost = [link for link in session.links if not link.detached]
         for link in lost:
             link.end()
@@ -119,8 +120,8 @@ class Endpoints:
         attach: Attach,
         max_message: int,
     ) -> Link:
-        """Attach a link of ours, from or to the peer's node. An empty address asks for a dynamic source. `connection`
-        is proton's."""
+        """Attach a link of ours, from or to the peer's node at `address`. An empty address asks for a dynamic source.
+        `connection`: proton's connection. `create`: proton's function for a sending or a receiving link."""
         assert not self._host.closed and not self._host.closing
         if self._session is None:
             self._session = lib.pn_session(connection)
@@ -141,7 +142,7 @@ class Endpoints:
         return link
 
     def attached(self, pointer: Any, said: AttachFrame | None) -> None:
-        """The peer has attached, or answered our attach."""
+        """Handle an attach of the peer: it attaches a link, or answers our attach."""
         link = self._sessions.links.get(pointer)
         if link is not None:
             self._answered(link, said)
@@ -168,7 +169,7 @@ class Endpoints:
         elif former is not None:
             former.forget()
         self._owner.on_attach(link)
-        for other in stolen:  # behind the attach: the terminus has moved, and is not gone in between
+        for other in stolen:  # after the attach, so that the owner never finds the terminus without a link
             self._owner.on_detach(other, False, ErrorCondition(STOLEN, STOLEN_HERE))
 
     def _answered(self, link: Link, said: AttachFrame | None) -> None:
@@ -180,17 +181,17 @@ class Endpoints:
             self._owner.on_attached(link)
 
     def continue_former(self, link: Link, former: Link) -> None:
-        """For the engine: the deliveries of `former` belong to `link` now."""
+        """For the engine: give the deliveries of `former` to `link`. An incomplete message is released."""
         self._sessions.continue_former(link, former)
         for pointer in link.continued:
             partial = None if link.is_sender else lib.pn_link_current(pointer)
-            if partial:  # its rest will not come
+            if partial:  # the peer sends no more of it
                 lib.pn_delivery_update(partial, RELEASED)
                 lib.pn_delivery_settle(partial)
                 self._host.settling.add(partial)
 
     def detached(self, pointer: Any, *, closed: bool) -> None:
-        """The peer has detached the link, or closed it."""
+        """Handle a detach of the peer, and answer it."""
         link = self._sessions.links.get(pointer)
         if link is None:
             return
@@ -206,7 +207,7 @@ class Endpoints:
         self._sessions.part(link)
 
     def _lose(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        """The link ends, and the owner did not end it."""
+        """End a link, and tell the owner, which did not end it."""
         link.end()
         link.detached = True
         self._owner.on_detach(link, closed, condition)
@@ -221,39 +222,41 @@ class Endpoints:
         return stolen
 
     def _let_go(self, link: Link) -> None:
-        """Proton would write our detach after output for which there is no room, so proton gets a detach as if the peer
-        had detached."""
+        """Make proton write our detach at once. Proton would write it only after messages for which the peer has no
+        room, so proton gets a detach as if the peer had detached the link."""
         self._tap.let_go(link)
         self._push(build(link.remote_channel, DETACH, [uint(link.remote_handle).encoded]))
 
     def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
-        """For the engine: detach a link whose peer broke a `limit`, and tell the owner. The peer may resume the link,
-        as breaking a limit does not close it."""
+        """For the engine: detach a link on which the peer broke a `limit`, and tell the owner. The link is not closed,
+        so the peer may resume it."""
         link.leave(condition, description, closed=False)
         self._owner.on_detach(link, False, ErrorCondition(condition, description, limit=limit))
 
     # -- places
 
     def leaves(self, link: Link) -> None:
-        """Our detach is about to be written."""
+        """Note that our detach of this link is about to be written."""
         self._leaving.add(link.place)
 
     def postpones(self, link: Link) -> bool:
-        """Proton writes attaches before detaches, but peers treat two links with one name as an error. So an attach to
-        a place that is not free yet waits for the next output."""
+        """Whether the attach of this link must wait for the next output, because the detach of another link in its
+        place is not written yet. Proton writes attaches before detaches, and peers treat two links with one name as an
+        error."""
         if link.place in self._leaving:
             self._postponed.append(link)
             return True
         return False
 
     def attach_postponed(self) -> bool:
-        """The detaches of leaving links are written. Returns whether there is more to write now."""
+        """Write the postponed attaches, because the detaches before them are written. Returns whether proton has more
+        output now."""
         if not self._leaving:
             return False
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            if link.place in self._leaving:  # one that waited as well has taken the place, and been stolen meanwhile
+            if link.place in self._leaving:  # another postponed link took the place, and its own detach comes next
                 self._postponed.append(link)
             elif self._sessions.of(link.session).is_open:
                 link.attach_postponed()

@@ -25,14 +25,14 @@ class Handler:
         """The peer's open arrived: its container and properties are known. A server answers with `open()`."""
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
-        """The connection is over, for whatever reason; called exactly once. All its links end with it:
-        `connection.links` has the links that were not detached before, and no `on_detach` follows for them. All links
-        and handles of the connection are invalid from here on."""
+        """The connection has ended; called exactly once. All its links end with it: `connection.links` has the links
+        that were not detached before, and no `on_detach` follows for them. All links and handles of the connection are
+        invalid afterwards."""
 
     def on_attach(self, link: Link) -> None:
-        """The peer has attached a link. The owner calls `link.answer()` or `link.refuse()`, now or later. Flow that the
-        peer pipelined behind the attach is kept; `link.credit` shows it after the answer. If `link.former` is set, this
-        may be a re-attach: then the owner calls `link.continue_former()`."""
+        """The peer has attached a link. The owner calls `link.answer()` or `link.refuse()`, now or later. The peer may
+        have sent flows right after the attach; `link.credit` has their credit after the answer. If `link.former` is
+        set, this may be a re-attach: then the owner calls `link.continue_former()`."""
 
     def on_attached(self, link: Link) -> None:
         """The peer has answered an attach of ours. If it refused the attach, `on_detach` follows, and the terminus is
@@ -57,9 +57,9 @@ class Handler:
         """Resumed or aborted deliveries came."""
 
     def on_echo(self, link: Link) -> None:
-        """The peer has answered `Link.echo`: it has read all that was sent before, as far as AMQP can show this (see
-        `echo`). Some peers ignore echoes and never answer."""
+        """The peer has answered `Link.echo`: it has read everything that we sent before, as far as AMQP can show this
+        (`router.amqp.frames.echo`). Some peers ignore echoes and never answer."""
 
     def state_of(self, link: Link) -> Mapping[str, int] | None:
-        """The link properties for a flow that answers the peer; None for none."""
+        """The link properties for a flow of ours on this link, or None."""
         return None

@@ -1,9 +1,9 @@
-"""Gathers what one input brought to the links of a connection, event by event, and hands it over in batches.
+"""Gathers the transfers, dispositions and flows of one input, event by event, and hands them to the owner in batches.
 
 This is the receiving half of the hot path. Transfers and dispositions become parallel lists, one batch for each link
-and input. The state of a delivery is read when the batch is handed over, so steps that came together are reported as
-one. The inbox also checks what proton does not: credit, tags, the size of messages, and transfers against a link's
-direction.
+and input. The inbox reads the state of a delivery when it hands the batch over, so several changes in one input are
+reported as one. The inbox also makes the checks that proton lacks: of credit, of tags, of the size of messages, and of
+the direction of transfers.
 
 `connection` and `endpoints` handle attaches and closes.
 """
@@ -29,8 +29,8 @@ from router.amqp.proton.restated import Restated
 
 WITHOUT_CREDIT: Final = "the publisher sent messages without credit"
 MOST_EXCESS: Final = 10_000
-"""Transfers without credit on a link that we have detached. A peer may send some before it has read our detach. If it
-sends more than these, its connection is closed."""
+"""The most transfers without credit on a link that we have detached. A peer may send some before it has read our
+detach. If it sends more, its connection is closed."""
 DELIVERY_BYTES: Final = 512
 """Bytes that proton keeps for each of these transfers until the link is freed."""
 OF_ALL: Final = "this connection, its user or all clients together have too many unsettled bytes at this router"
@@ -54,10 +54,10 @@ class Inbox:
     def __init__(self, recipient: Recipient, settling: set[Handle], restated: Restated) -> None:
         self._recipient = recipient
         self._restated = restated
-        self._settling = settling  # what we have settled is no news to the owner any more
+        self._settling = settling  # deliveries that we have settled: the owner gets no more dispositions of them
         # By link, in order of first appearance.
         self._transfers: dict[Link, Transfers] = {}
-        self._resumed: dict[Link, ResumedTransfers] = {}  # all of it before the ordinary transfers that are there
+        self._resumed: dict[Link, ResumedTransfers] = {}  # all of these came before the transfers in `_transfers`
         self._news: dict[Link, dict[Handle, None]] = {}
         self._flows: dict[Link, None] = {}
 
@@ -84,8 +84,8 @@ class Inbox:
         return bool(news)
 
     def frame(self, link: Link, delivery: Any) -> None:
-        """Handle an event that `gather` has left: of a link that has ended, of a partial message, or of a resumed
-        delivery."""
+        """Handle an event that `gather` has not taken: the link has ended, the message is incomplete or large, or the
+        delivery is resumed or aborted."""
         if link.ended:
             self._discard(link, delivery)
         else:
@@ -151,10 +151,10 @@ class Inbox:
         if link.balance >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:
-            self.hand_over()  # which ends the link
+            self.hand_over()  # this ends the link
 
     def _complete_resumed(self, link: Link, delivery: Any, message: bytes, aborted: bool) -> None:
-        if self._transfers:  # they came before
+        if self._transfers:  # these came before it
             self._hand_over_transfers()
             if link.ended:
                 self._discard(link, delivery)
@@ -177,9 +177,8 @@ class Inbox:
             lib.pn_link_advance(link.pointer)
 
     def _discard(self, link: Link, delivery: Any) -> None:
-        """Discard a transfer of a peer that may not have read our detach yet. The delivery stays unsettled, so it is in
-        doubt and not lost. This also holds for transfers without credit. A transfer of a former link may come after
-        proton has freed that link."""
+        """Discard a transfer on a link that has ended: the peer may not have read our detach yet. The delivery stays
+        unsettled, so it is in doubt and not lost, even if the peer sent it without credit."""
         pointer = lib.pn_delivery_link(delivery)
         if link.is_sender:
             self._check_direction(link, pointer)
@@ -194,7 +193,7 @@ class Inbox:
 
     @staticmethod
     def _count_excess(link: Link, excess: int) -> None:
-        """`excess` transfers have come without credit on a link that has ended."""
+        """Check the number of transfers that have come without credit on a link that has ended."""
         if excess > MOST_EXCESS:
             raise AmqpError(TRANSFER_LIMIT, f"the peer sent messages without credit on link {link.name}")
         if excess > 0:
@@ -205,7 +204,7 @@ class Inbox:
         self._flows[link] = None
 
     def hand_over(self) -> None:
-        """Call the handler with all batches. A callback may end links; their batches are dropped."""
+        """Call the owner with all batches. A callback may end links; the batches of these links are dropped."""
         if self._transfers or self._resumed:
             self._hand_over_transfers()
         if self._news:
@@ -228,8 +227,8 @@ class Inbox:
 
     @staticmethod
     def _are_fit(link: Link, tags: list[bytes]) -> bool:
-        """Whether transfers with these tags may be handed over. None may before we have answered the attach: credit of
-        an earlier attach of the link no longer counts."""
+        """Whether transfers with these tags may be handed over. If the peer sent them without credit, or before we have
+        answered its attach, the link is detached. Raises AmqpError if a tag is too long."""
         if max(map(len, tags)) > MAX_TAG:
             raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
         if link.ended:
@@ -264,6 +263,7 @@ class Inbox:
 
     @staticmethod
     def _check_direction(link: Link, pointer: Any) -> None:
-        """We always send whole deliveries, so a current one on a sending link came from the peer."""
+        """Raises AmqpError if the peer sent a transfer on a link that we send on. We always send whole deliveries, so
+        an incomplete delivery on such a link came from the peer."""
         if lib.pn_link_current(pointer):
             raise AmqpError(NOT_ALLOWED, f"the peer, which is the receiver of link {link.name}, sent a transfer on it")

@@ -1,7 +1,7 @@
-"""Turns the bytes of a peer into events: gives pieces to proton, and proton's events to the objects that they concern.
+"""Gives the bytes of a peer to proton, and proton's events to the objects that they concern.
 
-Proton dispatches all frames of an input before we see the first event. So a frame that the tap has noted goes in alone,
-so that its events cannot be mistaken for events of other frames.
+Proton reads all frames of an input before we see the first event. So a frame with a note of the tap goes in alone: then
+its events cannot be mistaken for events of other frames.
 
 The receivers of the events decide what follows from them.
 """
@@ -41,7 +41,7 @@ class EchoOwner(Protocol):
 
 
 class Intake:
-    """One a connection."""
+    """The intake of one connection."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Intake:
         on_connection: Callable[[int, Any], None],
         flush: Callable[[Sequence[Any]], bytes],
     ) -> None:
-        """`on_connection` gets the events of the connection itself: the kind, and proton's event. `flush` takes the
-        output from proton, with a flow of each given session at its end, and returns it."""
+        """`on_connection`: called with the events of the connection itself, as the kind and proton's event. `flush`:
+        takes the output from proton, with a flow of each given session at its end, and returns it."""
         self._owner = owner
         self._engine = engine
         self._tap = tap
@@ -68,8 +68,8 @@ class Intake:
         self._restated = restated
         self._on_connection = on_connection
         self._flush = flush
-        self._noted: BeginFrame | AttachFrame | None = None  # of the event that is being handled
-        self.over = False  # the connection is: nothing more is looked at
+        self._noted: BeginFrame | AttachFrame | None = None  # the note of the frame whose events are being handled
+        self.over = False  # the connection has ended: the rest of the input is dropped
 
     def take(self, data: bytes) -> None:
         at_once = self._restated.at_once(len(data))
@@ -77,7 +77,7 @@ class Intake:
             if note is None:
                 self._push(piece, start, end, at_once)
             else:
-                self.handle_events()  # one may be the peer's close
+                self.handle_events()  # an event may be the peer's close
                 if not self.over:
                     self._take_noted(piece, note)
             if self.over:
@@ -95,9 +95,9 @@ class Intake:
         note = self._named(said) if isinstance(said, UnnamedFrame) else said
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
-            self.handle_events()  # what the handler did makes events too, but the flow's must be the next
+            self.handle_events()  # the handler's calls make events, too, but the next event must be the flow's
         elif isinstance(note, LaterDisposition):
-            self._inbox.hand_over()  # with the states that proton is about to change
+            self._inbox.hand_over()  # the frame may change states that the handler has not read yet
         elif note is not None and self._endpoints.is_behind(note):
             self._inbox.hand_over()
             self._take_output([])
@@ -116,7 +116,7 @@ class Intake:
             case TransferFrame():
                 link = self._link_of_next(_DELIVERY)
                 if note.transactional:
-                    self._inbox.hand_over()  # what came before it is published
+                    self._inbox.hand_over()  # transfers before it count
                 if link is None or link.is_sender or link.ended:
                     pass
                 elif note.transactional:
@@ -127,15 +127,16 @@ class Intake:
         self._noted = None
 
     def _named(self, note: UnnamedFrame) -> TransferFrame | SessionError | None:
-        """The transfer of a frame without delivery-id or delivery-tag, if it continues a delivery. If it begins one, it
-        breaks AMQP, and proton would invent the name. Ids belong to the session, tags to the link."""
+        """The note of a transfer without delivery-id or delivery-tag. The transfer is valid if it continues a delivery.
+        If it begins one, it breaks AMQP, and proton would invent the missing name: then the session ends if the id is
+        missing, or the link is detached if the tag is missing."""
         link = self._tap.flows.ends.get((note.channel, note.handle))
         if link is None or link.is_sender or link.ended or link.is_amid_delivery:
             return note.transfer
         what = f"the first transfer of a delivery lacks its {note.lacks}"
         if note.lacks == "delivery-id":
             return SessionError(note.channel, INVALID_FIELD, what)
-        self._inbox.hand_over()  # it came before
+        self._inbox.hand_over()  # transfers before it count
         if not link.ended:
             self._endpoints.expel(link, INVALID_FIELD, what)
         return note.transfer
@@ -158,16 +159,17 @@ class Intake:
             self._owner.on_echo(link)
 
     def _lowered(self, frame: bytes, note: FlowFrame) -> bytes:
-        """A flow that takes credit or room back, lowered by the transfers that are already under way."""
+        """The flow for proton in place of one that lowers credit or room: less the transfers that are under way."""
         session = self._sessions.on_channel(note.wire[0])
         if session is None:
             return frame
-        # Then proton has written all for which there was credit and room, and the flow says how far it is.
+        # With this output, proton has written all messages for which there was credit and room. Our flow at its end
+        # has the number of the last one.
         return self._tap.flows.lowered(frame, note, self._take_output([session.pointer]))
 
     def _take_output(self, asked: Sequence[Any]) -> bytes:
-        """Take proton's output, with flows of the sessions `asked` at its end. Writing makes events too; they are
-        handled here, because the next frame has to find only its own."""
+        """Take proton's output, with flows of the sessions `asked` at its end. This causes events, which are handled
+        here, because proton must have no other events when it gets the next frame."""
         data = self._flush(asked)
         self.handle_events()
         self._inbox.hand_over()

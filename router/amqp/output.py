@@ -1,9 +1,8 @@
-"""The output of a connection: takes it from proton, adds what proton cannot say, and ends it with the close.
+"""The output of a connection: takes it from proton, adds the fields that proton cannot write, and ends it with the
+close.
 
-Proton writes its close late, behind output for which there is no room, or not at all, or with a condition that AMQP
-does not have. So our own close replaces it (`farewell`).
-
-This module knows no stream.
+Proton writes its close late, after messages for which the peer has no room, or not at all, or with a condition that
+AMQP does not have. So our own close replaces it (`farewell`).
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ _ROOM: Final = 64  # bytes of a close that are not its condition and description
 
 
 class OutputHost(Protocol):
-    """The connection, as its output sees it."""
+    """The connection, as its output uses it."""
 
     closing: bool
     closed: bool
@@ -52,16 +51,16 @@ class Output:
         self._echoes = echoes
         self._restated = restated
         self._taken: list[bytes] = []
-        self._has_spoken = False  # something was written
+        self._has_spoken = False  # some output was written
         self._farewell = b""
-        self._is_last = False  # so was a close
-        self._has_gap = False  # the engine has failed: some of what it had to say may be lost
+        self._is_last = False  # the close was written
+        self._has_gap = False  # the engine has failed: some of its output may be lost
         self.failure: AmqpError | None = None
-        """Why there is no more output: proton has silently stopped writing, or the engine has failed while it wrote.
-        This ends the connection of the peer alone."""
+        """The reason why there is no more output: proton has stopped writing without an error, or the engine has failed
+        while it wrote. This ends only this connection."""
 
     def take(self) -> bytes:
-        """All bytes that are to be written by now. After a failure, only the close."""
+        """All output so far. After a failure, only the close."""
         if self._is_last:
             return b""
         data = self._take_all() if not self._has_gap else b""
@@ -101,15 +100,16 @@ class Output:
         return data
 
     def _free(self) -> None:
-        """Free what has ended in proton. Proton then has more output, which must not be taken for the flows."""
+        """Free settled deliveries, and ended sessions and links. Proton then has more output. It is taken with the next
+        output, because `Echoes.flows` expects only flows."""
         if self._host.settling:
             self._restated.settled(len(self._host.settling))
             self._host.settling.clear()
         self._sessions.free()
 
     def _check(self, data: bytes) -> None:
-        """Set a failure if a session or link that was begun or attached is missing from the output: proton writes it at
-        once, or never."""
+        """Set `failure` if a begin or an attach of ours is missing from the output: proton writes it at once, or
+        never."""
         if self._endpoints.begun:
             self._endpoints.begun -= sum(code_of(frame) == BEGIN for frame in frames_of(data))
         additions = self._tap.additions
@@ -127,7 +127,8 @@ class Output:
         self._farewell = self._farewell or build(b"\0\0", CLOSE, error)
 
     def _closed(self, data: bytes) -> bytes:
-        """The output with our close, in the place of proton's, or at the latest when the connection is over."""
+        """The output with our close. Our close replaces proton's close; without one, it is added when the connection is
+        over."""
         frames = list(frames_of(data))
         is_protons = bool(frames) and code_of(frames[-1]) == CLOSE
         self._is_last = is_protons or (self._host.closed and bool(self._farewell))

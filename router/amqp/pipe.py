@@ -11,7 +11,7 @@ from typing import Protocol
 
 import trio
 
-PIECE = 64 * 1024  # of what is written, by which is told whether the peer takes any of it
+PIECE = 64 * 1024  # bytes of one write to a trio stream: each completed write shows that the peer takes output
 
 
 class Pipe(Protocol):
@@ -61,7 +61,7 @@ class SocketPipe(Pipe):
     def write(self, data: bytes | memoryview) -> int:
         try:
             return os.write(self._socket.fileno(), data)
-        except OSError:  # it has no room, or is broken, as who waits for room finds out
+        except OSError:  # it has no room, or is broken: then `write_on` raises
             return 0
 
     async def write_on(self, data: bytes | memoryview) -> int:

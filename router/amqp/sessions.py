@@ -1,10 +1,11 @@
-"""The sessions and links of one connection: their relations, and when proton's memory for them may be freed.
+"""The sessions and links of one connection, and the time at which proton may free its memory for them.
 
-When proton frees a link, it settles the link's unsettled deliveries, on the wire too. So a link that was detached with
-unsettled deliveries, and not closed by the peer, stays until its session ends, or until the link that continues it
-ends. An operation on a session takes time in proportion to that session, not to the connection.
+When proton frees a link, it settles the link's unsettled deliveries and sends this to the peer. So if the peer has
+detached a link without closing it, and deliveries are unsettled, the link stays in proton's memory until its session
+ends, or until the link that continues it ends. An operation on a session takes time in proportion to the links of that
+session, not of the connection.
 
-Messages to the peer and calls of the owner belong to other modules (`endpoints`).
+`endpoints` sends the messages to the peer and calls the owner.
 """
 
 from typing import Any
@@ -24,9 +25,9 @@ class Session:
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
         self.channel: bytes | None = None  # the peer's
-        self.handle_max = 2**32 - 1  # the peer's: of our handles
-        self.links: dict[Link, None] = {}  # those whose memory is not freed
-        self.left: dict[Place, None] = {}  # of links that the peer has detached and not closed
+        self.handle_max = 2**32 - 1  # the highest handle that the peer allows us
+        self.links: dict[Link, None] = {}  # links whose memory is not freed
+        self.left: dict[Place, None] = {}  # places of links that the peer has detached and not closed
 
     @property
     def is_open(self) -> bool:
@@ -40,11 +41,11 @@ class Sessions:
         self._tap = tap
         self._bounds = bounds
         self._sessions: dict[Any, Session] = {}  # by proton's pointer
-        self._channels: dict[bytes, Session] = {}  # the peer's
-        self._ended: list[Session] = []  # to be freed once our end is written
-        self._parted: list[Link] = []  # the same of links: detached at both ends
-        self._unread_sessions = self._unread_links = 0  # freed since the last output
-        self._left: dict[Place, Link] = {}  # detached by the peer, not closed: see `Link.former`
+        self._channels: dict[bytes, Session] = {}  # by the peer's channel
+        self._ended: list[Session] = []  # ended sessions, freed once our end is written
+        self._parted: list[Link] = []  # links that both ends have detached, freed once our detach is written
+        self._unread_sessions = self._unread_links = 0  # freed since the last output: the peer may not know it yet
+        self._left: dict[Place, Link] = {}  # links that the peer has detached and not closed: see `Link.former`
 
     @property
     def attached(self) -> list[Link]:
@@ -64,7 +65,7 @@ class Sessions:
         return session
 
     def on_channel(self, channel: bytes) -> Session | None:
-        """The peer's session, if it is open at our end as well."""
+        """The session on the peer's channel, if it is open at our end as well."""
         session = self._channels.get(channel)
         return session if session is not None and session.is_open else None
 
@@ -72,7 +73,8 @@ class Sessions:
         return channel in self._channels
 
     def begin(self, pointer: Any, channel: bytes | None, handle_max: int) -> None:
-        """The peer has begun the session. Raises AmqpError if it may not."""
+        """Note that the peer has begun the session. Raises LimitError if there are too many sessions, or AmqpError if
+        the peer has answered one begin twice."""
         if len(self._sessions) + self._unread_sessions >= self._bounds.sessions:
             raise LimitError("sessions", f"the connection has more than {self._bounds.sessions} sessions")
         session = self.of(pointer)
@@ -83,7 +85,7 @@ class Sessions:
             self._channels[channel] = session
 
     def end(self, session: Session) -> None:
-        """Both ends have ended the session."""
+        """Note that both ends have ended the session."""
         self._ended.append(session)
         if session.channel is not None and self._channels.get(session.channel) is session:
             del self._channels[session.channel]
@@ -98,7 +100,7 @@ class Sessions:
         self.of(link.session).links[link] = None
 
     def leave(self, link: Link) -> None:
-        """The owner has kept this link for a re-attach. If there are too many such links, the oldest are freed."""
+        """Keep a link that the peer may attach again. If there are too many such links, the oldest is forgotten."""
         self._left[link.place] = link
         self.of(link.session).left[link.place] = None
         if len(self._left) > self._bounds.links:
@@ -112,7 +114,7 @@ class Sessions:
         return [pointer for pointer in (*link.continued, link.pointer) if self.links.get(pointer) is link]
 
     def continue_former(self, link: Link, former: Link) -> None:
-        """The deliveries of `former` belong to `link` now."""
+        """Give the deliveries of `former` to `link`."""
         link.continued = self.pointers(former)
         former.free()
         for pointer in link.continued:
@@ -121,18 +123,18 @@ class Sessions:
         self.part(link)
 
     def part(self, link: Link) -> None:
-        """A part of the link may be freed."""
+        """Note that both ends have detached the link, so that `free` may free it."""
         self._parted.append(link)
 
     # -- memory
 
     def written(self) -> None:
-        """All output about ended sessions and links is written."""
+        """Note that all output about ended sessions and links is written."""
         self._unread_sessions = self._unread_links = 0
 
     def free(self) -> None:
-        """Free sessions and links that have ended and whose end proton has put into its output. They count against the
-        limits until that output is written (`written`)."""
+        """Free the ended sessions and links, whose end proton has put into its output. They count against the limits
+        until this output is written (`written`)."""
         for link in self._parted:
             self._free_link(link)
         self._parted.clear()
@@ -141,7 +143,7 @@ class Sessions:
         self._ended.clear()
 
     def release(self) -> None:
-        """The connection is over, and proton is about to free its memory."""
+        """Forget all sessions and links, because proton is about to free its memory."""
         for link in (*self.links.values(), *self._parted, *self._left.values()):
             link.forget()
         for session in self._sessions.values():
@@ -158,7 +160,7 @@ class Sessions:
                 del self.links[pointer]
                 self._unread_links += 1
                 lib.pn_link_free(pointer)
-        if link.detached and not self.pointers(link):  # what it continues may have deliveries yet
+        if link.detached and not self.pointers(link):  # else a former link that it continues still has deliveries
             self._sessions[link.session].links.pop(link, None)
             self._forget(link)
 

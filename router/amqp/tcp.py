@@ -1,4 +1,4 @@
-"""What the kernel can tell about a TCP connection: whether the peer's machine has acknowledged our bytes, and is there.
+"""Asks the kernel about a TCP connection: whether the peer's machine is there, and has acknowledged our bytes.
 
 Many clients answer no echo (`router.amqp.frames.echo`), but the kernel of their machine acknowledges bytes. It does so
 only for an open socket: once a process has ended or has closed its socket, the kernel answers with a reset. So an
@@ -18,9 +18,9 @@ from router.amqp.format.values import StreamFigures
 
 TCP_NOTSENT_LOWAT: Final = 25  # of Linux; Python 3.11 has no name for it
 UNSENT_BYTES: Final = 256 * 1024
-"""Bytes that a short socket buffers beyond those in flight."""
-ESTABLISHED: Final = 1  # of Linux, as the first byte of TCP_INFO
-TCP_INFO_BYTES: Final = 136  # the begin of it, as of Linux 4.1
+"""Bytes that the socket of a neighbour (`short`) buffers beyond the bytes under way."""
+ESTABLISHED: Final = 1  # the first byte of Linux's TCP_INFO for an open connection
+TCP_INFO_BYTES: Final = 136  # the part of TCP_INFO that Linux has since 4.1
 
 if sys.platform == "linux":
     import fcntl
@@ -56,8 +56,8 @@ if sys.platform == "linux":
             return count
 
     def kernel_of(stream: trio.abc.Stream) -> Kernel | None:
-        """The kernel's view of this stream; None if there is none, as the stream's bytes must be the socket's, one for
-        one."""
+        """The kernel's view of this stream; None if the stream is no plain socket, because only a socket's bytes are
+        those that the kernel counts."""
         if not isinstance(stream, trio.SocketStream) or stream.socket.family not in (socket.AF_INET, socket.AF_INET6):
             return None
         return Kernel(stream)
@@ -106,6 +106,6 @@ def remote_address(stream: trio.abc.Stream) -> str:
         return ""
     try:
         host, port = stream.socket.getpeername()[:2]
-    except OSError:  # it has gone
+    except OSError:  # the socket is closed
         return ""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -39,9 +39,9 @@ class TlsPipe(Pipe):
         self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = context.protocol is ssl.PROTOCOL_TLS_CLIENT
         self.tls = context.wrap_bio(self._come, self._go, server_side=not client, server_hostname=host)
-        self._encrypted: bytes | memoryview = b""  # and not written yet
-        self._means = 0  # bytes, before they were encrypted
-        self._over = False  # the peer's direction
+        self._encrypted: bytes | memoryview = b""  # encrypted bytes that are not written yet
+        self._means = 0  # the number of plain bytes in `_encrypted`
+        self._over = False  # the peer has ended its direction
 
     async def shake_hands(self) -> None:
         while True:
@@ -71,15 +71,15 @@ class TlsPipe(Pipe):
     async def read(self, size: int) -> bytes:
         """The decrypted input of one read of `size` bytes from the socket. An end without TLS's goodbye counts as an
         end, because the connection above knows whether it expects one."""
-        data = self._decrypt() if self._come.pending else b""  # what came with the end of the handshake
+        data = self._decrypt() if self._come.pending else b""  # input that came with the end of the handshake
         while not (data or self._over):
             self._take(await self._below.read(size))
             data = self._decrypt()
         return data
 
     def _decrypt(self) -> bytes:
-        """All that is there. Asked for more than that, TLS raises, which costs as a small record does. What fills all
-        that was asked for may not be all: of a record whose begin came before, less may be here than it means."""
+        """Decrypt all input that is here. A read beyond the last record raises an exception, which costs as much as a
+        small record. So the loop stops at a read that got less than it asked for, if no encrypted byte is left."""
         come, read, parts = self._come, self.tls.read, []
         try:
             while True:
@@ -107,7 +107,7 @@ class TlsPipe(Pipe):
                 if not went:
                     break
         except trio.BrokenResourceError:
-            pass  # as who waits for room finds out
+            pass  # `write_on` raises it again
         return written
 
     async def write_on(self, data: bytes | memoryview) -> int:

@@ -1,8 +1,8 @@
-"""A trio stream that drives one AMQP or MQTT connection: a reader, a writer, a ticker, and no task or await per
-message.
+"""Drives one AMQP or MQTT connection over a trio stream: with a reader, a writer and a ticker, and without a task or an
+await for each message.
 
-A fault of the peer ends this connection with one line in the log. Any other exception of a handler is a fault of ours:
-it propagates, and ends the owner of the connections.
+A fault of the peer ends this connection, with one line in the log. Any other exception of a handler is a fault of ours:
+it is passed on, and ends the owner of the connections.
 """
 
 import logging
@@ -24,35 +24,36 @@ from router.events.kind import EventKind, event
 log = logging.getLogger("oncemesh.amqp")
 used_s = time.thread_time
 
-READ_SIZE = 512 * 1024  # at most; less while what was read took long, as then others wait
+READ_SIZE = 512 * 1024  # the most bytes of a read; fewer if handling the last read took long, as other clients wait
 READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
-TURN_S = 0.006  # of processor time: what is read at once is to take so long, at most
+TURN_S = 0.006  # the most processor time to handle one read
 LATE_S = 0.1
-PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
-PROOF_MOST_S = 0.25
-STALL_S = 30.0  # for which a peer may take nothing: it lives, and does not read what it has given credit for
-GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
+PROOF_FIRST_S = 0.001  # the first pause between two looks at the bytes that the peer's machine has acknowledged
+PROOF_MOST_S = 0.25  # the longest of these pauses
+STALL_S = 30.0  # a peer that takes none of our output for so long is disconnected, although its machine lives
+GOODBYE_S = 1.0  # the time for a peer to answer a close, and to take the last output
 
 
 async def read_first(deadline: float) -> None:
-    """Call this after a sleep until `deadline`. If the sleep took much longer, all tasks with input may read first,
-    before a peer is judged by its silence: then this process was the silent one, stopped or without a processor."""
+    """Call this after a sleep until `deadline`, before you judge a peer by its silence. If the sleep took much longer,
+    this process was stopped or had no processor; then all tasks with input read first."""
     if trio.current_time() > deadline + LATE_S:
         for _ in range(2):  # the first pass may have looked at the sockets before the stop
             await trio.lowlevel.checkpoint()
 
 
 def next_size(size: int, came: int, took_s: float) -> int:
-    """Bytes to ask for in the next read. The last read asked for `size`, got `came`, and its handling took `took_s`. At
-    most as much as fits a turn; at least half of `size`; twice `size` if a read was full."""
+    """The bytes to ask for in the next read. The last read asked for `size`, got `came`, and its handling took
+    `took_s`. The next size fits into a turn (TURN_S), but is at least half of `size`. After a full read it may be twice
+    `size`."""
     fits = int(came * TURN_S / took_s) if took_s > 0 else READ_SIZE
     wanted = 2 * size if came >= size else size
     return max(READ_LEAST, size // 2, min(wanted, fits, READ_SIZE))
 
 
 async def at_once() -> None:
-    """A turn without a wait."""
+    """The default of `turn`: do not wait."""
 
 
 async def serve(
@@ -66,12 +67,13 @@ async def serve(
     outbound: Outbound | None = None,
     peer: str = "a peer without a name",
 ) -> None:
-    """Run a connection until it is over; then stream and connection are closed and freed, and `on_close` was called.
+    """Run a connection until it is over. Then `on_close` has been called, the stream is closed, and the connection is
+    freed.
 
-    `after_input` is called whenever the handler may have been: time to act on what it was told; `before_output` before
-    anything is written to the stream. What was read waits for its `turn` before it is handled; where there are turns,
-    they are short. `outbound` is shared by the connections whose handlers give each other something to write. `peer` is
-    what the log calls the other end until its open has named it.
+    `after_input`: called after each step that may have called the handler, to act on its results. `before_output`:
+    called before output is written to the stream. `turn`: awaited before input is handled; the waits must be short.
+    `outbound`: shared by all connections whose handlers cause output on each other's connections. `peer`: the name of
+    the other end in the log, until its open has named it.
     """
     outbound = outbound or Outbound()
     driver = _Driver(stream, connection, clock, after_input, before_output, turn, outbound, peer)
@@ -117,10 +119,10 @@ class _Driver:
         self._turn = turn
         self._woken = trio.Event()
         self._patience = math.inf
-        self._read = 0  # bytes of the socket, and how many of them were handled
-        self._handled = 0
-        self._unsent = memoryview(b"")  # of what the connection had to say
-        self._is_fresh = False  # nothing of that was written yet
+        self._read = 0  # bytes read from the socket
+        self._handled = 0  # bytes of these that were handled
+        self._unsent = memoryview(b"")  # output that is not written yet
+        self._is_fresh = False  # no byte of `_unsent` was written yet
         self._written = 0
         self._stalled = 0.0  # seconds
         self._kernel = tcp.kernel_of(stream.below if isinstance(stream, TlsStream) else stream)
@@ -150,7 +152,7 @@ class _Driver:
             while data := await self._pipe.read(size):
                 came, self._read = self._pipe.taken - self._read, self._pipe.taken
                 await self._turn()
-                is_timed = len(data) >= READ_LEAST  # to look is a call of the kernel
+                is_timed = len(data) >= READ_LEAST  # reading the clock is a system call
                 began = used_s() if is_timed else 0.0
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())
@@ -161,7 +163,7 @@ class _Driver:
         self._step(connection.receive_eof)
 
     def _step(self, act: Callable[..., object], *arguments: Any) -> None:
-        """One call of the engine, and all that has to follow it."""
+        """Call the engine once, and do everything that follows from the call (`router.amqp.driven`)."""
         with self._outbound:
             try:
                 act(*arguments)
@@ -214,7 +216,7 @@ class _Driver:
             self.scope.cancel()
 
     def _pull(self) -> bool:
-        """Whether there is output: bytes that are not written yet, or new ones of the connection."""
+        """Whether there is output to write. If all former output is written, take new output from the connection."""
         if not self._unsent:
             data = self._connection.data_to_send()
             if self._connection.has_failed:
@@ -235,7 +237,7 @@ class _Driver:
             self._connection.is_behind = len(self._unsent) > 0
 
     async def _wait(self, connection: DrivenConnection) -> None:
-        if connection.closing:  # patience begins once: every tick ends this wait
+        if connection.closing:  # the deadline is set once, because every tick ends this wait
             self._patience = min(self._patience, trio.current_time() + GOODBYE_S)
         with trio.move_on_at(self._patience) as patience:
             await self._woken.wait()
@@ -243,8 +245,8 @@ class _Driver:
             self._step(connection.receive_eof)
 
     def _probe(self) -> bytes:
-        """Bytes for the peer's machine to acknowledge, written after proofs were requested. Empty if the stream cannot
-        show what was acknowledged."""
+        """Bytes that the peer's machine will acknowledge, as a proof (`DrivenConnection.prove`). Empty if the stream
+        does not show acknowledgements."""
         asked, self._connection.proofs = self._connection.proofs, {}
         if self._kernel is None:
             return b""
@@ -264,15 +266,15 @@ class _Driver:
         self._proving = False
 
     async def _has_come_through(self, kernel: tcp.Kernel) -> bool:
-        """Whether the peer still had the connection: all written bytes are acknowledged, the connection is open, and
-        all input up to then, perhaps with its end, is handled."""
+        """Whether the peer still had the connection: returns after the peer's machine has acknowledged all bytes
+        written so far, and after all input up to then is handled. False if the connection is not open any more."""
         to_come, pause = self._written + len(self._unsent), PROOF_FIRST_S
         while self._written - kernel.unacknowledged() < to_come:
             await trio.sleep(pause)
             pause = min(2 * pause, PROOF_MOST_S)
         if not kernel.is_open():
             return False
-        await trio.sleep(PROOF_FIRST_S)  # what has left the kernel and is not counted yet is on its way to `read`
+        await trio.sleep(PROOF_FIRST_S)  # input that `read` has taken and not counted yet
         come = self._pipe.taken + kernel.unread()
         while self._handled < come:
             await trio.sleep(pause)
@@ -298,7 +300,7 @@ class _Driver:
             with trio.CancelScope(deadline=began + max(0.0, left)) as self._pause:
                 await trio.sleep_forever()
             await read_first(self._pause.deadline)
-            if self._handled < self._read:  # who waits for its turn has spoken
+            if self._handled < self._read:  # input waits for its turn, so the peer is not silent
                 deadline = self._clock() + LATE_S
                 continue
             with self._outbound:
@@ -313,8 +315,8 @@ class _Driver:
                     self.wake()
 
     def _judge(self, stalls: bool, lasted: float) -> None:
-        """Judge a pause by its intended length: the process may have been stopped, and the pause may have lasted
-        longer."""
+        """End the connection if the peer has read nothing for STALL_S. `lasted`: the intended length of the last pause;
+        the real pause is longer if the process was stopped, for which the peer is not to blame."""
         self._stalled = self._stalled + lasted if stalls else 0.0
         if self._stalled >= STALL_S:
             self._connection.receive_eof()

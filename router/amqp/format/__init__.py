@@ -1,1 +1,1 @@
-"""The encodings of AMQP 1.0: types, values, frames, messages, maps. Nothing of proton, and nothing of a connection."""
+"""The encodings of AMQP 1.0: types, values, frames, messages and maps. It uses neither proton nor a connection."""

@@ -13,8 +13,8 @@ from router.amqp.format.errors import DECODE_ERROR, RESOURCE_LIMIT, AmqpError
 
 MAX_DEPTH: Final = 32
 MOST_EMPTY: Final = 4096
-"""Elements without bytes that all arrays of one value may have together, beyond one for each byte of these arrays.
-Without this bound, AMQP allows an array of any number of nulls in ten bytes."""
+"""The arrays of one value may have this many elements more than bytes. AMQP itself allows an array of any number of
+nulls in ten bytes, because a null element takes no byte."""
 
 TOO_MANY: Final = "a list or an array claims more elements than it has bytes"
 
@@ -75,8 +75,9 @@ def _take_room(room: _Room, count: int) -> None:
 
 
 def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) -> tuple[Any, int]:
-    """The value at an offset, and the offset behind it. Raises AmqpError if it is malformed, or too large for memory
-    (`MOST_EMPTY`). `depth` and `room` belong to the value that contains it."""
+    """The value at an offset, and the offset after it. Raises AmqpError if the value is malformed, nested too deeply,
+    or too large for memory (`MOST_EMPTY`). Callers leave out `depth` and `room`: `decode` passes them to itself for
+    nested values."""
     if room is None:
         room = [MOST_EMPTY]
     if depth > MAX_DEPTH:
@@ -93,8 +94,8 @@ def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) 
 
 
 def _check_descriptor(data: bytes, at: int) -> None:
-    """AMQP reserves all descriptors except symbols and numbers (1.0 1.5). A descriptor that is itself described would
-    be a tree, with a step for each byte. Lists, maps and arrays cannot be looked up in a table."""
+    """Raises AmqpError unless the descriptor is a symbol or a number. AMQP reserves all others (1.0 1.5); a described
+    descriptor could nest once for each byte, and lists, maps and arrays cannot be keys of a table."""
     code = data[at : at + 1]
     if code == b"\x00" or code == b"\x45" or code >= b"\xc0":
         raise _damaged("the descriptor of a value is not a simple value, expected a symbol or a number")
@@ -133,7 +134,8 @@ def _fixed(code: int, body: bytes) -> Any:
 
 
 def _char(number: int) -> str:
-    """Half of a surrogate pair is refused, because it is no character and cannot be encoded again."""
+    """The character of a code point. Raises AmqpError at half of a surrogate pair, which is no character and cannot be
+    encoded again."""
     if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
         raise _damaged(f"the char value {number:#x} is no Unicode character")
     return chr(number)
@@ -205,7 +207,7 @@ def _pairs(elements: list[Any]) -> dict[Any, Any]:
 
 
 def skip(data: bytes, at: int, depth: int = 0) -> int:
-    """The offset behind the value at an offset, without looking into it. Raises AmqpError if it is cut off."""
+    """The offset after the value at an offset, without decoding it. Raises AmqpError if the value is incomplete."""
     code = data[at] if at < len(data) else 0x100
     if code == 0x00:
         if depth > MAX_DEPTH:

@@ -58,7 +58,7 @@ TOO_MANY: Final = "too many wrong passwords came from this address"
 
 
 class TurnError(AmqpError):
-    """A password was not checked, right or wrong, because earlier passwords from there were wrong."""
+    """A password was not checked, because too many earlier passwords from the same place were wrong."""
 
     def __init__(self) -> None:
         super().__init__(UNAUTHORIZED, TOO_MANY)

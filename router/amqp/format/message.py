@@ -38,8 +38,8 @@ _SYMBOLS: Final = {0xA1: b"\xa3", 0xB1: b"\xb3", 0xA3: b"\xa3", 0xB3: b"\xb3"}
 """Maps the constructor of a text or symbol to the constructor of a symbol with the same length."""
 _LONG_TEXT: Final = b"\xb1"
 _LONG: Final = (b"\xb0", _LONG_TEXT)  # binary or text of more than 255 bytes
-_LONG_HEAD: Final = 5  # bytes in front of these
-_SECTIONS: Final = frozenset(_LISTS + _MAPS)  # in front of the body: these say how long they are
+_LONG_HEAD: Final = 5  # bytes before the content of a long binary or text
+_SECTIONS: Final = frozenset(_LISTS + _MAPS)  # constructors of sections before the body: they begin with their length
 
 _NAMES: Final = {
     "amqp:header:list": HEADER,
@@ -52,12 +52,12 @@ _NAMES: Final = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": 0x78,
 }
-"""Keyed by symbol: a section's descriptor may be a symbol (3.2)."""
-_ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
+"""Symbol -> code of a section: a section's descriptor may be a symbol (3.2)."""
+_ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # the begin of a data section whose length takes four bytes
 _TTL: Final = 2
-_FIRST_ACQUIRER: Final = 3  # its place in the header
+_FIRST_ACQUIRER: Final = 3  # these three are places of fields in the header
 _DELIVERY_COUNT: Final = 4
-_LONGEST_CODE: Final = 64  # bytes of what describes a section, with the sign that it does: more than any takes
+_LONGEST_CODE: Final = 64  # no section has a descriptor of more bytes, with the byte 0 before it
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
@@ -129,7 +129,7 @@ def place_of(message: bytes, code: int) -> int:
         found, at = _section_at(message, at)
         if found == code:
             return at
-        if not before < found < code:  # they have an order, and none comes twice: so this ends soon
+        if not before < found < code:  # sections have a fixed order, and each occurs once, so the loop is short
             break
         before, at = found, _behind(message, at)
     return -1
@@ -201,7 +201,7 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
     (AMQP 1.0 3.4.5)."""
     try:
         if message >= ENVELOPE:
-            return message  # of another format, with no sections that we know
+            return message  # another format has no such sections
         if failures:
             message = _with_failures(message, failures)
         return _annotated(message, annotations) if annotations else message
@@ -286,7 +286,7 @@ def _content(annotations: bytes) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=16)
 def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
-    """The entries of a short map: keyed by decoded key, the encoded key and value. One outcome may modify many
+    """Decoded key -> encoded key and value, for the entries of a short map. Cached, because one outcome may modify many
     messages."""
     elements, _ = split_list(annotations, 0, most=len(annotations))
     entries = {}
@@ -310,7 +310,7 @@ def _with_failures(message: bytes, failures: int) -> bytes:
 
 
 def _header(message: bytes) -> tuple[list[bytes], int]:
-    """The encoded fields of the header, and the offset behind it; none and 0 if there is no header."""
+    """The encoded fields of the header, and the offset after it; no fields and 0 if there is no header."""
     code, at = _section_at(message, 0)
     if code != HEADER:
         return [], 0
@@ -349,7 +349,7 @@ def _code_of(descriptor: Any) -> Any:
 
 
 def _behind(message: bytes, at: int) -> int:
-    """The offset behind the value of a section before the body. Raises AmqpError."""
+    """The offset after the value of a section before the body. Raises AmqpError if the value is malformed."""
     if at < len(message) and message[at] in _SECTIONS:
         return skip(message, at)
     raise AmqpError(DECODE_ERROR, "a section before the body is neither a list nor a map")

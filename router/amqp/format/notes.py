@@ -34,10 +34,10 @@ class FlowFrame(NamedTuple):
     wire: Wire  # of the peer's end; the handle is null if the flow is the session's
     limit: int | None  # delivery-count plus link-credit, if it names both
     properties: bytes  # as encoded
-    is_vast: bool  # its credit is of 2^31 and more
-    turns: bool  # and was less, or the other way round
-    lowers: bool  # credit or window; `former` is the limit of the flow before
-    former: int
+    is_vast: bool  # its credit is 2^31 or more
+    turns: bool  # `is_vast` differs from the flow before
+    lowers: bool  # it lowers the credit or the window
+    former: int  # the limit of the flow before
 
     @property
     def is_odd(self) -> bool:
@@ -71,8 +71,8 @@ class UnnamedFrame(NamedTuple):
 
     channel: bytes
     handle: int
-    lacks: str  # which of them
-    transfer: TransferFrame | None  # what else it means
+    lacks: str  # "delivery-id" or "delivery-tag"
+    transfer: TransferFrame | None  # its note if the transfer is valid
 
 
 class SessionError(NamedTuple):
@@ -86,4 +86,4 @@ class SessionError(NamedTuple):
 Note: TypeAlias = (
     BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | UnnamedFrame | LaterDisposition | SessionError
 )
-Piece: TypeAlias = tuple[bytes, int, int, Note | None]  # bytes, from where to where: plain, as on every hot path
+Piece: TypeAlias = tuple[bytes, int, int, Note | None]  # data, start, end, note: a plain tuple for the hot path

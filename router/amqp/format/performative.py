@@ -1,7 +1,7 @@
-"""AMQP frames and their performatives (AMQP 1.0 2.3), split into encoded fields and joined again.
+"""Splits the performative of an AMQP frame (AMQP 1.0 2.3) into encoded fields, and joins the fields again.
 
-Pure, for the frames that the tap (`tap`) changes. Fields stay encoded, so that an unchanged field is passed on byte for
-byte. The callers know what a field means.
+The tap (`tap`) uses it for the frames that it changes. Fields stay encoded, so that an unchanged field is passed on
+byte for byte. The callers know what a field means.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _HEAD_WORDS: Final = 2  # of a frame
 NULL: Final = b"\x40"
 TRUE: Final = b"\x41"
 TRUES: Final = (TRUE, b"\x56\x01")
-MAX_FIELDS: Final = 32  # of a list that is taken apart; no performative has more than 14
+MAX_FIELDS: Final = 32  # the most elements of a list that is split; no performative has more than 14
 
 
 class Performative(NamedTuple):

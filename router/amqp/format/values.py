@@ -79,7 +79,7 @@ class DeliveryState:
     """The entry of a delivery in an unsettled map."""
 
     state: int = NO_STATE
-    section_number: int = 0  # of received: from where on the rest is to be sent
+    section_number: int = 0  # of received: the sender continues the message at this section and offset
     section_offset: int = 0
 
 

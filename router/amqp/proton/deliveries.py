@@ -1,10 +1,10 @@
-"""What passes on one link: its deliveries, their states, its credit.
+"""The deliveries of one link, their states, and the link's credit.
 
-The owner's calls go straight to proton's engine; nothing leaves before the connection is flushed, and an owner that
-calls outside of a callback wakes the connection (`Connection.wake`). A link that has ended ignores every call: an
-outcome may well arrive from elsewhere after its link is gone.
+The owner's calls go straight to proton's engine. Their output leaves when the connection is flushed; an owner that
+calls outside of a callback wakes the connection (`Connection.wake`). A link that has ended ignores every call, because
+an outcome may arrive from another router after the link has ended.
 
-Never here: how a link comes and goes (`link`).
+`link` has the attach and the detach of a link.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,20 +30,21 @@ MOST_CREDIT: Final = 2**31 - 1
 
 
 class DeliveryHost(Protocol):
-    """The connection, as far as deliveries see it."""
+    """The connection, as deliveries use it."""
 
     settling: set[Handle]
     account: HeldBytes
 
     def resumes(self, link: "LinkDeliveries", tag: bytes, aborted: bool) -> None:
-        """The next delivery with this tag is a resumed one."""
+        """Mark the next delivery with this tag as resumed."""
 
     def has_envelope(self, link: "LinkDeliveries", tag: bytes, message: bytes) -> None:
-        """The message of the next delivery with this tag is in an envelope."""
+        """Note that the message of the next delivery with this tag is in an envelope."""
 
 
 class LinkDeliveries:
-    """The comments describe the attributes. Owners do not use members that are marked "for the engine"."""
+    """The deliveries of one link. The comments describe the attributes. "For the engine" marks members that the owner
+    of the connection does not use."""
 
     __slots__ = (
         "_debt",
@@ -68,32 +69,32 @@ class LinkDeliveries:
         self.connection = connection
         self.pointer = pointer
         self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
-        self.ended = False  # detached, or its connection is over or closing: nothing is done for it any more
-        self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
-        self.overdraft = 0  # receiving: so many transfers without credit are let pass; the owner's
-        self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
-        self.is_vast = False  # the engine's: the peer's last flow gave credit of 2^31 and more
+        self.ended = False  # detached, or the connection is closing or closed: all calls are ignored
+        self.credit = 0  # sending: messages that we may still send. Receiving: messages that the peer may still send
+        self.overdraft = 0  # receiving: the number of transfers without credit that are accepted; set by the owner
+        self.draining = False  # sending: the peer wants its credit used or given back: send, then call `drained`
+        self.is_vast = False  # the engine's: the peer's last flow gave credit of 2^31 or more
         self.max_message = max_message
         # The engine's.
-        self.took_back = False  # receiving: some of the credit
-        self._kept = 0  # bytes that proton keeps, of a link that has ended
-        self._debt = 0  # of this, as a number below 0: what is still to be taken
-        self.partial = bytearray()  # payload so far of a delivery that takes several frames
+        self.took_back = False  # receiving: we have taken back some credit
+        self._kept = 0  # the bytes that proton keeps for this link after its end
+        self._debt = 0  # credit that is still to be taken back, as a number below 0
+        self.partial = bytearray()  # the payload so far of a delivery in several frames
         self.resumed = False  # receiving: the delivery under way is a resumed one
-        self.format = 0  # receiving: its message-format
+        self.format = 0  # receiving: the message-format of the delivery under way
 
     @property
     def max_message(self) -> int:
-        """Receiving: the largest message taken, in bytes; a larger one is rejected, and the link detached. 0: any."""
+        """Receiving: bytes of the largest message; 0: no limit. A larger message is rejected, and the link detached."""
         return self._max_message
 
     @max_message.setter
     def max_message(self, size: int) -> None:
         self._max_message = size
-        self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
+        self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # shorter messages take the fast path
 
     def gather_partial(self) -> None:
-        """For the engine: take the parts of the current message that have come out of proton."""
+        """For the engine: take the parts of the current message that have arrived out of proton."""
         before = len(self.partial)
         while (size := lib.pn_link_recv(self.pointer, SCRATCH, SCRATCH_SIZE)) > 0:
             self.partial += ffi.buffer(SCRATCH, size)
@@ -118,24 +119,26 @@ class LinkDeliveries:
         return bool(current) and bool(lib.pn_delivery_partial(current))
 
     def expect(self, *, resumed: bool, message_format: int) -> None:
-        """For the engine: the next or current delivery does not take the fast path."""
+        """For the engine: keep the next or current delivery off the fast path, because it is resumed or has another
+        message-format than 0."""
         self.resumed = self.resumed or resumed
         self.format = self.format or message_format
         self.quick = 0
 
     def expect_any(self) -> None:
-        """For the engine: the delivery is complete, or aborted."""
+        """For the engine: allow the fast path again, because the delivery is complete or aborted."""
         self.resumed = False
         self.format = 0
         self.max_message = self._max_message
 
     def keep(self, size: int) -> None:
-        """For a link that has ended: proton keeps `size` bytes of its unsettled messages until the link is freed."""
+        """Count `size` bytes of unsettled messages that proton keeps for an ended link, until the link is freed."""
         self._kept += size
         self.connection.account.add(size)
 
     def free(self) -> None:
-        """For the engine: proton keeps no more bytes of this link, or another link has taken them."""
+        """For the engine: count no more bytes for this link, because proton has freed them, or another link counts
+        them."""
         self.connection.account.add(-self._kept)
         self._kept = 0
 
@@ -151,8 +154,9 @@ class LinkDeliveries:
         state: int = NO_STATE,
         aborted: bool = False,
     ) -> Handle:
-        """Send a whole message; needs credit. A settled message has no handle (None). A message that resumes a delivery
-        may carry its state and may be empty. It may abort the delivery, which settles it."""
+        """Send a whole message; needs credit. Returns the handle; None for a settled message. With `resume`, the
+        transfer resumes a delivery: it may carry the delivery's state, and the message may be empty. With `aborted`, it
+        aborts and settles the delivery."""
         if self.ended:
             return None
         assert self.is_sender and self.credit > 0
@@ -174,7 +178,7 @@ class LinkDeliveries:
         return delivery
 
     def send_many(self, tags: Sequence[bytes], messages: Sequence[bytes], *, settled: bool) -> list[Handle]:
-        """Send whole messages, at least one; needs credit for all. No handles if they are settled."""
+        """Send whole messages, at least one; needs credit for all. Returns their handles; none if they are settled."""
         if self.ended:
             return []
         assert self.is_sender and self.credit >= len(tags) == len(messages)
@@ -187,7 +191,8 @@ class LinkDeliveries:
         return [] if settled else handles
 
     def settle(self, handle: Handle) -> None:
-        """Settle, in the state last given. Also frees a delivery that the peer has settled; sends nothing then."""
+        """Settle a delivery, in its last state. If the peer has settled it before, this sends nothing and frees the
+        handle."""
         if not self.ended:
             lib.pn_delivery_settle(handle)
             self.connection.settling.add(handle)
@@ -198,7 +203,7 @@ class LinkDeliveries:
             self.connection.settling.update(handles)
 
     def update(self, handle: Handle, state: int, settle: bool = False) -> None:
-        """Send a delivery state without details, unsettled unless `settle`."""
+        """Send a delivery state without details, and settle if `settle`."""
         if not self.ended:
             lib.pn_delivery_update(handle, state)
             if settle:
@@ -298,21 +303,22 @@ class LinkDeliveries:
         return credit
 
     def flow(self, credit: int) -> None:
-        """Receiving: let the peer send so many more, or fewer: then its answers to echoes are none any more (see
-        `echo`). Proton writes credit that is less than what has come in part as 2^32 - 1: that much stays, and is taken
-        back later."""
+        """Receiving: let the peer send `credit` more messages, or fewer if it is below 0. After credit is taken back,
+        the peer's flows do not count as answers to echoes (`router.amqp.frames.echo`). A part of the credit cannot be
+        taken back at once: proton would write a negative credit as 2^32 - 1 if messages are still under way in part.
+        This debt is taken back later."""
         if not self.ended:
             self.took_back = self.took_back or credit < 0
             due = self._debt + credit
             lacks = lib.pn_link_queued(self.pointer) - lib.pn_link_credit(self.pointer)
-            given = max(due, min(lacks, MOST_CREDIT))  # a peer may claim that it used more credit than there is
+            given = max(due, min(lacks, MOST_CREDIT))  # a peer may claim to have used more credit than it had
             self._debt = due - given
             lib.pn_link_flow(self.pointer, given)
             self.credit += given
 
     @property
     def balance(self) -> int:
-        """For the engine. Receiving: the credit that the peer has left; below 0 if it has transferred without
+        """For the engine. Receiving: the peer's remaining credit; below 0 if the peer has transferred without
         credit."""
         return int(lib.pn_link_credit(self.pointer)) + self._debt
 

@@ -1,6 +1,6 @@
-"""The proton engine of one connection: its three C objects, and bytes in and out of them.
+"""The proton engine of one connection: its three C objects, and the bytes that go into them and come out.
 
-Below `Connection`, which gives events their meaning. The frame tap (`tap`) stands around `push` and `pull`.
+`Connection` handles proton's events. The frame tap (`tap`) reads and changes the bytes for `push` and from `pull`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from router.amqp.proton.library import OUTPUT, OUTPUT_SIZE, ffi, lib, write_map,
 
 MAX_SESSIONS: Final = 255
 LEAST_STEP_S: Final = 0.025
-"""Seconds between two ticks of a connection, at least: a peer with an idle timeout of a few milliseconds times out."""
+"""The least seconds between two ticks of a connection. A peer with an idle timeout of a few milliseconds times out."""
 
 
 class Engine:
@@ -46,7 +46,8 @@ class Engine:
         lib.pn_transport_bind(self.transport, self.connection)
 
     def push(self, data: bytes, offset: int, end: int) -> None:
-        """Give proton bytes of the peer. Bytes after the peer's close or error are dropped; events report both."""
+        """Give proton bytes of the peer, from `offset` to `end`. Bytes after the peer's close, or after an error, are
+        dropped; events report the close or the error."""
         source = ffi.from_buffer(data)
         while offset < end:
             capacity = lib.pn_transport_capacity(self.transport)
@@ -74,7 +75,7 @@ class Engine:
         return bool(lib.pn_transport_pending(self.transport) > 0)
 
     def pull(self) -> bytes:
-        """All bytes that are to be written by now."""
+        """All output of proton so far."""
         parts: list[bytes] = []
         end = 0
         while (size := lib.pn_transport_pending(self.transport)) > 0:
@@ -88,15 +89,15 @@ class Engine:
         return b"".join((*parts, last)) if parts else last
 
     def pull_session_flows(self, sessions: Iterable[Any]) -> bytes:
-        """Let proton write a flow on each session, after all other output, by setting its unbounded window again. All
-        in one call, because a pull visits every link."""
-        before = self.pull()  # else what proton settles with a link that is freed has it write a flow of no handle
+        """All output, and then a flow for each session: proton writes it when the session's window is set again. One
+        call for all sessions, because a pull visits every link."""
+        before = self.pull()  # else a settlement of a freed link would make proton write a flow without a handle
         for session in sessions:
             lib.pn_session_set_incoming_capacity(session, 0)
         return before + self.pull()
 
     def pull_receiver_flows(self, links: Sequence[Any]) -> bytes:
-        """The same for receiving links, with drain set, which makes proton write the flow again."""
+        """All output, and a flow for each of these receiving links: proton writes it when drain is set."""
         draining = [lib.pn_link_get_drain(link) for link in links]
         for link in links:
             lib.pn_link_drain(link, 0)
@@ -116,7 +117,7 @@ class Engine:
         # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter. All
         # connections with the same timeout tick at the same instants, so many idle connections wake the process once.
         step = max(min(timeouts) / 4000, LEAST_STEP_S)
-        return ((now + step / 1000) // step + 1) * step  # `now` may be such an instant, and less by what was rounded
+        return ((now + step / 1000) // step + 1) * step  # `now` may be slightly before such an instant, by rounding
 
     def release(self) -> None:
         """Free all of proton's objects. No pointer of this connection may be used afterwards."""

@@ -1,8 +1,8 @@
-"""Proton's C engine as we call it: the names, their check at start-up, and cold-path conversions.
+"""Proton's C functions: the names that we call, their check at start-up, and conversions of values for the cold path.
 
-`lib` and `ffi` are python-qpid-proton's own cffi module, used directly because its Python classes cost about ten times
-as much per message. Only this module, `link` and `connection` call it. The package's version is pinned: what
-is called here is not a promise of proton's, so the names are checked when the module is loaded.
+`lib` and `ffi` are python-qpid-proton's own cffi module. The project calls it directly, because proton's Python classes
+cost about ten times as much per message. Proton does not promise to keep this module. So the package's version is
+pinned, and the names are checked when this module is loaded.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ if _missing or (lib.PN_VERSION_MAJOR, lib.PN_VERSION_MINOR) != (0, 40):
 # thread uses the engine, and the content is copied out before anything else runs.
 SCRATCH_SIZE: Final = 256 * 1024
 SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
-# The same for output: as much as is usually written at once.
+# Memory for output: as much as is usually written at once.
 OUTPUT_SIZE: Final = 256 * 1024
 OUTPUT: Final = ffi.new("char[]", OUTPUT_SIZE)
 # One struct for all tags that we send, because filling it again is cheaper than allocating one for each message.
@@ -75,7 +75,7 @@ _tag_view: Final = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
 _tag: Final = ffi.new("pn_bytes_t *")
 _tag.start = _tag_memory
 
-MOST_TOLD: Final = 1024  # bytes of a description: who takes small frames must have room for it
+MOST_TOLD: Final = 1024  # bytes of an error's description: it has to fit into small frames
 
 _POLICY_NAMES: Final = {
     lib.PN_EXPIRE_WITH_LINK: EXPIRE_LINK,
@@ -99,7 +99,7 @@ def tag_of(delivery: Any) -> bytes:
 
 
 def text(pointer: Any) -> str | None:
-    """A C string that the peer chose."""
+    """The text of a C string from the peer; None for a null pointer. Raises AmqpError if it is not UTF-8."""
     if not pointer:
         return None
     try:
@@ -109,14 +109,13 @@ def text(pointer: Any) -> str | None:
 
 
 def read_data(data: Any) -> Any:
-    """The AMQP value that the peer put there, or None. An array of nulls takes no more memory than bytes on the
-    wire."""
+    """The AMQP value in `data`, or None."""
     encoded = read_encoded(data)
     return decode(encoded)[0] if encoded else None
 
 
 def read_encoded(data: Any) -> bytes:
-    """The value, encoded; empty if there is none, or if it is too large."""
+    """The encoded value in `data`; empty if there is none, or if it is larger than SCRATCH_SIZE."""
     size = lib.pn_data_encoded_size(data) if data else 0
     if not 0 < size <= SCRATCH_SIZE or lib.pn_data_encode(data, SCRATCH, SCRATCH_SIZE) != size:
         return b""
@@ -124,7 +123,7 @@ def read_encoded(data: Any) -> bytes:
 
 
 def read_map(data: Any) -> dict[str, Any]:
-    """A map with symbols as keys, as properties are; empty if the value is anything else."""
+    """A map such as link properties, without keys that are no text or symbol; empty if the value is no map."""
     value = read_data(data)
     if not isinstance(value, dict):
         return {}

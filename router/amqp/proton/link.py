@@ -1,7 +1,7 @@
-"""One link of a connection: how it is attached and detached, and what the two ends have said of it.
+"""One link of a connection: its attach, its detach, and the properties that both ends have sent.
 
-Made by `Connection`, never by others. Detaching settles nothing, however it comes about: what was unsettled stays so at
-the peer, for its next attach. Never here: what passes on it (`deliveries`).
+Only `Endpoints` creates links. A detach settles nothing, whichever end begins it: unsettled deliveries stay unsettled
+at the peer, for its next attach. `deliveries` has the deliveries and the credit of a link.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,17 +35,17 @@ from router.amqp.proton.library import (
 )
 
 LINK_NUMBER: Final = "link-number"
-"""A link property between proton and the tap only: the number that tells to which link an outgoing attach belongs."""
+"""A link property that never leaves the process: the number by which the tap finds the link of an outgoing attach."""
 
 ENDS_WITH_LINK: Final = {LIFETIME_POLICY: Described(DELETE_ON_CLOSE, [])}
 """The properties of a dynamic node (AMQP 1.0 messaging 3.5.10)."""
 
 Place = tuple[Any, bool, str]
-"""Session, direction and name: two attached links of a connection never share these."""
+"""Session, direction and name. Two attached links of a connection never have the same place."""
 
 
 class Host(DeliveryHost, Protocol):
-    """The connection, as far as its links and their owners see it."""
+    """The connection, as its links and their owners use it."""
 
     context: Any
     origin: str
@@ -74,8 +74,8 @@ class Host(DeliveryHost, Protocol):
 
 
 class Link(LinkDeliveries):
-    """The comments describe the attributes. Owners do not use members that are marked "the engine's" or "for the
-    engine"."""
+    """One link. The comments describe the attributes. "The engine's" and "for the engine" mark members that the owner
+    of the connection does not use."""
 
     __slots__ = (
         "_closed",
@@ -119,10 +119,10 @@ class Link(LinkDeliveries):
         self.name = name
         self.context: Any = None  # the owner's
         self.answered = False  # both ends have attached
-        self.detached = False  # by either end, or its session is over
-        self.detach_answered: Callable[[], None] | None = None  # what `detach` was given
-        self.former: Link | None = None  # which the peer's attach, with a null map, continues: see `continue_former`
-        # What the peer said in its attach. A terminus that it left out is None.
+        self.detached = False  # by either end, or because its session has ended
+        self.detach_answered: Callable[[], None] | None = None  # the argument of `detach`
+        self.former: Link | None = None  # the link that the peer's attach may continue: see `continue_former`
+        # The fields of the peer's attach. A terminus that the attach lacks is None.
         self.remote_source: Terminus | None = None
         self.remote_target: Terminus | None = None
         self.remote_snd_settle_mode = SND_MIXED
@@ -131,36 +131,36 @@ class Link(LinkDeliveries):
         self.remote_properties: Mapping[str, Any] = {}
         self.remote_unsettled: Mapping[bytes, DeliveryState] | None = None  # None: a null map, not an empty one
         self.remote_incomplete_unsettled = False
-        self.omitted: tuple[bytes, ...] = ()  # keys of our map for which the attach, once written, had no room
-        self.closed_by_peer = False  # it sent a closing detach
-        self.moves = False  # what is sent is for nobody else, or each receiver has a copy (AMQP 1.0 messaging 3.5.7)
-        self.told = NULL  # sending: the same of the peer's flows, as encoded
-        self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries are this one's
-        self._opened = False  # our attach is under way
-        self._postponed = False  # but waits for the detach of a link in its place
-        self._closed = False  # our detach is a closing one
+        self.omitted: tuple[bytes, ...] = ()  # tags of our map for which the written attach had no room
+        self.closed_by_peer = False  # the peer sent a closing detach
+        self.moves = False  # distribution mode: move, a message has one receiver; else copy (AMQP 1.0 messaging 3.5.7)
+        self.told = NULL  # sending: the link properties of the peer's flows, encoded
+        self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries belong to this link
+        self._opened = False  # our attach was handed to proton, or postponed
+        self._postponed = False  # our attach waits for the detach of another link in this place
+        self._closed = False  # our detach closes the link
         self._properties: Mapping[str, Any] | None = None
         # The engine's, for the tap.
         self.unsettled: Mapping[bytes, int] | None = None  # our map, until it is written
         self.incomplete_unsettled = False
-        self.number = 0  # that our attach was announced with
+        self.number = 0  # the value of LINK_NUMBER in our attach
         self.wire = (b"", b"")  # channel and handle of our end
-        self.limit = 0  # sending: delivery-count and credit of the peer's last flow, together
-        self.remote_channel, self.remote_handle = b"", 0  # that the peer's attach came on
+        self.limit = 0  # sending: the sum of delivery-count and credit in the peer's last flow
+        self.remote_channel, self.remote_handle = b"", 0  # of the peer's attach
 
     def __repr__(self) -> str:
         return f"<Link {self.name!r} {'to' if self.is_sender else 'from'} {self.connection.remote_container!r}>"
 
     @property
     def address(self) -> str | None:
-        """The address of the node at our end of a link that the peer attached: its source if we send, else its
+        """The address of our node, on a link that the peer attached: the address of the source if we send, else of the
         target."""
         terminus = self.remote_source if self.is_sender else self.remote_target
         return terminus.address if terminus else None
 
     @property
     def place(self) -> Place:
-        """For the engine."""
+        """The link's place. For the engine."""
         return self.session, self.is_sender, self.name
 
     def takes(self, message: bytes) -> bool:
@@ -171,9 +171,9 @@ class Link(LinkDeliveries):
 
     def continue_former(self) -> None:
         """Declare this attach a re-attach (AMQP 1.0 2.6.4, 2.7.3). The peer has detached `former` without closing it,
-        and the owner has kept its `context`. The session and the deliveries of `former` continue, and so do their
-        handles, which belong to this link from now on. `remote_state` tells what has become of a delivery meanwhile;
-        dispositions come once this link is answered."""
+        and the owner has kept its `context`. The deliveries of `former` and their handles stay valid, and belong to
+        this link from now on. `remote_state` gives the state of a delivery by now; later dispositions are reported
+        after this link is answered."""
         assert self.former is not None and not self.answered
         self.connection.continue_former(self, self.former)
 
@@ -190,14 +190,17 @@ class Link(LinkDeliveries):
         address: str | None = None,
         filters: Mapping[str, Any] | None = None,
     ) -> None:
-        """Answer the peer's attach: with its own termini, less capabilities, with these `filters`, and its own settle
-        modes, but for a receiver's *unsettled*, as others publish settled messages; who names a distribution mode is
-        told ours. Durability, expiry policy and timeout are granted for the terminus at our end; a dynamic node gets
-        its `address`, and ends with the link. The size limit of a receiving link is the connection's unless given. A
-        source of ours has `released` for its default outcome.
+        """Answer the peer's attach.
 
-        `unsettled` is our map: tags with their states. What the peer's frames have no room for is left out from its
-        end, see `omitted`; the map is then sent as incomplete.
+        The answer repeats the peer's termini, without capabilities and with these `filters`. It repeats the settle
+        modes, with one exception: a receiver that asks for *unsettled* gets *mixed*, because some publishers send
+        settled messages. If the peer names a distribution mode, the answer names ours (`moves`). The terminus at our
+        end gets the given durability, expiry policy and timeout. A dynamic node gets the `address`, and ends with the
+        link. Without `max_message_size`, a receiving link has the limit of the connection. A source of ours has
+        `released` as its default outcome.
+
+        `unsettled`: our map, from tags to states. If the map is too large for the peer's frames, its last entries are
+        left out (`omitted`), and the attach says that the map is incomplete.
         """
         if self.ended:
             return
@@ -220,7 +223,7 @@ class Link(LinkDeliveries):
     def describe(
         self, properties: Mapping[str, Any] | None, unsettled: Mapping[bytes, int] | None, incomplete_unsettled: bool
     ) -> None:
-        """The engine's: what our attach is to say."""
+        """The engine's: set the contents of our attach."""
         self._properties = properties
         self.unsettled = unsettled
         self.incomplete_unsettled = incomplete_unsettled
@@ -228,7 +231,7 @@ class Link(LinkDeliveries):
     def _echo_termini(self, source: Any, target: Any) -> None:
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
         lib.pn_terminus_copy(target, lib.pn_link_remote_target(self.pointer))
-        if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # else it is not to be said
+        if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # the peer has named one
             mode = lib.PN_DIST_MODE_MOVE if self.moves else lib.PN_DIST_MODE_COPY
             lib.pn_terminus_set_distribution_mode(source, mode)
         for data in (
@@ -254,7 +257,7 @@ class Link(LinkDeliveries):
             lib.pn_link_open(self.pointer)
 
     def attach_postponed(self) -> None:
-        """The engine's: the attach may be written, and the detach that has followed it."""
+        """The engine's: write the postponed attach, and our detach if the link has been detached meanwhile."""
         self._postponed = False
         lib.pn_link_open(self.pointer)
         if self.detached:
@@ -272,21 +275,21 @@ class Link(LinkDeliveries):
         *,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """Detach; the link and its handles are over with this call, and no `on_detach` follows. `answered` is called
-        when the peer has read it and says so, if ever (AMQP 1.0 2.6.4)."""
+        """Detach the link, or close it if `closed`. The link and its handles are invalid after this call, and no
+        `on_detach` follows. `answered` is called if the peer answers the detach (AMQP 1.0 2.6.4)."""
         if self.ended:
             return
         self.detach_answered = answered
         self.leave(condition, description, closed)
 
     def leave(self, condition: str | None, description: str, closed: bool) -> None:
-        """The engine's: our detach, first or in answer. Proton sends the attach that is still owed before it."""
+        """The engine's: send our detach, which may answer the peer's. If our attach is not sent yet, it goes first."""
         self.end()
         self.detached = True
         if not self._opened:
             lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
-            self.open(SND_MIXED, RCV_FIRST)  # what the peer asked for may be what is wrong
+            self.open(SND_MIXED, RCV_FIRST)  # the modes that the peer asked for may be the reason of the refusal
         write_condition(lib.pn_link_condition(self.pointer), condition, description)
         self._closed = closed
         if not self._postponed:
@@ -297,18 +300,19 @@ class Link(LinkDeliveries):
         (lib.pn_link_close if closed else lib.pn_link_detach)(self.pointer)
 
     def forget(self) -> None:
-        """The engine's: nothing continues it. Whoever it knew need not wait for Python's search for cycles."""
+        """The engine's: drop references, because no link will continue this one. Otherwise Python would free the
+        objects only when it searches for cycles."""
         self.context = self.detach_answered = self.former = None
 
     def end(self) -> None:
-        """The engine's: from here on nothing is done for this link."""
+        """The engine's: mark the link as ended. It ignores all later calls."""
         self.ended = True
         self.credit = 0
         self.draining = False
         self.drop_partial()
 
     def read_attach(self, frame: AttachFrame | None) -> None:
-        """The engine's: take over what the peer's attach says."""
+        """The engine's: copy the fields of the peer's attach into the link."""
         if frame is not None:
             self.remote_channel, self.remote_handle = frame.channel, frame.handle
             self.remote_unsettled, self.remote_incomplete_unsettled = frame.unsettled, frame.incomplete
@@ -321,7 +325,7 @@ class Link(LinkDeliveries):
         self.remote_properties = read_map(lib.pn_link_remote_properties(pointer))
 
     def forget_map(self) -> None:
-        """The owner has read the peer's map: it is the largest part of the attach, and nothing asks for it again."""
+        """Drop the peer's map, which the owner has read: it is the largest part of the attach."""
         self.remote_unsettled = None
 
     def remote_condition(self) -> ErrorCondition | None:
@@ -331,7 +335,7 @@ class Link(LinkDeliveries):
     # -- flow
 
     def drained(self) -> None:
-        """Sending: give back the credit that is left, as a draining peer asked, once all is written that was sent."""
+        """Sending: give back the remaining credit to a draining peer, as soon as all sent messages are written."""
         if not self.ended and self.draining:
             self.connection.answer_drain(self)
             self.credit = 0
@@ -339,8 +343,8 @@ class Link(LinkDeliveries):
 
     @property
     def remote_state_properties(self) -> Mapping[str, Any]:
-        """Sending: what the peer's flows have said of the link, in 1,024 bytes at most; empty if nothing, or nothing
-        that AMQP allows."""
+        """Sending: the link properties of the peer's last flow that had some of at most 1,024 bytes; empty if there was
+        none, or if they are malformed."""
         try:
             told = decode(self.told)[0]
         except AmqpError:
@@ -348,12 +352,12 @@ class Link(LinkDeliveries):
         return told if isinstance(told, dict) else {}
 
     def echo(self) -> None:
-        """Ask the peer for its side of the link's flow state: `on_echo` tells that it has answered, if ever."""
+        """Send an echo to the peer. `on_echo` is called if the peer answers."""
         if not self.ended:
             assert self.answered
             self.connection.ask_echo(self)
 
     def answer_echo(self) -> None:
-        """Answer the peer, which has asked for ours (see `Connection`, asked)."""
+        """Answer an echo of the peer (see `asked` of `Connection`)."""
         if not self.ended:
             self.connection.answer_echo(self)

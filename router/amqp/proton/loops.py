@@ -19,7 +19,7 @@ from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, as_tag, ffi, lib, 
 
 _DELIVERY: Final = lib.PN_DELIVERY
 _NOTHING: Final = lib.PN_TRANSPORT
-"""A kind of events without meaning for us, which come between others."""
+"""A kind of event that we ignore, and that proton puts between others."""
 
 
 class Came(NamedTuple):
@@ -119,13 +119,13 @@ class CompiledLoops(Loops):
     is_compiled = True
 
     FEW: Final = 4
-    """Batches of at most this size use the Python loop: without much load, most batches have one delivery."""
+    """Smaller batches use the Python loop: without much load, most batches have one delivery."""
     MOST: Final = 4096
-    """Events in one call."""
+    """The most events in one call."""
     ROOM: Final = 2 * SCRATCH_SIZE
-    """Bytes received in one call, at least `SCRATCH_SIZE` and a tag."""
+    """The most bytes received in one call; at least `SCRATCH_SIZE` and a tag."""
     JOINED: Final = 4 << 10
-    """Bytes of the longest message that is copied, so that it is sent together with others."""
+    """The longest message, in bytes, that is copied to be sent together with others."""
     FUNCTIONS: Final = (
         "pn_collector_peek",
         "pn_collector_pop",
@@ -153,7 +153,7 @@ class CompiledLoops(Loops):
         functions = [module.ffi.cast("void *", ffi.addressof(lib, name)) for name in self.FUNCTIONS]
         if not self._lib.init(functions, len(functions), _DELIVERY, _NOTHING):
             raise ImportError("the compiled module loops.c does not match loops.py: install the project again")
-        # One for the process, as SCRATCH is.
+        # One of each for the process, as of SCRATCH.
         self._handles = ffi.new("pn_delivery_t *[]", self.MOST)
         self._settled = self._new("bool[]", self.MOST)
         self._sizes = self._new("uint32_t[]", 2 * self.MOST)

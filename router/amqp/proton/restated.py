@@ -1,4 +1,4 @@
-"""Bounds how often a peer may repeat the state of a delivery.
+"""Limits how often a peer may repeat the state of a delivery.
 
 A disposition of a few bytes may name all deliveries of a session, and proton makes an event for each. A peer has to
 send a delivery's outcome and its settlement. A peer that repeats known states without end would keep the router busy
@@ -11,15 +11,15 @@ from typing import Any, Final
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.proton.library import lib
 
-OFTEN: Final = 8  # news of a delivery
-AT_FIRST: Final = 10_000  # news, whatever there is
-AT_ONCE: Final = 100_000  # events that proton is let make before we look at them
-SHORT: Final = 512  # bytes of input that need no look
-FRAME: Final = 23  # bytes of a disposition, at least
+OFTEN: Final = 8  # events that a peer may cause for each delivery
+AT_FIRST: Final = 10_000  # events that a peer may cause beyond that
+AT_ONCE: Final = 100_000  # the most events that proton makes before we handle them
+SHORT: Final = 512  # bytes of an input that proton gets without a check
+FRAME: Final = 23  # the least bytes of a disposition
 
 
 class Restated:
-    """The bound of one connection. `told` counts the events about deliveries."""
+    """The limit of one connection. `told` counts the events about deliveries."""
 
     __slots__ = ("_deliveries", "_senders", "_unsettled", "told")
 
@@ -27,11 +27,11 @@ class Restated:
         """`senders`: proton's pointers of the links that we send on."""
         self.told = 0
         self._senders = senders
-        self._deliveries = 0  # so many have there been to tell of
-        self._unsettled = 0  # of them, at the last look
+        self._deliveries = 0  # the deliveries so far, as far as they were seen unsettled
+        self._unsettled = 0  # the unsettled deliveries when we last looked
 
     def at_once(self, size: int) -> int:
-        """How many of `size` input bytes proton may be given at once."""
+        """How many of `size` input bytes proton may get at once."""
         if size <= SHORT:
             return size
         self._look()
@@ -43,7 +43,7 @@ class Restated:
         self._unsettled = unsettled
 
     def settled(self, count: int) -> None:
-        """We have settled `count` deliveries, perhaps before we have seen their events."""
+        """Note that we have settled `count` deliveries, perhaps before they were counted."""
         self._deliveries += max(0, count - self._unsettled)
         self._unsettled = max(0, self._unsettled - count)
 

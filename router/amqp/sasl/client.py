@@ -1,4 +1,5 @@
-"""The client's end of SASL: which of its mechanisms the server offers, and one exchange of it (AMQP 1.0 5.3)."""
+"""The client's end of SASL: chooses one of the mechanisms that the server offers, and makes the exchange (AMQP 1.0
+5.3)."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
@@ -20,7 +21,7 @@ from router.amqp.sasl.scram import SCRAM
 from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
 
 WANTED: Final = {SCRAM: "a user and a password", PLAIN: "a user and a password", EXTERNAL: "a certificate"}
-"""Keyed by mechanism that the server offers: the credential that a client without any needs."""
+"""Mechanism that the server offers -> the credential for it, as the error of an anonymous client names it."""
 
 
 class Proof(Protocol):
@@ -31,8 +32,8 @@ class Proof(Protocol):
     def initial(self) -> bytes: ...
     def respond(self, challenge: bytes) -> bytes: ...
     def finish(self, final: bytes | None) -> None:
-        """The server has accepted. Raises AmqpError if the mechanism requires a proof of the server, and it is missing
-        or wrong."""
+        """Check the server's last data, after the server has accepted. Raises AmqpError if the mechanism requires a
+        proof of the server, and the proof is missing or wrong."""
 
 
 class _Simple:

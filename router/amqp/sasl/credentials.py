@@ -15,8 +15,8 @@ from router.amqp.tls import TlsError, TlsStream, UnknownCaError
 
 @attrs.frozen
 class Credentials:
-    """Without any credentials the client is anonymous. It never sends a password in the clear: without TLS it uses only
-    SCRAM-SHA-256."""
+    """The credentials of a client. Without any, the client is anonymous. The client never sends a password in the
+    clear: without TLS it uses only SCRAM-SHA-256."""
 
     user: str = ""
     password: str = attrs.field(default="", repr=False)
@@ -29,8 +29,8 @@ class Credentials:
 
     @property
     def name(self) -> str:
-        """The user name that routers will see. Raises OSError or ValueError if the certificate has to give it, and does
-        not."""
+        """The user name that routers will see. Raises OSError or ValueError if only the certificate can give the name,
+        and it has none or cannot be read."""
         if self.user or self.certificate is None:
             return self.user
         from cryptography.x509 import load_pem_x509_certificate
@@ -40,8 +40,8 @@ class Credentials:
         return "".join(str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)[:1])
 
     def proofs(self, *, tls: bool) -> Sequence[Proof]:
-        """The SASL proofs to try. For the mesh's own user they are SCRAM alone, which every router offers: nobody gets
-        the mesh's secret."""
+        """The SASL proofs to try. For the mesh's own user this is only SCRAM, which every router offers, so that the
+        secret of the mesh is never sent."""
         if self.user:
             scram = ScramClient(self.user, self.password)
             return [scram, plain(self.user, self.password)] if tls and not self.names else [scram]

@@ -86,13 +86,13 @@ class ScramServer:
         self._find = find
         self._may = may
         self._nonce = nonce or _new_nonce()
-        self._first = ""  # of the client, without its header; then all that both have said
+        self._first = ""  # the client's first message, without its header, and the challenge
         self._header = b""
         self._verifier: Verifier | None = None
 
     def step(self, response: bytes | None) -> bytes | None:
-        """The challenge that answers a response; None if the client has proven itself, and then `final` is the server's
-        proof."""
+        """The challenge that answers a response. None if the client has proven that it knows the password; then `final`
+        has the server's proof."""
         if response is None:
             return b""
         if self._verifier is None:

@@ -126,7 +126,7 @@ class SaslServer(SaslLayer):
     def _step(self, exchange: Exchange, response: bytes | None) -> None:
         try:
             challenge = exchange.step(response)
-        except TurnError:  # the client is not told that it was wrong: it may come again
+        except TurnError:  # the password was not checked: the client may try again
             raise
         except AmqpError:
             self._denied()
