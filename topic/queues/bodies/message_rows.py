@@ -5,13 +5,14 @@
 | *about* | `m`, position | the id of its queue, its size, the digest of its body, and the end of its time if any |
 | *body* | `m`, position, `b` | the message |
 
-Each body follows the row about it. Only the rows about messages count in the digest of the state, and with them the
-digests of the bodies. These rows are made when they are needed: in memory a message is either
+Each body follows the row about it. The digest of the state covers the rows about messages, and so the digests of the
+bodies. These rows are made when they are needed: in memory a message is either
 
-*kept*      its body by its position; or
-*dropped*   its position, its size and the digest of its body, in columns: the body is on the disk of this router.
+*kept*      memory has its position and its body; or
+*dropped*   memory has its position, its size and the digest of its body, in columns. The disk of this router has the
+            body.
 
-All messages of a queue that are dropped come before all that are kept.
+In a queue, all dropped messages come before all kept ones.
 """
 
 from array import array
@@ -29,16 +30,16 @@ from topic.queues.operations import MOST, QueueId, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, position_key
 
 MESSAGE: Final = b"m"
-"""The first byte of the keys of both rows. The position follows."""
+"""The first byte of the keys of both rows of a message. The position follows."""
 BODY: Final = b"b"
 """The last byte of the key of a body."""
 DIGEST: Final = 16
 """Bytes of the digest of a body."""
 SPARE: Final = 1024
-"""Columns keep at most so many messages that are gone, and as many more as are there."""
+"""Columns keep at most this many messages that are gone, and as many more as there are messages."""
 _ABOUT_LENGTH: Final = len(MESSAGE) + POSITION_LENGTH
 _ROW_BYTES: Final = 100
-"""Bytes, about, of the keys of both rows, and of the row about a message."""
+"""Bytes, approximately, of the keys of both rows, and of the row about a message."""
 _TYPES: Final = ((int, int, int, bytes), (int, int, int, bytes, int))
 """The types of the parts of a row about a message."""
 _POSITIONS: Final = 1 << 64
@@ -61,7 +62,7 @@ def is_body(key: bytes) -> bool:
 
 
 def position_in(key: bytes) -> int | None:
-    """The position in the key of a row about a message, or of a body; None: it is the key of another row."""
+    """The position in the key of a row about a message, or of a body; None for the key of another row."""
     is_of_message = key[:1] == MESSAGE and (len(key) == _ABOUT_LENGTH or is_body(key))
     return int.from_bytes(key[1:_ABOUT_LENGTH]) if is_of_message else None
 
@@ -72,7 +73,7 @@ def body_of(key: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 
 def message_about(key: bytes, value: bytes) -> tuple[int, int]:
-    """The position and the size in bytes of the message that a row is about. Raises ValueError."""
+    """The position, and the size in bytes, of the message of a row about it. Raises ValueError."""
     position, _, _, size, _, _ = _read(key, value)
     return position, size
 
@@ -82,7 +83,7 @@ def body_digest(body: bytes) -> bytes:
 
 
 class DroppedMessages:
-    """Messages of one queue, in the order of their positions, as columns."""
+    """The dropped messages of one queue as columns, in the order of their positions."""
 
     __slots__ = ("_digests", "_left", "_positions", "_sizes", "_there")
 
@@ -90,11 +91,11 @@ class DroppedMessages:
         self._positions = array("Q")
         self._sizes = array("I")
         self._digests = bytearray()
-        """`DIGEST` bytes each."""
+        """The digests, `DIGEST` bytes each."""
         self._there = bytearray()
-        """1 for each that is there; 0: it is gone."""
+        """For each message 1, or 0 if it is gone."""
         self._left = 0
-        """How many are there."""
+        """The number of messages that are not gone."""
 
     def __len__(self) -> int:
         return self._left
@@ -113,7 +114,7 @@ class DroppedMessages:
         return self._positions[self._there.find(1)] if self._left else None
 
     def within(self, first: int, last: int) -> Iterator[int]:
-        """The positions from the first to the last of these."""
+        """The positions of the messages from `first` to `last`."""
         low, high = bisect_left(self._positions, first), bisect_left(self._positions, last + 1)
         return compress(self._positions[low:high], self._there[low:high])
 
@@ -125,13 +126,13 @@ class DroppedMessages:
         self._left += 1
 
     def get(self, position: int) -> tuple[int, bytes]:
-        """Size and digest of a message that is there."""
+        """The size and the digest of a message that exists."""
         place = self._place(position)
         assert place is not None
         return self._sizes[place], bytes(self._digests[DIGEST * place : DIGEST * (place + 1)])
 
     def remove(self, position: int) -> tuple[int, bytes]:
-        """Remove a message that is there. Returns its size and digest."""
+        """Remove a message that exists. Returns its size and digest."""
         found, place = self.get(position), self._place(position)
         assert place is not None
         self._there[place] = 0
@@ -155,7 +156,7 @@ class DroppedMessages:
 
 
 class QueueRows(Mapping[int, bytes | None]):
-    """The messages of one queue by position, in order. A body is None if it is dropped."""
+    """The messages of one queue, keyed by position, in order. A body is None if it is dropped."""
 
     __slots__ = ("dropped", "kept", "size")
 
@@ -163,7 +164,7 @@ class QueueRows(Mapping[int, bytes | None]):
         self.kept: dict[int, bytes] = {}
         self.dropped = DroppedMessages()
         self.size = 0
-        """Bytes of all."""
+        """Bytes of all messages."""
 
     def __len__(self) -> int:
         return len(self.kept) + len(self.dropped)
@@ -185,12 +186,12 @@ class QueueRows(Mapping[int, bytes | None]):
 
     @property
     def first(self) -> int | None:
-        """The position of the oldest message."""
+        """The position of the oldest message; None if there is none."""
         found = self.dropped.first
         return found if found is not None else next(iter(self.kept), None)
 
     def after(self, first: int) -> Iterator[int]:
-        """The positions from this one on."""
+        """The positions of the messages from `first` on."""
         return chain(self.dropped.within(first, _POSITIONS), (position for position in self.kept if position >= first))
 
     def within(self, runs: Iterable[Run]) -> list[int]:
@@ -205,17 +206,17 @@ class QueueRows(Mapping[int, bytes | None]):
         return found
 
     def about(self, position: int) -> tuple[int, bytes]:
-        """Size and digest of a message that is there."""
+        """The size and the digest of a message that exists."""
         body = self.kept.get(position)
         return self.dropped.get(position) if body is None else (len(body), body_digest(body))
 
     def is_body(self, position: int, body: bytes) -> bool:
-        """Whether this is the body of the message at this position, which is there."""
+        """Whether this is the body of the message at this position, which exists."""
         return self.about(position) == (len(body), body_digest(body))
 
     def drop(self, last: int, most: int) -> int:
-        """Drop the bodies of the first messages, up to this position, and of so many bytes. Returns how many bytes they
-        have: more by one body at most."""
+        """Drop bodies from the first message on, up to position `last`, until `most` bytes are dropped. Returns how
+        many bytes were dropped: at most one body more than `most`."""
         count = size = 0
         for position, body in self.kept.items():
             if position > last or size >= most:
@@ -229,7 +230,7 @@ class QueueRows(Mapping[int, bytes | None]):
 
 NOWHERE: Final = QueueId(0, 0)
 NONE: Final = QueueRows()
-"""The messages of a queue that has none. It stays empty."""
+"""The messages of a queue without messages. This object stays empty."""
 
 
 @attrs.define(slots=True)
@@ -240,13 +241,13 @@ class _Sent:
     body: bytes | None
     size: int
     digest: bytes
-    """The digest of the body, if that is dropped."""
+    """The digest of the body, if the body is dropped."""
     ends: int
 
 
 class SentRows(Mapping[int, bytes | None]):
-    """The messages in the outbox of a set by position, in the order in which they came there. A body is None if it is
-    dropped."""
+    """The messages in the outbox of a set, keyed by position, in the order in which they came there. A body is None if
+    it is dropped."""
 
     __slots__ = ("_sent",)
 
@@ -263,12 +264,12 @@ class SentRows(Mapping[int, bytes | None]):
         return self._sent[position].body
 
     def about(self, position: int) -> tuple[int, bytes]:
-        """Size and digest of a message that is there."""
+        """The size and the digest of a message that exists."""
         one = self._sent[position]
         return one.size, one.digest if one.body is None else body_digest(one.body)
 
     def is_body(self, position: int, body: bytes) -> bool:
-        """Whether this is the body of the message at this position, which is there."""
+        """Whether this is the body of the message at this position, which exists."""
         return self.about(position) == (len(body), body_digest(body))
 
     def put(self, position: int, sent: _Sent) -> None:
@@ -297,28 +298,28 @@ class MessageRows:
 
     def __init__(self) -> None:
         self.queues: dict[QueueId, QueueRows] = {}
-        """The messages of each queue that has any, by its id."""
+        """Keyed by queue that has messages: its messages."""
         self.sent = SentRows()
         """The messages in the outbox."""
         self.expiring: dict[int, tuple[QueueId, int]] = {}
-        """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
+        """Keyed by the position of a message that expires: its queue, and the end of its time (`Enqueue.expires`)."""
         self.size = 0
         """Bytes of all messages."""
         self._count = 0
-        """How many there are."""
+        """The number of all messages."""
         self.kept_size = 0
         """Bytes of the bodies that are kept."""
         self.changed = 0
-        """Bytes, about, that were put or deleted since the changes were taken."""
+        """Bytes, approximately, that were put or deleted since the changes were last taken."""
         self._fresh: dict[int, QueueId] = {}
-        """By position of a message that came since then, and is there: its queue."""
+        """Keyed by the position of a message that came since then and still exists: its queue."""
         self._gone: dict[int, bytes] = {}
-        """By position of a message that was there then, and is not any more: the value of the row about it."""
+        """Keyed by the position of a message that existed then and is gone: the value of the row about it."""
         self._last_read = -1
         """The position of the message that was read last."""
         self._queue_read: QueueId | None = None
         self._rows_read = NONE
-        """Its queue, and the messages of that."""
+        """The queue of that message, and the messages of this queue."""
 
     def __len__(self) -> int:
         return self._count
@@ -331,8 +332,8 @@ class MessageRows:
         return ((about_key(position), self._about(queue, position)) for position, queue in of_all)
 
     def read(self, key: bytes, value: bytes) -> None:
-        """Read a row about a message, which has to stand behind all that were read before. The body is on the disk.
-        Raises ValueError."""
+        """Read a row about a message. It must come after all that were read before. The body is on the disk. Raises
+        ValueError."""
         position, life, index, size, digest, ends = _read(key, value)
         if position <= self._last_read:
             raise ValueError("a row of the state of a set has a message out of order")
@@ -349,7 +350,7 @@ class MessageRows:
             self.expiring[position] = queue, ends
 
     def put(self, queue: QueueId, position: int, body: bytes, ends: int) -> None:
-        """Add a message behind all others. `ends`: as in `Enqueue.expires`."""
+        """Add a message after all others. `ends`: as in `Enqueue.expires`."""
         rows = self.queues.get(queue) or self.queues.setdefault(queue, QueueRows())
         rows.kept[position] = body
         size = len(body)
@@ -385,7 +386,7 @@ class MessageRows:
             del self.queues[queue]
 
     def find(self, positions: Collection[int]) -> Iterator[tuple[QueueId, int]]:
-        """The queues of these messages, if they are in one, and their positions."""
+        """The queue and the position of each of these messages that is in a queue."""
         for queue, rows in [*self.queues.items()] if positions else ():
             few, many = sorted((positions, rows), key=len)
             for position in [position for position in few if position in many]:
@@ -415,7 +416,7 @@ class MessageRows:
         self.changed += _ROW_BYTES
 
     def drop(self, last: int, most: int) -> None:
-        """Drop the bodies of messages up to this position, which the disk has: about `most` bytes of them."""
+        """Drop bodies of messages up to position `last`, which the disk has: about `most` bytes of them."""
         assert not self._fresh or next(iter(self._fresh)) > last, "a message is dropped that no disk has"
         for rows in self.queues.values():
             if most <= 0:
@@ -427,7 +428,7 @@ class MessageRows:
         self.kept_size -= self.sent.drop(last, most)
 
     def _about(self, queue: QueueId, position: int) -> bytes:
-        """The value of the row about a message that is there."""
+        """The value of the row about a message that exists."""
         sent = self.sent.get_sent(position)
         if sent is not None:
             queue, ends, about = sent.queue, sent.ends, self.sent.about(position)
@@ -440,14 +441,15 @@ class MessageRows:
     # changes
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        """The rows about messages that have changed since the changes were taken: key, former and present value."""
+        """The rows about messages that have changed since the changes were last taken: key, former and present
+        value."""
         for position, value in self._gone.items():
             yield about_key(position), value, None
         for position, queue in self._fresh.items():
             yield about_key(position), None, self._about(queue, position)
 
     def take_bodies(self) -> dict[bytes, bytes | None]:
-        """The changes of bodies since the last call. The changes of the rows about them are taken with these."""
+        """Take the changes of bodies since the last call. The changes of the rows about them count as taken, too."""
         found: dict[bytes, bytes | None] = {body_key(position): None for position in self._gone}
         for position, queue in self._fresh.items():
             body = self.sent[position] if position in self.sent else self.queues[queue].kept[position]
@@ -457,7 +459,7 @@ class MessageRows:
         return found
 
     def check(self) -> None:
-        """Assert what holds whenever no operation is being applied."""
+        """Assert what must hold between operations."""
         for queue, rows in self.queues.items():
             assert rows and [*rows] == sorted(rows), f"queue {queue} is out of order, or empty"
             assert rows.size == sum(rows.about(position)[0] for position in rows)
@@ -470,8 +472,8 @@ class MessageRows:
 
 
 def _read(key: bytes, value: bytes) -> tuple[int, int, int, int, bytes, int]:
-    """Position, life and index of the queue's id, size, digest of the body and end of the time, or 0, in a row about a
-    message. Raises ValueError."""
+    """The values in a row about a message: position, life and index of the queue's id, size, digest of the body, and
+    end of the time or 0. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
     if len(key) != _ABOUT_LENGTH or tuple(map(type, parts)) not in _TYPES:
         raise ValueError("a row of the state of a set has a message that is none")
