@@ -1,1 +1,1 @@
-"""What the queues of a set are bound to."""
+"""The bindings of the queues of a set."""
