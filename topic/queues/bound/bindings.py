@@ -1,4 +1,4 @@
-"""The bindings of the queues of one set: what is published to the address of a binding goes into its queue (protocol
+"""The bindings of the queues of one set: a message to the address of a binding also goes into its queue (protocol
 14.10)."""
 
 from collections.abc import Iterable, Iterator
@@ -14,22 +14,22 @@ from topic.queues.operations import QueueId, unpack
 from topic.queues.rows import Row, StateRows
 
 BINDING: Final = b"b"
-"""The first byte of the key of the row of a binding. The key of the binding follows."""
+"""The first byte of the keys of the rows of bindings. The key of the binding follows."""
 BINDING_KEY: Final = 12
 """Bytes of the key of a binding."""
 DEAD_LETTERS: Final = b"dead letters"
-"""Stands in place of the key of a binding for all that the ingress of dead letters takes (protocol 14.11)."""
+"""In place of the key of a binding: the deliveries that the ingress of dead letters takes (protocol 14.11)."""
 MOST_BINDINGS: Final = 100
 """The most bindings of one set. All replicas must have the same number."""
 BOUND: Final = Lifetime(timeout=1, policy=CONFIGURED.policy, durable=2)
-"""The lifetime of the link of a binding: it never ends or lapses, and routers remember it on disk."""
+"""The lifetime of the link of a binding: the link never expires or lapses, and routers remember it on disk."""
 
 
 @attrs.frozen(slots=True)
 class Binding:
     queue: QueueId
     since: QueueId
-    """The entry that has bound the queue. A queue that is bound again, to the same address, has another binding."""
+    """The entry that has bound the queue. If a queue is bound to the same address again, this is another binding."""
     address: str
     """The address of a topic, or a pattern."""
 
@@ -44,37 +44,37 @@ class Binding:
 
     def link(self, set_: str, queue: str) -> LinkIdentity:
         """The link that the leader of the set attaches for the binding. `queue`: the name of the queue.
-        `queue_of_binding` reads it."""
+        `queue_of_binding` is the inverse."""
         return LinkIdentity(CONTAINER, f"{set_}/{queue}/{self.since}", self.address)
 
 
 def queue_of_binding(identity: LinkIdentity) -> tuple[str, str] | None:
-    """The set and the name of the queue that have the binding with this link; None: it is the link of no binding."""
+    """The set, and the name of the queue, of the binding with this link; None if it is the link of no binding."""
     set_, _, rest = identity.link.partition("/")
     queue = rest.rpartition("/")[0]
     return (set_, queue) if queue and identity.container == CONTAINER else None
 
 
 def set_of_binding(identity: LinkIdentity) -> str | None:
-    """The set that has the binding with this link; None: it is the link of no binding."""
+    """The set of the binding with this link; None if it is the link of no binding."""
     found = queue_of_binding(identity)
     return found[0] if found is not None else None
 
 
 class Bindings:
     def __init__(self, rows: StateRows) -> None:
-        """Raises ValueError if a row is wrong."""
+        """Read the bindings in `rows`. Raises ValueError if a row is wrong."""
         self._rows = rows
         found = [_read(key, value) for key, value in rows.small if key[:1] == BINDING]
         self._bindings = {one.key: one for one in sorted(found, key=lambda one: (one.since, one.address))}
         self.changes = 0
-        """How often bindings came or went since this object was made."""
+        """How often bindings were made or ended since this object was made."""
 
     def __len__(self) -> int:
         return len(self._bindings)
 
     def __iter__(self) -> Iterator[Binding]:
-        """In the order in which they were made."""
+        """The bindings in the order in which they were made."""
         return iter(self._bindings.values())
 
     def get(self, key: bytes) -> Binding | None:
@@ -84,7 +84,7 @@ class Bindings:
         return [one for one in self if one.queue == queue]
 
     def bind(self, queue: QueueId, addresses: Iterable[str], since: QueueId) -> list[Binding]:
-        """The queue is bound to these addresses from now on, and to no others. Returns the bindings that have ended."""
+        """Bind the queue to these addresses, and to no others. Returns the bindings that have ended."""
         wanted = dict.fromkeys(addresses)
         over = [one for one in self.of(queue) if one.address not in wanted]
         bound = {one.address for one in self.of(queue)}
@@ -99,7 +99,7 @@ class Bindings:
         return over
 
     def check(self) -> None:
-        """Assert what holds whenever no operation is being applied."""
+        """Assert what must hold between operations."""
         assert Bindings(self._rows)._bindings == self._bindings, "the rows are not those of the bindings"
 
 
