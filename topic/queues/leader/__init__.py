@@ -1,1 +1,1 @@
-"""What the leader of a set does for its queues: its links, and the entries that these propose (protocol 14)."""
+"""The links of a set's leader to its queues, and the entries that they propose (protocol 14)."""
