@@ -1,11 +1,12 @@
-"""The ages of the messages of a set, as far as its leader knows.
+"""The ages of the messages of a set, as its leader knows them.
 
-The replicas keep no times, as all of them have to come to the same state. The leader notes at which time the log was
-decided up to which index: one *mark* a second at most. The age of a message is the time since the first mark that has
-its entry, so the message may be older. A message that was decided before the router led is as old as its leadership.
+The replicas keep no times, because all of them must come to the same state. The leader notes the time at which the log
+was decided up to an index: one *mark* a second at most. The age of a message is the time since the first mark that
+includes its entry, so the message may be older. A message that was decided before the router led counts as old as its
+leadership.
 
-There are `MOST` marks at most. If there are more, the leader forgets some, most of them old ones: an age is too low by
-a second, or by one part in `FINE`.
+There are at most `MOST` marks. If there are more, the leader forgets some, most of them old: an age is then too low by
+up to a second, or by one part in `FINE`.
 """
 
 from array import array
@@ -20,13 +21,13 @@ FINE: Final = 16
 
 
 class DecidedTimes:
-    """The marks of one set, in one term of this router."""
+    """The marks of one set in one term of this router."""
 
     def __init__(self, index: int, now: float) -> None:
-        """`index`: the last entry that was decided as this router began to lead."""
+        """`index`: the last decided entry when this router began to lead."""
         self._indices = array("q", [index])
         self._times = array("d", [now])
-        """When this router saw that all entries up to that index are decided."""
+        """The time at which this router saw each index decided."""
 
     def __len__(self) -> int:
         return len(self._times)
@@ -43,7 +44,7 @@ class DecidedTimes:
             self._thin(now)
 
     def _thin(self, now: float) -> None:
-        """Forget each mark whose messages are almost as old by the next one."""
+        """Forget each mark whose messages have almost the same age by the next mark."""
         times, kept = self._times, [len(self._times) - 1]
         for place in range(len(times) - 2, 0, -1):
             next_ = times[kept[-1]]
@@ -54,6 +55,6 @@ class DecidedTimes:
         self._times = array("d", [times[place] for place in kept])
 
     def age_s(self, position: int, now: float) -> float:
-        """How old the message at this position is, at least."""
+        """The least age of the message at this position, in seconds."""
         place = bisect_left(self._indices, index_of(position))
         return max(0.0, now - self._times[place]) if place < len(self._times) else 0.0
