@@ -7,16 +7,16 @@
 The messages of a queue are deliveries of one publisher, whose home is the leader's router. The home chooses a consumer
 for each message, and offers the message to it when a majority has the `Reserve`. The home settles the delivery to the
 consumer when a majority has the `Dequeue`. The next leader attaches the same link with the reserved messages as its
-map: so the home asks the consumers that have them.
+map. So the home asks the consumers that have these messages.
 
-A consumer that gives a message back, or goes with it, ends the delivery. When a majority has the `Free`, the message is
-published anew, in its old place. That is another delivery, with another key: how often a message came back is in its
-tag.
+A consumer ends the delivery of a message if it gives the message back, or ends while it has it. When a majority has the
+`Free`, the egress publishes the message again, in its old place. This is another delivery, with another key: its tag
+has the number of returns of the message.
 
-The home chooses as soon as an `Enqueue` is proposed. So a message whose consumer waits for it costs one round of the
-log: its `Reserve` follows its `Enqueue` at once, and a majority decides both together.
+The home chooses as soon as an `Enqueue` is proposed. So if a consumer waits for a message, the message costs one round
+of the log: its `Reserve` follows its `Enqueue` at once, and a majority decides both together.
 
-Never here: which consumer gets a message, and what becomes of a message in the state.
+Never here: the choice of consumers, and the changes of the state.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ from topic.queues.state import SetState
 
 
 class Egress(SetPublisher):
-    """The egress of one queue, in one term of this router."""
+    """The egress of one queue in one term of this router."""
 
     def __init__(
         self,
@@ -58,36 +58,36 @@ class Egress(SetPublisher):
         self._state = state
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
-        """The positions of messages that were reserved before this router led, and that the home does not have yet."""
+        """The positions of messages that were reserved before this router led, and that home does not have yet."""
         self._free: list[int] = []
-        """The positions of all other messages that the home does not have, as a heap."""
+        """The positions of all other messages that home does not have, as a heap."""
         self._last = -1
-        """The highest position that this end has found as it came."""
+        """The highest position that the queue had when this end began."""
         self._expected: dict[int, dict[int, bytes]] = {}
-        """The messages of the `Enqueue`s that are proposed and not decided, by log index and position."""
+        """The messages of the `Enqueue`s that are proposed and not decided, keyed by log index and position."""
         self._ends: dict[int, int] = {}
-        """When the time of these messages is over, by position, in milliseconds since 1970; without those that have no
-        end."""
+        """Keyed by the position of such a message: the end of its time, in milliseconds since 1970; without messages
+        that have none."""
         self._chosen: dict[bytes, list[Record]] = {}
-        """By the name of a consumer: the deliveries that are to be reserved for it."""
+        """Keyed by the name of a consumer: the deliveries to be reserved for it."""
         self._over: list[Record] = []
-        """The deliveries that consumers have accepted, whose messages are to be dequeued."""
+        """The deliveries that consumers have accepted. Their messages are to be dequeued."""
         self._rejected: list[Record] = []
         """The deliveries that consumers have rejected."""
         self._back: list[Record] = []
         """The deliveries that consumers have given back."""
         self._late: set[int] = set()
-        """The positions of messages whose time is over, and that nobody has."""
+        """The positions of messages whose time is over, and that no consumer has."""
         self._for_nobody: set[int] = set()
-        """The positions of messages that may be reserved although nobody has them, and that no consumer is to have."""
+        """The positions of messages that may be reserved although no consumer has them, and that none is to get."""
         self._lacks_body = False
-        """The first message that waits has no body in memory."""
+        """Whether the first waiting message has no body in memory."""
         self._refusers: dict[int, set[bytes]] = {}
-        """By position: the names of the consumers that have refused the message for themselves, as far as this leader
-        knows."""
+        """Keyed by position: the names of the consumers that have refused the message for themselves, as far as this
+        leader knows."""
 
     def come(self, clock: int, now: float) -> None:
-        """This router leads: attach the link. `clock`: of the attach (`term_clock`)."""
+        """This router leads: attach the link. `clock`: the clock of the attach (`term_clock`)."""
         for position in self._messages.of(self.queue):
             self._last = position
             is_free = not self._messages.reserved.has(position)
@@ -97,8 +97,8 @@ class Egress(SetPublisher):
         self._show_gap()
 
     def expect(self, index: int, asked: Enqueue) -> None:
-        """The `Enqueue` at this log index is proposed. This end may have found its messages as it came: the entry was
-        decided together with an earlier one."""
+        """The `Enqueue` at this log index is proposed. If the entry was decided together with an earlier one, this end
+        may have found its messages when it began."""
         expected = {position_of(index, place): message for place, message in enumerate(asked.messages)}
         if next(iter(expected)) > self._last:
             self._expected[index] = expected
@@ -108,7 +108,7 @@ class Egress(SetPublisher):
             self.go_on()
 
     def enqueued(self, index: int, positions: Sequence[int]) -> None:
-        """The `Enqueue` at this log index has put messages into the queue, at these positions."""
+        """The `Enqueue` at this log index is decided, and has put messages into the queue at these positions."""
         expected = self._expected.pop(index, {})
         for position in expected if self._ends else ():
             self._ends.pop(position, None)
@@ -116,18 +116,19 @@ class Egress(SetPublisher):
         self.go_on()
 
     def expire(self, positions: Sequence[int]) -> None:
-        """The time of these messages is over."""
+        """The time of these messages is over: have them taken out unless a consumer may have them."""
         waiting = self._unassigned()
         self._for_nobody.update(waiting.intersection(positions))
         self._late.update(at for at in positions if at in waiting or not self._messages.reserved.has(at))
         self.go_on()
 
     def _unassigned(self) -> set[int]:
-        """The positions of messages that home has, and that wait for a consumer there."""
+        """The positions of messages that wait at home for a consumer."""
         return {self.open[record] for record in self.stream.unassigned if record in self.open}
 
     def withdraw_gone(self) -> None:
-        """Messages were taken out by others than consumers, and all that was decided before is known here."""
+        """Messages were taken out of the queue other than by consumers, and all decided entries are known here: give up
+        the deliveries of messages that are gone."""
         self._withdraw({position for position in self.open.values() if not self._has(position)})
         self._for_nobody.update(at for at in self._unassigned() if self._messages.is_purged(self.queue, at))
         self.go_on()
@@ -141,7 +142,8 @@ class Egress(SetPublisher):
             super()._follow(proposed)
 
     def _ended(self, position: int) -> None:
-        """A message that is still there came back."""
+        """The delivery of the message at this position has ended. If the message still exists, it waits to be published
+        again."""
         if position in self._messages.of(self.queue):
             heappush(self._free, position)
             self._show_gap()
@@ -149,7 +151,8 @@ class Egress(SetPublisher):
             self._refusers.pop(position, None)
 
     def _show_gap(self) -> None:
-        """Tell home which message it lacks: later ones that wait for a consumer there are not to go before it."""
+        """Tell home the first message that it lacks: later messages that wait there for a consumer must not precede
+        it."""
         self.stream.lacks(self._tag(self._free[0]) if self._free else None)
 
     def _waiting(self) -> Iterable[list[Record]]:
@@ -168,14 +171,14 @@ class Egress(SetPublisher):
             wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
         if self._is_due and self._rejected:
             wanted.append((Reject(self.queue, self._runs(self._rejected)), Proposed(self._rejected)))
-        if self._is_due and (self._over or self._is_asked):  # an echo is answered by an entry
+        if self._is_due and (self._over or self._is_asked):  # an entry answers an echo
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted
 
     def _frees(self, records: Iterable[Record], *, failed: bool) -> Wanted:
-        """A `Free` for these, or several: an entry has some 256 KiB of annotations at most, and all together have no
-        more than the set may keep."""
+        """One or more `Free`s for these records: an entry has some 256 KiB of annotations at most, and all together
+        have no more than the set may keep."""
         frees: list[tuple[list[Record], dict[int, bytes]]] = [([], {})]
         size, left = 0, self._messages.annotations_left
         for record in records:
@@ -192,13 +195,13 @@ class Egress(SetPublisher):
         return [(Free(self.queue, self._runs(freed), failed, added), Proposed(freed)) for freed, added in frees]
 
     def _annotations(self, record: Record) -> bytes:
-        """What consumers have added so far to the message, with what the last one has added. Empty if that is nothing,
-        or if all together is too much."""
+        """The annotations of the message so far, merged with those of the last consumer. Empty if there are none, or if
+        they are too large together."""
         if not record.annotations:
             return b""
         try:
             merged = self._marking.merged(self._messages.returns(self.open[record]).annotations, record.annotations)
-        except ValueError:  # the consumer has added what are no annotations
+        except ValueError:  # the consumer has sent malformed annotations
             return b""
         return merged if len(merged) <= MOST_ANNOTATIONS else b""
 
@@ -208,7 +211,8 @@ class Egress(SetPublisher):
             self._over, self._rejected, self._is_asked, self._is_due = [], [], False, False
 
     def _consumers(self) -> list[tuple[LinkEntry, list[Record]]]:
-        """The consumers that home has chosen, each with its deliveries. If one has gone since, home chooses another."""
+        """The consumers that home has chosen, each with its deliveries. If one has ended since, home chooses
+        another."""
         found: list[tuple[LinkEntry, list[Record]]] = []
         self._sort_out_expired()
         for name, records in list(self._chosen.items()):
@@ -221,7 +225,7 @@ class Egress(SetPublisher):
         return found
 
     def _sort_out_expired(self) -> None:
-        """If home has chosen consumers for messages whose time is over, these consumers do not get them."""
+        """Messages whose time is over do not go to the consumers that home has chosen for them."""
         now_ms = self.node.topic.outlet.time_us // 1000
         for name, records in list(self._chosen.items()) if self._messages.expiring or self._ends else ():
             over = {at for record in records if self._end_of(at := self.open[record]) <= now_ms}
@@ -232,23 +236,23 @@ class Egress(SetPublisher):
                 del self._chosen[name]
 
     def _end_of(self, position: int) -> float:
-        """When the time of the message is over, in milliseconds since 1970; infinite if it has no end."""
+        """The end of the message's time, in milliseconds since 1970; infinite if it has none."""
         return self._messages.expiring.get(position, (None, self._ends.get(position, inf)))[1]
 
     def _publish(self) -> None:
-        """Publish the messages that consumers may have already, and as many others as they have room for."""
+        """Publish the messages that consumers may have already, and as many others as consumers have room for."""
         serves_one = bool(self._state.settings_of(self.queue).single_active)
-        if serves_one and not self.stream.serves_one:  # before this end publishes what others have room for
+        if serves_one and not self.stream.serves_one:  # before this end publishes for the room of other consumers
             self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        is_gone = gap != self.stream.gap and received == self.stream.received  # and home does not go on by itself
-        if is_to_choose or is_gone:  # behind what was given back
+        is_gone = gap != self.stream.gap and received == self.stream.received  # then home does not go on by itself
+        if is_to_choose or is_gone:  # after the messages that were given back
             self.node.topic.serve_one(self.stream, only=serves_one)
 
     def _publish_some(self) -> None:
-        """First the messages that consumers may have, then others, as far as their bodies are in memory."""
+        """Publish first the messages that consumers may have, then others, as far as their bodies are in memory."""
         self._give([*self._take(self._doubted, self._doubted.popleft)])
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
@@ -268,8 +272,7 @@ class Egress(SetPublisher):
         return self._messages.of(self.queue)
 
     def _take(self, waiting: Sequence[int], pop: Callable[[], int]) -> Iterator[tuple[int, bytes]]:
-        """Take the messages, with their positions, out of those that wait, up to the first whose body is not in
-        memory."""
+        """Take waiting messages, with their positions, up to the first whose body is not in memory."""
         self._lacks_body = False
         while waiting:
             position = waiting[0]
@@ -284,11 +287,11 @@ class Egress(SetPublisher):
                 yield position, message
 
     def _has(self, position: int) -> bool:
-        """Whether the queue has a message at this position, or is about to."""
+        """Whether the queue has a message at this position, or gets it by an `Enqueue` that is not decided."""
         return position in self._messages.of(self.queue) or position in self._expected.get(index_of(position), ())
 
     def _message(self, position: int) -> bytes | None:
-        """The message at this position, as the next consumer gets it; None: its body is not in memory."""
+        """The message at this position, as the next consumer gets it; None if its body is not in memory."""
         rows = self._messages.of(self.queue)
         if position not in rows:
             return self._expected[index_of(position)][position]
@@ -308,7 +311,7 @@ class Egress(SetPublisher):
                 self.stream.refused_before(refusers)
             self.publish(positions, [*map(self._tag, positions)], messages)
 
-    # what the core asks
+    # actions of the core
 
     def choose(self, action: Chosen) -> None:
         self._chosen.setdefault(action.subscriber, []).extend(action.records)
@@ -322,7 +325,8 @@ class Egress(SetPublisher):
         self.go_on()
 
     def tell(self, action: AnswerDeliveries) -> None:
-        """Consumers have accepted the messages, or rejected them, or the messages come back to the queue."""
+        """Home tells the outcome of deliveries: consumers have accepted or rejected the messages, or the messages come
+        back to the queue."""
         if action.outcome in GIVEN_BACK:
             self._back += action.records
             self._note_refusers(action.records)
