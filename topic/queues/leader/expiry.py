@@ -1,7 +1,7 @@
-"""The messages of a set whose time is over, by the clock of the leader (protocol 14.9).
+"""The messages of a set whose time is over, by the leader's clock (protocol 14.9).
 
-The state knows when the time of a message is over, and reads no clock. So the leader proposes an `Expire`. A message
-that is reserved then stays: the leader looks at it again each second, until it is gone, or reserved for nobody.
+The state has the end of each message's time, but reads no clock. So the leader proposes an `Expire`. A reserved message
+then stays: the leader looks at it again each second, until it is gone or no longer reserved.
 """
 
 import math
@@ -13,14 +13,13 @@ from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 
 AGAIN_MS: Final = 1000
-"""Between two looks at a message whose time is over."""
+"""Milliseconds between two looks at a message whose time is over."""
 SPARE: Final = 1000
-"""The heap has at most so many times of messages that are gone, and as many more as it has of messages that are
-there."""
+"""The heap may have this many times of messages that are gone, and as many more as there are messages with an end."""
 
 
 class ExpiryTimes:
-    """The times of the messages of one set, in one term of this router."""
+    """The ends of the times of one set's messages, in one term of this router."""
 
     def __init__(self, messages: QueuedMessages) -> None:
         self._messages = messages
@@ -28,7 +27,7 @@ class ExpiryTimes:
 
     def _find(self) -> None:
         self._times = [(expires, position) for position, (_, expires) in self._messages.expiring.items()]
-        """A heap: when to look at a message, in milliseconds since 1970, and its position."""
+        """A heap: the time of the next look at a message, in milliseconds since 1970, and its position."""
         heapify(self._times)
 
     def add(self, positions: Iterable[int]) -> None:
@@ -41,11 +40,11 @@ class ExpiryTimes:
 
     @property
     def due_ms(self) -> float:
-        """When to look next; infinite if never."""
+        """The time of the next look, in milliseconds since 1970; infinite if never."""
         return self._times[0][0] if self._times else math.inf
 
     def take(self, now_ms: int) -> dict[QueueId, list[int]]:
-        """By queue, the positions of the messages whose time is over."""
+        """The positions of the messages whose time is over, keyed by queue."""
         over: dict[QueueId, list[int]] = {}
         while self.due_ms <= now_ms:
             _, position = heappop(self._times)
