@@ -1,14 +1,14 @@
 """The ingress of a set: the subscriber to all queues of the set, at the router that leads (protocol 14). The
-subscriber of a binding does the same for what a queue is bound to (14.10), and the ingress of dead letters for what the
-outboxes of sets publish to these queues (14.11).
+subscriber of a binding does the same for the topics that a queue is bound to (14.10), and the ingress of dead letters
+for the messages that outboxes of sets publish to these queues (14.11).
 
     publishers ─▶ home ─▶ Ingress ── Enqueue ─▶ log of the set ── decided ─▶ Ingress ── accepted ─▶ home ─▶ publishers
 
 The leader answers a delivery when a majority has its `Enqueue`. The next leader attaches the same link. Its map names
-the deliveries that were answered and are not known to be settled, without outcomes: homes send such a delivery again,
-and the leader answers it like any other. So a former leader that does not know of the next one answers nothing.
+the deliveries that were answered and are not known to be settled, without outcomes. Homes forward these deliveries
+again, and the leader answers them like any other. So a former leader that does not know of the next one answers none.
 
-Never here: who leads, and what becomes of a message.
+Never here: elections, and the changes of the state.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,28 +30,28 @@ from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
 
 CREDIT: Final = 1 << 30
-"""Deliveries: no limit. `UNDECIDED` limits the bytes."""
+"""The credit of an ingress in deliveries: no limit, because `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
-"""Bytes of messages that may wait for a majority. Homes keep all further messages."""
+"""Most bytes of messages that wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
-"""The same for one binding: a set may have many."""
+"""The same for one binding, because a set may have many."""
 FULL: Final = 1 << 40
-"""Bytes of the messages of a set, in its queues and its outbox. A set that has so many, or as many as its topology
+"""Most bytes of the messages of a set, in its queues and its outbox. A set that has as many, or as many as its topology
 allows, is full: homes keep all further messages."""
 FULL_COUNT: Final = 1 << 22
-"""Messages with which a set is full, with those of the outbox. Each takes some memory of each replica, although its
-body is on the disk."""
+"""The number of messages, with those of the outbox, with which a set is full. Each takes some memory at each replica,
+although its body is on the disk."""
 FULL_OF_LETTERS: Final = 16 << 20
-"""Bytes of dead letters that a set takes when it is full. Other publishers cannot fill this room: so messages go from
+"""Bytes of dead letters that a full set still takes. Other publishers cannot fill this room, so messages can go from
 one full set to another and back."""
 FULL_COUNT_OF_LETTERS: Final = 1 << 16
-"""The same in messages."""
+"""The same as a number of messages."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
 
 
 def term_clock(life: int, term: int, count: int) -> int:
-    """The clock of the leader's attach of this number in the term. A later term, or a later life, has higher clocks: a
+    """The clock of the leader's attach number `count` in the term. A later term, or a later life, has higher clocks: a
     life is a hybrid clock at its beginning, and a set has fewer elections than a clock has readings."""
     assert 0 <= count < 1 << TERM_BITS
     return life + (term << TERM_BITS) + count
@@ -59,14 +59,14 @@ def term_clock(life: int, term: int, count: int) -> int:
 
 @attrs.define(slots=True)
 class _Asked:
-    """An entry that was proposed, and is not decided."""
+    """An entry that is proposed and not decided."""
 
     records: list[Record]
-    """The deliveries that it enqueues."""
+    """The deliveries that the entry enqueues."""
     size: int = 0
-    """Bytes of their messages. A delivery that is settled has no message any more."""
+    """Bytes of their messages. A settled delivery no longer has its message."""
     answers_echo: bool = False
-    """An echo that came before the entry was proposed is answered when the entry is decided."""
+    """Whether the decision of the entry answers an echo, which came before the entry was proposed."""
 
 
 class Ingress(SubscribingEnd, InsideEnd):
@@ -82,8 +82,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         binding: bytes = b"",
         queue: str = "",
     ) -> None:
-        """`limit`: as of `ReplicaSets`. `binding`, `queue`: the key of the binding, and the name of its queue. The
-        ingresses have no `queue`, and in place of the key nothing, or `DEAD_LETTERS`."""
+        """`limit`: as in `ReplicaSets`. `binding`, `queue`: the key of the binding, and the name of its queue. An
+        ingress has no `queue`; its `binding` is empty, or `DEAD_LETTERS`."""
         lifetime = BOUND if queue else CONFIGURED
         super().__init__(node, identity, lifetime, settles_first=False, sends_settled=False)
         self._binding = binding
@@ -92,21 +92,21 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._log = log
         self._limit = min(limit, FULL)
         self._new: dict[Record, int] = {}
-        """The deliveries that are to be enqueued, in order, and the bytes of their messages."""
+        """The deliveries to be enqueued, in order, with the bytes of their messages."""
         self._over: dict[bytes, None] = {}
-        """The keys of the settled deliveries whose `Settled` is not in the log yet."""
+        """The keys of settled deliveries whose `Settled` is not proposed yet."""
         self._is_due = False
-        """The end proposes all that waits: `PATIENCE_S` is over, or another end proposes."""
+        """Whether the end proposes everything that waits: `PATIENCE_S` is over, or another end proposes."""
         self._is_asked = False
-        """The core has sent an echo: it asks whether this end has read all settlements so far."""
+        """Whether the core has sent an echo: it asks whether this end has read all settlements so far."""
         self._asked: dict[int, _Asked] = {}
-        """By log index."""
+        """The undecided entries, keyed by log index."""
         self._held = 0
-        """Bytes of messages that are not decided."""
+        """Bytes of messages that are not enqueued by a decided entry."""
         self._is_full = False
-        """The operator was told that the set has as many messages as it may have."""
+        """Whether the operator was told that the set is full."""
         self.lacks_room = False
-        """The set is nearly full: this end looks after each entry how many messages it may take."""
+        """Whether the set is nearly full: then this end computes its room again after each entry."""
 
     @property
     def is_there(self) -> bool:
@@ -114,7 +114,7 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def come(self, unsettled: Sequence[bytes], clock: int, now: float) -> None:
         """This router leads: attach the link. `unsettled`: the keys of the deliveries that were answered, and are not
-        known to be settled. `clock`: of the attach (`term_clock`). A new binding is owed nothing from before."""
+        known to be settled. `clock`: the clock of the attach (`term_clock`). A new binding begins afresh."""
         known = self.known()
         is_new = not unsettled and (known is None or not known.live)
         claim = self.claim(None if is_new else dict.fromkeys(unsettled, 0))
@@ -135,7 +135,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self.go_on()
 
     def go_on(self) -> None:
-        """With the end of the pump, propose all that waits, and take more messages if there is room."""
+        """At the end of the pump, propose everything that waits, and take more messages if there is room."""
         self.node.later(self._go_on)
 
     def hurry(self) -> None:
@@ -156,10 +156,10 @@ class Ingress(SubscribingEnd, InsideEnd):
             self._tell_if_full()
 
     def _propose(self) -> bool:
-        """Returns whether the leader was not too busy."""
+        """Propose everything that waits. Returns False if the leader is too busy."""
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        if (self._over or self._is_asked) and (self._new or self._is_due):  # an echo is answered by an entry
+        if (self._over or self._is_asked) and (self._new or self._is_due):  # an entry answers an echo
             proposals.append(Settled([*self._over], self._binding))
             asked.append(_Asked([], answers_echo=self._is_asked))
         for (queue, is_settled), run in groupby(self._new, key=lambda one: (self._queue_for(one), one.presettled)):
@@ -185,12 +185,12 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     @property
     def _most(self) -> int:
-        """Bytes of the messages of the set, with those of the outbox."""
+        """Most bytes of the set's messages, with those of the outbox, while this end takes any."""
         return self._limit + (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     @property
     def _most_messages(self) -> int:
-        """The same in messages."""
+        """The same as a number of messages."""
         return FULL_COUNT + (FULL_COUNT_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     def _tell_if_full(self) -> None:
@@ -202,7 +202,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             self.node.topic.outlet.actions.append(Note(text))
         self._is_full = is_full
 
-    # what the core asks
+    # actions of the core
 
     def begin(self, action: AnswerSubscriber) -> None:
         self.go_on()
@@ -217,7 +217,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         raise AssertionError("the ingress gives nothing back")
 
     def resume(self, action: Resume) -> None:
-        """If the action has a state, this router has answered the delivery itself in an earlier term, and the answer
+        """Take a resumed delivery. If it has a state, this router has answered it in an earlier term, and the answer
         stands."""
         if action.settled:
             self.forget([action.record.key])
@@ -226,7 +226,7 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def settle(self, records: Sequence[Record]) -> None:
         for record in records:
-            if record in self._new:  # its publisher has given it up before it was proposed
+            if record in self._new:  # its publisher has abandoned it before it was proposed
                 self._held -= self._new.pop(record)
         self.forget([record.key for record in records])
 
@@ -239,11 +239,11 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
-        """A later leader has the link, and answers all that is not decided."""
+        """A later leader has the link, and answers all undecided deliveries."""
 
 
 def _runs(records: Iterable[Record]) -> list[Given]:
-    """The attaches and places at which homes have forwarded these deliveries, in the same order."""
+    """The runs of attach and place with which homes have forwarded these deliveries, in the same order."""
     given = enumerate(record.last_given for record in records)
     found = (list(run) for _, run in groupby(given, key=lambda one: (one[1][0], one[1][1] - one[0])))
     return [Given(*run[0][1], len(run)) for run in found]
