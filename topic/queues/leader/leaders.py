@@ -1,5 +1,5 @@
-"""The links of the sets that one router leads (protocol 14). It attaches them when it leads, and suspends them when it
-leads no more."""
+"""The links of the sets that one router leads (protocol 14). The router attaches them when it begins to lead, and
+suspends them when it leads no longer."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,13 +32,13 @@ from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
 from topic.queues.sets import ReplicaSets
 
 PAUSE_MS: Final = 100
-"""Between two looks at the messages whose time is over."""
+"""Milliseconds between two looks at the messages whose time is over."""
 SLOW_S: Final = 1.0
-"""How long the disk may read before the leader doubts it."""
+"""Seconds that a read may take before the leader doubts its disk."""
 MOST_AHEAD: Final = 4 << 20
-"""Bytes of bodies that the ends of a set may have read ahead."""
+"""Bytes of unpublished bodies that the ends of a set may have read ahead."""
 PATIENCE_S: Final = 0.005
-"""How long something that nobody waits for may wait for the next entry of the set."""
+"""Seconds that a proposal that nobody waits for may wait for the set's next entry."""
 
 
 class LedSet:
@@ -47,7 +47,7 @@ class LedSet:
     def __init__(
         self, node: EndNode, sets: ReplicaSets, marking: Marking, name: str, since: tuple[int, int], now: float
     ) -> None:
-        """`since`: life and term."""
+        """`since`: the life and the term."""
         self.since = since
         self._node = node
         self._sets = sets
@@ -58,34 +58,34 @@ class LedSet:
         self._changes = sets.state(name).bindings.changes
         self._configured = sets.state(name).changes
         self._taken_out = self._count_taken_out()
-        """As far as the egresses know."""
+        """The counts that the egresses know."""
         self._attaches = 0
-        """How often links were attached in this term."""
+        """The number of attaches in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
-        """By log index: the end that has proposed the entry."""
+        """Keyed by log index: the end that has proposed the entry."""
         self._enqueues: dict[int, Enqueue] = {}
-        """The entries among these that put messages into a queue, by log index."""
+        """Keyed by log index: those of these entries that enqueue messages."""
         self._busy: dict[ProposingEnd, None] = {}
-        """Ends that the leader was too busy for."""
+        """The ends whose proposals wait because the leader was busy."""
         self._is_under_way = False
-        """Something that was proposed in an earlier round is not decided."""
+        """Whether a proposal of an earlier round is undecided."""
         self._patient: dict[ProposingEnd, None] = {}
-        """Ends with something to propose that nobody waits for."""
+        """The ends with proposals that nobody waits for."""
         self.deadline = math.inf
-        """When these are told to hurry; infinite if there are none."""
+        """The time at which these are told to hurry; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
-        """Queues that have consumers, and are not declared: whether their `Declare` is proposed."""
+        """Keyed by a queue that has consumers and is not declared: whether its `Declare` is proposed."""
         self.egresses: dict[QueueId, Egress] = {}
         self._reading: dict[int, ReadingEnd] = {}
-        """By number: the end that has asked for the read (`ReplicaSets.read`)."""
+        """Keyed by number of a read (`ReplicaSets.read`): the end that has asked for it."""
         self.doubts_disk_at = math.inf
-        """When `test_disk` is due; infinite if nothing is read."""
+        """The time at which `test_disk` is due; infinite if no read is under way."""
         self._ahead = 0
-        """Bytes of bodies that ends have read, and not published."""
+        """Bytes of bodies that ends have read and not published."""
         self._times = DecidedTimes(sets.applied(name), now)
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
-        """When `expire` is due; infinite if it is not."""
+        """The time at which `expire` is due; infinite if never."""
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
         unsettled = sets.state(name).messages.unsettled
@@ -96,11 +96,11 @@ class LedSet:
         )
         self.dead_letters.come(unsettled.get(DEAD_LETTERS, ()), self._next_clock(), node.now())
         self.bound: dict[bytes, Ingress] = {}
-        """The subscribers of the bindings, by the keys of these."""
+        """The subscribers of the bindings, keyed by the key of the binding."""
         self._bind(unsettled)
         self._take_over_egresses()
         self.letters: dict[str, Letters] = {}
-        """The publishers of the outbox, by the address that messages go to."""
+        """The publishers of the outbox, keyed by the address to which they publish."""
         self.take_over_letters()
         self._look_into_outbox(doubts=True)
 
@@ -109,7 +109,7 @@ class LedSet:
         return term_clock(*self.since, self._attaches)
 
     def _bind(self, unsettled: Mapping[bytes, Sequence[bytes]]) -> None:
-        """Attach a subscriber for each new binding, and end those of bindings that are gone. `unsettled`: as
+        """Attach a subscriber for each new binding, and end the subscribers of bindings that are gone. `unsettled`: as
         `QueuedMessages.unsettled`."""
         state, now = self._sets.state(self._name), self._node.now()
         self._changes = state.bindings.changes
@@ -125,16 +125,16 @@ class LedSet:
         self.end_unbound()
 
     def end_unbound(self) -> None:
-        """End the links of bindings that are gone, also of those that an earlier leader has attached: homes would wait
-        for them for ever."""
+        """End the links of bindings that are gone, also links that an earlier leader has attached. Otherwise homes
+        would wait for them for ever."""
         bound = {end.index for end in self.bound.values()}
         for entry in [*self._node.topic.directory.entries()]:
             if set_of_binding(entry.identity) == self._name and entry.live and entry.index not in bound:
                 end_link(self._node, entry, self._next_clock())
 
     def take_over_letters(self) -> None:
-        """Attach the publishers of the outbox that an earlier leader has attached: nobody else settles the deliveries
-        that were under way."""
+        """Attach the publishers of the outbox that an earlier leader had attached, because nobody else settles their
+        deliveries under way."""
         for entry in [*self._node.topic.directory.entries()]:
             if entry.role is Role.PUBLISHER and entry.live and is_of_letters(entry.identity, self._name):
                 self._letters_for(shown_address(entry.identity.address), doubts=True)
@@ -146,8 +146,8 @@ class LedSet:
             letters.look()
 
     def _letters_for(self, address: str, *, doubts: bool) -> None:
-        """Attach a publisher to this address, unless there is one. `doubts`: an earlier leader may have published the
-        messages for the address."""
+        """Attach a publisher to this address, unless there is one. `doubts`: whether an earlier leader may have
+        published the messages for the address."""
         if address in self.letters:
             return
         state = self._sets.state(self._name)
@@ -157,21 +157,22 @@ class LedSet:
         letters.come(self.since[0], self._next_clock(), self._node.now(), doubts=doubts)
 
     def _inside(self, address: str) -> str:
-        """The address in the mesh to which the outboxes of sets publish the messages for `address`."""
+        """The address in the mesh to which outboxes publish the messages for `address`."""
         is_in_a_set = self._node.topic.kinds.of(address).in_sets
         plan = self._sets.set_map.plan_of(address) if is_in_a_set else None
         return dead_letter_address(plan.name, address) if plan is not None else address
 
     def _count_taken_out(self) -> tuple[int, ...]:
-        """Numbers that change if others than consumers take messages out of queues, or out of the outbox."""
+        """Counts that change if messages leave queues, or the outbox, other than by consumers."""
         state = self._sets.state(self._name)
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
 
     def _take_over_egresses(self) -> None:
-        """Attach the egresses of queues that have consumers, also if they have no messages: consumers may ask about
-        messages that are gone. Attach those of earlier leaders, too, and those of queues with reserved messages: no
-        router may know the consumers of these any more. Any other queue has an egress with its first consumer."""
+        """Attach the egresses of all queues that have consumers, even without messages, because consumers may ask about
+        messages that are gone. Also attach the egresses that earlier leaders had attached, and those of queues with
+        reserved messages, because no router may know their consumers any more. Any other queue gets an egress with its
+        first consumer."""
         state = self._sets.state(self._name)
         for queue in sorted(state.messages.reserved_queues):
             name = state.name_of(queue)
@@ -183,7 +184,7 @@ class LedSet:
             set_, name = queue_of(entry.identity.address)
             if set_ != self._name:
                 continue
-            if entry.role is Role.PUBLISHER and state.get(name) is None:  # deleted, and its leader died
+            if entry.role is Role.PUBLISHER and state.get(name) is None:  # the queue was deleted, and its leader died
                 end_link(self._node, entry, self._next_clock())
             else:
                 self.consumes(name)
@@ -201,7 +202,7 @@ class LedSet:
                 egress.expect(index, asked)
 
     def consumes(self, queue: str) -> None:
-        """The queue has a consumer. It is declared with the first."""
+        """The queue has a consumer: attach its egress. The first consumer declares the queue."""
         known = self._sets.state(self._name).get(queue)
         if known is None:
             is_proposed = self._undeclared.get(queue, False)
@@ -233,10 +234,10 @@ class LedSet:
         return first
 
     def _timed(self, asked: Enqueue) -> Enqueue:
-        """The `Enqueue` with the time at which each message is over. Times to live count from now on."""
+        """The `Enqueue` with the end of each message's time. Times to live count from now on."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._wall_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
-        is_dead = asked.binding == DEAD_LETTERS  # its own time was over with its death
+        is_dead = asked.binding == DEAD_LETTERS  # its own time to live ended when it became one
         left = self._sets.left_ms(asked.messages, now_ms) if not is_dead else None
         if left is None and most == math.inf:
             return asked
@@ -251,7 +252,7 @@ class LedSet:
         return now + max(self._expiry.due_ms - self._wall_ms, PAUSE_MS) / 1000
 
     def expire(self, now: float) -> None:
-        """Have the messages taken out whose time is over."""
+        """Have messages taken out whose time is over."""
         for queue, positions in self._expiry.take(self._wall_ms).items():
             name = self._sets.state(self._name).name_of(queue)
             assert name is not None, "a message of a deleted queue expires"
@@ -262,7 +263,7 @@ class LedSet:
 
     @property
     def paused_until(self) -> float:
-        """When messages of the outbox are to be published again; infinite if none are."""
+        """The time at which messages of the outbox are to be published again; infinite if none are."""
         return min((letters.deadline for letters in self.letters.values()), default=math.inf)
 
     def handle_timer(self, now: float) -> None:
@@ -290,7 +291,7 @@ class LedSet:
         self._ahead += size
 
     def found(self, found: BodiesFound) -> bool:
-        """Give bodies to the end that has asked for them. Returns whether there is one."""
+        """Give bodies to the end that has asked for them. Returns whether it is one of this set."""
         end = self._reading.pop(found.number, None)
         if end is not None:
             self.doubts_disk_at = self._node.now() + SLOW_S if self._reading else math.inf
@@ -298,26 +299,27 @@ class LedSet:
         return end is not None
 
     def test_disk(self) -> None:
-        """The disk has not read for long. Have it write something, too: if it hangs, leadership moves for that."""
+        """The disk has not finished a read for long. Propose an entry that it has to write: if the disk hangs,
+        leadership moves."""
         self.doubts_disk_at = math.inf
         self._sets.propose(self._name, [Settled([])])
 
     def hurry(self) -> None:
-        """Have the ends propose all that waits."""
+        """Tell all patient ends to propose."""
         patient, self._patient, self.deadline = self._patient, {}, math.inf
         for end in patient:
             end.hurry()
 
     def _expect(self, index: int, asked: Enqueue) -> None:
-        """Have the consumers of the queue chosen for these messages, if it has an egress."""
+        """If the queue has an egress, let it publish these messages, so that home chooses consumers for them."""
         queue = self._sets.state(self._name).get(asked.queue)
         if queue is not None and queue.id in self.egresses:
             self.egresses[queue.id].expect(index, asked)
 
     def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
-        """Give the links the answers that were decided."""
+        """Give the ends the answers to decided proposals."""
         if self._deletions != self._sets.state(self._name).deletions:
-            self._close_deleted()  # before it could offer what it expects
+            self._close_deleted()  # before an egress could publish what it expects
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
         if self._configured != (configured := self._sets.state(self._name).changes):
@@ -326,7 +328,7 @@ class LedSet:
                 egress.go_on()
         for index, answer in decided:
             self._enqueues.pop(index, None)
-            if index in self._proposed:  # else it is an entry of an earlier leader
+            if index in self._proposed:  # otherwise an earlier leader has proposed it
                 self._proposed.pop(index).decided(index, answer)
             if answer is not None:
                 self._enqueued(index, answer)
@@ -352,7 +354,7 @@ class LedSet:
         self._take_more()
 
     def _close_deleted(self) -> None:
-        """Close the egresses of queues that are deleted: their consumers' deliveries end with them."""
+        """Close the egresses of deleted queues. This ends the deliveries of their consumers."""
         state = self._sets.state(self._name)
         self._deletions = state.deletions
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
@@ -364,32 +366,34 @@ class LedSet:
             end.go_on()
 
     def _enqueued(self, index: int, answer: Enqueued) -> None:
-        """If the queue was deleted before, its egress is closed with all that it expects."""
+        """Tell the egress of the queue which messages it has got. If the queue was deleted before, its egress is
+        closed, with the messages that it expected."""
         self._expiry.add(answer.positions)
         if answer.queue in self.egresses:
             self.egresses[answer.queue].enqueued(index, answer.positions)
         elif answer.queue is not None and answer.positions:
             name = self._sets.state(self._name).name_of(answer.queue)
-            if name is not None and self._has_consumers(name):  # of the queue of this name that was deleted
+            if name is not None and self._has_consumers(name):  # they were consumers of a deleted queue with this name
                 self._begin(name, answer.queue)
 
     def leave(self) -> None:
-        """This router leads no more."""
+        """This router leads the set no longer."""
         ingresses = self.ingress, self.dead_letters, *self.bound.values()
         for end in (*ingresses, *self.egresses.values(), *self.letters.values()):
             end.leave(self._node.now(), closed=False)
 
-    # what it shows
+    # for the status
 
     def oldest_s(self, queue: QueueId | None, now: float) -> float:
-        """How old the oldest message of the queue is, at least; None: the oldest of all. 0 if there is none."""
+        """The least age of the oldest message of the queue, in seconds. `queue`: None for the oldest message of all. 0
+        if there is none."""
         messages = self._sets.state(self._name).messages
         position = messages.first_of(queue) if queue is not None else messages.first()
         return self._times.age_s(position, now) if position is not None else 0.0
 
 
 class SetLeaders:
-    """The sets that one router leads. `follow` is to be called after each flush of the sets."""
+    """The sets that one router leads. The node calls `follow` after each flush of the sets."""
 
     def __init__(self, node: EndNode, sets: ReplicaSets, marking: Marking) -> None:
         self._node = node
@@ -406,12 +410,13 @@ class SetLeaders:
             self.led[set_].consumes(queue)
 
     def found(self, found: BodiesFound) -> bool:
-        """Give bodies to the end that has asked for them. Returns whether a set that this router leads has it."""
+        """Give bodies to the end that has asked for them. Returns whether it is one of the sets that this router
+        leads."""
         return any(led.found(found) for led in self.led.values())
 
     @property
     def deadline(self) -> float:
-        """When `handle_timer` is due; infinite if nothing is."""
+        """The time at which `handle_timer` is due; infinite if never."""
         due = ((led.deadline, led.look_at, led.paused_until, led.doubts_disk_at) for led in self.led.values())
         return min(map(min, due), default=math.inf)
 
@@ -426,8 +431,8 @@ class SetLeaders:
             led.handle_timer(now)
 
     def follow(self, now: float) -> None:
-        """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the
-        links the answers that were decided."""
+        """Attach the links of sets that this router begins to lead, suspend the links of sets that it leads no longer,
+        and give the ends the answers to decided proposals."""
         told = self._node.topic.directory.applied.keys()
         is_told_more, self._told = bool(told - self._told), {*told}
         for name in self._sets.set_map.plans:
