@@ -4,10 +4,10 @@
     outbox ── publish ─▶ home ─▶ the address      home ── accepted ─▶ Letters ── Posted ─▶ log of the set
 
 The address is a topic, a balanced address, or a queue of any set. If it does not take a message, the message stays in
-the outbox, and is published again after a pause. That is another delivery, with another key: how often the message came
-back is in its tag.
+the outbox, and this publisher publishes it again after a pause. This is another delivery, with another key: its tag has
+the number of returns of the message.
 
-Never here: which messages come into the outbox, and what becomes of them in the state.
+Never here: the choice of dead letters, and the changes of the state.
 """
 
 import math
@@ -31,26 +31,26 @@ from topic.queues.outgoing.outbox import Letter, Why
 from topic.queues.proposals import Posted, Settled
 
 MOST_OPEN: Final = 100
-"""Deliveries to one address that are not settled."""
+"""Most unsettled deliveries to one address."""
 MOST_BYTES: Final = 256 << 10
-"""Bytes of their messages. One message may be larger."""
+"""Most bytes of their messages. One message may be larger."""
 PAUSE_S: Final = 5
-"""Before a message is published again that its address has not taken; twice as long each time."""
+"""Seconds before a message is published again that its address has not taken; twice as long after each further time."""
 LONGEST_PAUSE_S: Final = 320
 
 
 def letters_to(set_: str, inside: str) -> LinkIdentity:
-    """The link of the publisher of a set to an address, as the mesh has it."""
+    """The link of a set's publisher to an address in the mesh."""
     return LinkIdentity(CONTAINER, set_, inside)
 
 
 def is_of_letters(identity: LinkIdentity, set_: str) -> bool:
-    """Whether a publisher's link is that of this set to an address (`letters_to`)."""
+    """Whether a publisher's link is one that `letters_to` names for this set."""
     return (identity.container, identity.link) == (CONTAINER, set_) and not is_egress(identity.address)
 
 
 class Letters(SetPublisher):
-    """In one term of this router."""
+    """The publisher of the outbox to one address, in one term of this router."""
 
     def __init__(
         self,
@@ -62,28 +62,29 @@ class Letters(SetPublisher):
         log: Proposer,
         marking: Marking,
     ) -> None:
-        """`address`: as the settings of queues have it. `name_of` a queue of the set."""
+        """`address`: as in the settings of queues. `name_of`: returns the name of a queue of the set."""
         super().__init__(node, identity, messages, log, marking)
         self._address = address
         self._name_of = name_of
         self._known: set[int] = set()
-        """The positions of the messages for the address, as far as this end has looked."""
+        """The positions of the messages for the address that this end has found."""
         self._left: deque[int] = deque()
-        """The positions of those that are to be published."""
+        """The positions of the messages to be published."""
         self._paused: list[tuple[float, int]] = []
-        """A heap: when to publish a message again, and its position."""
+        """A heap: the time at which to publish a message again, and its position."""
         self._tries: dict[int, int] = {}
-        """By position: how often the address has not taken the message, in this term."""
+        """Keyed by position: how often the address has not taken the message, in this term."""
         self._taken: list[Record] = []
         self._refused: list[Record] = []
 
     def come(self, life: int, clock: int, now: float, *, doubts: bool) -> None:
-        """This router leads, in this life of the set. `doubts`: an earlier leader may have published each message."""
+        """This router leads: attach the link. `life`: the life of the set. `doubts`: whether an earlier leader may have
+        published each message."""
         self._look()
         self._come(life, self._left if doubts else (), clock, now)
 
     def look(self) -> None:
-        """Messages came into the outbox, or are gone."""
+        """Messages came into the outbox or left it."""
         letters = self._messages.outbox.letters
         if len(self._known) > 2 * len(letters) + MOST_OPEN:
             self._known &= letters.keys()
@@ -92,7 +93,7 @@ class Letters(SetPublisher):
         self.go_on()
 
     def _look(self) -> None:
-        """Find the messages that are new. They stand behind all that are known."""
+        """Find the new messages. They come after all known ones."""
         there = self._messages.outbox.to(self._address)
         fresh = [*takewhile(lambda position: position not in self._known, reversed(there))]
         self._known.update(fresh)
@@ -100,7 +101,7 @@ class Letters(SetPublisher):
 
     @property
     def deadline(self) -> float:
-        """When `handle_timer` is due; infinite if it is not."""
+        """The time at which `handle_timer` is due; infinite if never."""
         return self._paused[0][0] if self._paused else math.inf
 
     def handle_timer(self, now: float) -> None:
@@ -136,7 +137,7 @@ class Letters(SetPublisher):
         return self._messages.sent
 
     def _text(self, letter: Letter, message: bytes) -> bytes | None:
-        """The message as it is published; None: it was a dead letter too often."""
+        """The message to be published; None if it was a dead letter too often."""
         if letter.sending.why is Why.RETRIED:
             return message
         queue = self._name_of(letter.queue)
@@ -154,7 +155,7 @@ class Letters(SetPublisher):
         for records, taken in ((self._taken, True), (self._refused, False)):
             for queue, some in self._by_queue(records).items():
                 wanted.append((Posted(queue, self._runs(some), taken), Proposed(some)))
-        if self._is_asked:  # an echo is answered by an entry
+        if self._is_asked:  # an entry answers an echo
             wanted.append((Settled(()), Proposed([], answers_echo=True)))
         return wanted
 
@@ -171,7 +172,8 @@ class Letters(SetPublisher):
         return self._taken, self._refused
 
     def _ended(self, position: int) -> None:
-        """A message that is still there was not taken."""
+        """The delivery has ended. If the message is still in the outbox, its address has not taken it: publish it again
+        after a pause."""
         if position not in self._messages.outbox.letters:
             self._known.discard(position)
             self._tries.pop(position, None)
@@ -180,10 +182,10 @@ class Letters(SetPublisher):
         pause = min(PAUSE_S << min(tries - 1, 16), LONGEST_PAUSE_S)
         heappush(self._paused, (self.node.now() + pause, position))
 
-    # what the core asks
+    # actions of the core
 
     def tell(self, action: AnswerDeliveries) -> None:
-        """Note which messages the address has taken. It has not taken a message that had no audience."""
+        """Note which messages the address has taken. A message without an audience was not taken."""
         for record in filter(self.open.__contains__, action.records):
             is_for_nobody = bool(action.alone) and not record.routers and not record.locals
             is_taken = action.outcome is DeliveryOutcome.ACCEPTED and not is_for_nobody
