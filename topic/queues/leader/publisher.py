@@ -1,13 +1,13 @@
-"""A publisher of a set, at the router that leads: of the messages of a queue to its consumers
-(`topic.queues.leader.egress`), or of the outbox to another address (`topic.queues.leader.letters`).
+"""A publisher of a set, at the router that leads. It publishes the messages of a queue to its consumers
+(`topic.queues.leader.egress`), or messages of the outbox to another address (`topic.queues.leader.letters`).
 
     state ── publish ─▶ home ─▶ …      home ── outcome ─▶ here ── entry ─▶ log of the set ── decided ─▶ settle
 
 The publisher knows a delivery by the position of its message. It settles a delivery only when a majority has the entry
-that says what became of the message. The next leader attaches the same link, in the same life, with the deliveries that
-may be under way as its map. So all leaders give a delivery the same key.
+with the message's new state. The next leader attaches the same link, in the same life, with the deliveries that may be
+under way as its map. So all leaders give a delivery the same key.
 
-Never here: which messages are published when, and which entries are proposed.
+Never here: the choice of messages to publish, and of entries to propose.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -33,24 +33,24 @@ from topic.termini.attaches import Claim
 
 @attrs.define(slots=True)
 class Proposed:
-    """An entry that was proposed, and is not decided."""
+    """An entry that is proposed and not decided."""
 
     records: list[Record]
-    """The deliveries that it reserves or ends."""
+    """The deliveries that the entry reserves or ends."""
     consumer: bytes | None = None
-    """The name of the consumer that they are reserved for; None: they end."""
+    """The name of the consumer for which they are reserved; None if they end."""
     answers_echo: bool = False
 
 
 AT_ONCE: Final = 1000
-"""The most messages whose bodies an end looks for at once."""
+"""The most messages whose bodies one read is for."""
 AHEAD: Final = 256 << 10
-"""Bytes of bodies, about, that one read gets."""
+"""Bytes of bodies, approximately, in one read."""
 Wanted = list[tuple[Proposal, Proposed]]
 
 
 class SetPublisher(PublishingEnd[int], InsideEnd):
-    """In one term of this router."""
+    """A publisher of a set, in one term of this router."""
 
     def __init__(
         self, node: EndNode, identity: LinkIdentity, messages: QueuedMessages, log: Proposer, marking: Marking
@@ -60,16 +60,16 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log = log
         self._marking = marking
         self._is_due = False
-        """The end proposes all that waits: `PATIENCE_S` is over, or another end proposes."""
+        """Whether the end proposes everything that waits: `PATIENCE_S` is over, or another end proposes."""
         self._is_asked = False
-        """The core asks whether this end is still there."""
+        """Whether the core has sent an echo to this end."""
         self._asked: dict[int, Proposed] = {}
-        """By log index."""
+        """The undecided entries, keyed by log index."""
         self._read: dict[int, bytes] = {}
-        """By position: bodies that were read for the next messages, and are not published."""
+        """Keyed by position: bodies that were read ahead and are not published."""
         self._is_reading = False
         self._reads_of: QueueId | None = None
-        """The queue whose messages are published; None: they are in the outbox."""
+        """The queue whose messages this end publishes; None for the outbox."""
 
     @property
     def is_there(self) -> bool:
@@ -80,10 +80,10 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         return True
 
     def _come(self, life: object, doubted: Iterable[int], clock: int, now: float) -> None:
-        """This router leads: attach the link, in this life. `doubted`: the positions of the messages that may be under
-        way. `clock`: of the attach (`term_clock`)."""
+        """This router leads: attach the link. `life`: as in `generation_of`. `doubted`: the positions of the messages
+        that may be under way. `clock`: the clock of the attach (`term_clock`)."""
         generation, known = generation_of(life), self.known()
-        seen = known.epoch if known is not None else NOWHERE  # also of a former life: this one has another generation
+        seen = known.epoch if known is not None else NOWHERE  # even if of another life: then the generations differ
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
 
@@ -94,7 +94,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         return runs_of(sorted(self.open[record] for record in records))
 
     def go_on(self) -> None:
-        """With the end of the pump, publish what may be published, and propose all that waits."""
+        """At the end of the pump, publish messages that may be published, and propose everything that waits."""
         self.node.later(self._go_on)
 
     def hurry(self) -> None:
@@ -108,7 +108,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self._publish()
         if not self._log.may_propose(self):
             return
-        is_due = self._is_due  # a proposal hurries all ends, this one too
+        is_due = self._is_due  # a proposal hurries all ends, also this one
         wanted = self._wanted()
         if not wanted:
             return
@@ -118,7 +118,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self._was_proposed(is_due=is_due)
 
     def _publish(self) -> None:
-        """Publish what is to be published now."""
+        """Publish the messages that may be published now."""
         raise NotImplementedError
 
     # bodies that are not in memory
@@ -129,7 +129,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _read_bodies(self, positions: Iterable[int], most: int) -> None:
-        """Have the bodies of messages at these positions read, up to `most` bytes with those that were read before."""
+        """Start a read of the bodies at these positions, up to `most` bytes with the bodies that were read before."""
         if self._is_reading:
             return
         rows, size, lacking = self._rows, 0, list[int]()
@@ -144,14 +144,14 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log.read(self, self._reads_of, lacking)
 
     def found(self, bodies: Mapping[int, bytes]) -> None:
-        """Bodies were read."""
+        """The read is done."""
         self._is_reading = False
         self._read |= bodies
         self._log.reads_ahead(sum(map(len, bodies.values())))
         self.go_on()
 
     def _forget_body(self, position: int) -> None:
-        """The message is published, or gone: its body is not needed any more."""
+        """The message is published or gone: drop its body."""
         body = self._read.pop(position, None)
         if body is not None:
             self._log.reads_ahead(-len(body))
@@ -162,11 +162,12 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         super().leave(now, closed=closed)
 
     def _wanted(self) -> Wanted:
-        """The proposals of this end, each with the deliveries that it is about."""
+        """The proposals of this end, each with its deliveries."""
         raise NotImplementedError
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        """All that `_wanted` has returned was proposed. `is_due`: also what had to wait for another entry."""
+        """Everything that `_wanted` returned was proposed. `is_due`: also the parts that had to wait for another
+        entry."""
         raise NotImplementedError
 
     def _waiting(self) -> Iterable[list[Record]]:
@@ -182,23 +183,23 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self.alive(answered=True)
 
     def _follow(self, proposed: Proposed) -> None:
-        """The entry is decided."""
+        """Apply the decision of an entry of this end."""
         if proposed.records:
             self._end(proposed.records)
 
     def _end(self, records: list[Record]) -> None:
-        """These deliveries are over. Their messages may still be there."""
+        """End these deliveries. Their messages may still exist."""
         for record in records:
             self._ended(self.open.pop(record))
         self.node.topic.settle(self.stream, records)
         self.go_on()
 
     def _ended(self, position: int) -> None:
-        """The delivery of the message at this position is over."""
+        """The delivery of the message at this position has ended."""
         raise NotImplementedError
 
     def _withdraw(self, positions: Set[int]) -> None:
-        """The messages at these positions are not to be published: they are gone, or were never there."""
+        """Give up the deliveries of the messages at these positions: the messages are gone, or never existed."""
         records = [record for record, position in self.open.items() if position in positions] if positions else []
         for record in records:
             del self.open[record]
@@ -208,13 +209,13 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
                 waiting[:] = [record for record in waiting if record in self.open]
             self.node.topic.settle(self.stream, records)
 
-    # what the core asks
+    # actions of the core
 
     def begin(self, action: AnswerPublisher) -> None:
         self.go_on()
 
     def grant(self, count: int) -> None:
-        """The window of a publisher bounds what a client may send. An end inside a router bounds that itself."""
+        """Ignored: the window limits clients. An end inside a router limits itself."""
 
     def ask(self) -> None:
         self._is_asked = True
