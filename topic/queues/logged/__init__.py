@@ -1,1 +1,1 @@
-"""What a replica of a set tells the delivery log."""
+"""Entries of the delivery log from replicas of sets."""
