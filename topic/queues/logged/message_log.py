@@ -1,7 +1,7 @@
-"""What a replica tells the delivery log of the messages of its queues (`topic.journal`).
+"""Entries of the delivery log about the messages of queues, written by each replica (`topic.journal`).
 
-Each replica tells it as it applies the log of the set. A replica that applies entries again, as it has restarted, tells
-of them again.
+A replica writes them as it applies the log of the set. If it applies entries again after a restart, it writes them
+again.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ class MessageEnd(Enum):
     """Why a message has left its queue."""
 
     DEQUEUED = "dequeued"
-    """A consumer has accepted or rejected it."""
+    """A consumer has accepted or rejected the message."""
     SENT = "sent"
-    """It is in the outbox of the set, and goes to another address (`topic.queues.outgoing.outbox`)."""
+    """The message is in the outbox of the set, and goes to another address (`topic.queues.outgoing.outbox`)."""
     EXPIRED = "expired"
     PURGED = "purged"
     DELETED = "deleted"
@@ -31,17 +31,17 @@ class MessageEnd(Enum):
 
 
 class MessageLog(Protocol):
-    """Takes down what becomes of messages, as it is decided."""
+    """Gets the events of messages as they are decided."""
 
     def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None:
-        """The queue has these messages from now on. `keys`: of the deliveries that brought them; empty if their
+        """The queue has got these messages. `keys`: the keys of the deliveries that brought them; empty if their
         publisher had settled them."""
 
     def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None:
-        """These messages came back to the queue. `tags`: of the deliveries that have ended."""
+        """These messages came back to the queue. `tags`: the tags of the deliveries that have ended."""
 
     def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: MessageEnd) -> None:
-        """These messages have left the queue. `tags`: of their last deliveries."""
+        """These messages have left the queue. `tags`: the tags of their last deliveries."""
 
 
 class Unlogged:
@@ -55,11 +55,11 @@ class Unlogged:
 
 
 class ReplicaLog:
-    """The messages of one set, as entries of the delivery log."""
+    """Makes entries of the delivery log about the messages of one set."""
 
     def __init__(self, set_: str, name_of: Callable[[QueueId], str | None]) -> None:
         self.out: list[Logged] = []
-        """The entries."""
+        """The entries for the shell to write."""
         self._set = set_
         self._name_of = name_of
 
@@ -93,12 +93,12 @@ class ReplicaLog:
 
 @lru_cache(maxsize=1024)
 def _egress(set_: str, name: str, queue: QueueId) -> tuple[str, Callable[[bytes], bytes]]:
-    """The address of the egress of a queue, and the function that makes the keys of its deliveries from their tags."""
+    """The address of a queue's egress, and the function that makes the keys of its deliveries from their tags."""
     egress = egress_of(set_, name)
     return egress.address, KeyMaker(link_name(egress), generation_of(queue)).key
 
 
 def generation_of(life: object) -> bytes:
-    """The generation of a publisher of a set, the same for all leaders. `life`: for an egress the id of its queue, so a
-    queue that is declared again has another generation; for the outbox the life of the set."""
+    """The generation of a publisher of a set; all leaders get the same one. `life`: for an egress the id of its queue,
+    so a queue that is declared again has another generation; for the outbox the life of the set."""
     return blake2b(str(life).encode(), digest_size=GENERATION_LENGTH).digest()
