@@ -1,1 +1,1 @@
-"""What goes from the queues of a set to other addresses."""
+"""Messages that go from the queues of a set to other addresses."""
