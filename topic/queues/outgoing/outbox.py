@@ -1,8 +1,8 @@
-"""The outbox of a set: the messages of its queues that wait until another address has taken them (protocol 14.11).
+"""The outbox of a set: messages of its queues that wait until another address has taken them (protocol 14.11).
 
-A queue with an address for dead letters gives it the messages that consumers reject, that have failed too often, or
-whose time is over. A message in the outbox keeps its row. A row of its own says where it goes, and why. So the leader
-publishes it there (`topic.queues.leader.letters`), and the next leader goes on with that.
+If a queue has an address for dead letters, it gives this address the messages that consumers reject, that have failed
+too often, or whose time is over. A message in the outbox keeps its row. Another row has its address and the reason. So
+the leader publishes it there (`topic.queues.leader.letters`), and a next leader continues.
 """
 
 import enum
@@ -17,7 +17,7 @@ from topic.queues.positions import POSITION_LENGTH, position_key
 from topic.queues.rows import StateRows
 
 LETTER: Final = b"x"
-"""The first byte of the key of the row of a message in the outbox. Its position follows."""
+"""The first byte of the keys of the rows of messages in the outbox. The position follows."""
 
 
 class Why(enum.Enum):
@@ -25,15 +25,15 @@ class Why(enum.Enum):
 
     REJECTED = "rejected"
     REDELIVERIES = "redeliveries"
-    """It has come back as failed more often than its queue allows."""
+    """The message has come back as failed more often than its queue allows."""
     EXPIRED = "expired"
     RETRIED = "retried"
-    """It is a dead letter, and an operator has asked for it to go back."""
+    """The message is a dead letter, and an operator moves it back."""
 
 
 @attrs.frozen(slots=True)
 class Sending:
-    """Where a message goes, and why."""
+    """The address to which a message goes, and the reason."""
 
     address: str
     why: Why
@@ -49,20 +49,20 @@ class Letter:
     """A message in the outbox."""
 
     queue: QueueId
-    """The queue that it is from."""
+    """The queue that the message is from."""
     sending: Sending
 
 
 class SetOutbox:
-    """The outbox of one set, by position."""
+    """The outbox of one set. Messages are keyed by position."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
         self._letters: dict[int, Letter] = {}
         self._by_address: dict[str, dict[int, None]] = {}
-        """The positions of the messages for each address, in the order in which they came here."""
+        """Keyed by address: the positions of its messages, in the order in which they came here."""
         self._counts: dict[QueueId, int] = {}
-        """How many messages each queue has here, if it has any."""
+        """Keyed by queue that has messages here: how many."""
 
     def __len__(self) -> int:
         return len(self._letters)
@@ -78,11 +78,11 @@ class SetOutbox:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses that messages go to."""
+        """The addresses to which messages go."""
         return [*self._by_address]
 
     def to(self, address: str) -> dict[int, None]:
-        """The positions of the messages for an address, the last one last."""
+        """The positions of the messages for an address, in the order in which they came here."""
         return self._by_address.get(address, {})
 
     def of(self, queue: QueueId) -> list[int]:
@@ -95,18 +95,18 @@ class SetOutbox:
         return self._counts.get(queue, 0)
 
     def put(self, position: int, letter: Letter) -> None:
-        """The message at this position is here now."""
+        """The message at this position comes into the outbox."""
         self.restore(position, letter)
         self._rows.put(LETTER + position_key(position), letter.sending.row)
 
     def restore(self, position: int, letter: Letter) -> None:
-        """As `put`. There is a row already."""
+        """As `put`, for a message that has its row already."""
         self._letters[position] = letter
         self._by_address.setdefault(letter.sending.address, {})[position] = None
         self._counts[letter.queue] = self.count_of(letter.queue) + 1
 
     def gone(self, position: int) -> None:
-        """There is no message at this position any more."""
+        """The message at this position leaves the outbox."""
         letter = self._letters.pop(position)
         self._rows.delete(LETTER + position_key(position))
         there = self._by_address[letter.sending.address]
@@ -119,7 +119,8 @@ class SetOutbox:
 
 
 def read_sendings(rows: Iterable[tuple[bytes, bytes]]) -> dict[int, Sending]:
-    """The rows of the outbox among these, by position. Raises ValueError if one is wrong."""
+    """The address and reason of each message of the outbox in these rows, keyed by position. Raises ValueError if a row
+    is wrong."""
     return dict(_read(*row) for row in rows if row[0][:1] == LETTER)
 
 
