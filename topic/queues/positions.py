@@ -13,7 +13,7 @@ MOST_PLACES: Final = 1 << 20
 POSITION_LENGTH: Final = 11
 """Bytes of a position in a key."""
 _TIMES_LENGTH: Final = 4
-"""Bytes of a number of returns in a tag."""
+"""Bytes of the number of returns in a tag."""
 
 Run = tuple[int, int]
 """The first and the last of consecutive positions."""
@@ -24,23 +24,23 @@ def position_of(index: int, place: int) -> int:
 
 
 def index_of(position: int) -> int:
-    """The log index of the entry that has enqueued the message."""
+    """The log index of the entry that has enqueued the message at this position."""
     return position // MOST_PLACES
 
 
 def position_text(position: int) -> str:
-    """The position as people read it: the log index of the entry, and the place in it."""
+    """The position as text for people: the log index of the entry, and the place in it."""
     return f"{index_of(position)}:{position % MOST_PLACES}"
 
 
 def position_key(position: int) -> bytes:
-    """The position in a key. Keys sort like positions."""
+    """The bytes of a position in a key. Keys sort like positions."""
     return position.to_bytes(POSITION_LENGTH)
 
 
 def delivery_tag(position: int, times: int) -> bytes:
-    """The tag of the delivery of a message that has come back so many times. All leaders give this delivery the same
-    tag, and each other delivery of the message another one. Tags sort like positions."""
+    """The tag of the delivery of a message that has come back `times` times. All leaders give this delivery the same
+    tag, and no other delivery of the message has it. Tags sort like positions."""
     return position_key(position) + times.to_bytes(_TIMES_LENGTH)
 
 
@@ -51,13 +51,13 @@ def runs_of(positions: Iterable[int]) -> list[Run]:
 
 
 def each_of(runs: Iterable[Run]) -> Iterator[int]:
-    """The positions of runs."""
+    """The positions in these runs."""
     return (position for first, last in runs for position in range(first, last + 1))
 
 
 def read_runs(value: Any, where: str) -> list[Run]:
-    """The runs, which are disjoint and in ascending order: so they have no more positions than there may be messages.
-    Raises ValueError, with `where` the runs are."""
+    """The runs in this value. They are disjoint and in ascending order, so they have no more positions than there may
+    be messages. Raises ValueError, which names `where` the runs are."""
     if not isinstance(value, list) or not all(
         isinstance(run, list) and [type(position) for position in run] == [int, int] for run in value
     ):
