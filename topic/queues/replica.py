@@ -1,6 +1,7 @@
-"""One router's replica of one set: a Raft, the queues that its log leads to, and the requests that it proposes.
+"""One router's replica of one set: a Raft, the state with the queues, and the requests that it proposes.
 
-A router outside the set has one, too: it hears whether the set has begun, and the set may take it in (protocol 13).
+A router outside the set also has a replica: it learns whether the set has begun, and the set may take it in (protocol
+13).
 """
 
 import json
@@ -40,23 +41,23 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 8
-"""The most compared states that may become the snapshot: the latest ones."""
+"""Most compared states, the latest ones, that may become the snapshot."""
 CHANGED: Final = 4 << 20
-"""Replicas compare their states when rows of so many bytes have changed. Most of these are bodies, which the store has
-in its entries: so the write of a snapshot is short, and the entries behind it need not wait long for the disk. A
-message that comes and goes in between costs the snapshot nothing. All replicas have to have the same."""
+"""Bytes of changed rows after which replicas compare their states. Most of these bytes are bodies, which the store has
+in its entries. So the write of a snapshot is short, and later entries do not wait long for the disk. A message that
+comes and goes in between costs the snapshot nothing. All replicas must have the same number."""
 MOST_STATE: Final = 1 << 30
-"""Bytes of all pieces of a state together, without the bodies of messages."""
+"""Most bytes of all pieces of a state together, without the bodies of messages."""
 KEPT_BODIES: Final = 8 << 20
-"""Bytes of the bodies of a set in memory. If there are more, bodies that the disk has are dropped."""
+"""Bytes of a set's bodies in memory. If there are more, the replica drops bodies that its disk has."""
 DROPPED: Final = 2 << 20
-"""Bytes of the bodies that are dropped at once."""
+"""Bytes of the bodies that the replica drops at a time."""
 BEHIND: Final = 16 << 20
-"""Bytes of entries that stay in the log for replicas that are out of contact, and a quarter of the bytes of all
-messages at most: a replica that comes back soon needs no snapshot."""
+"""Bytes of entries that stay in the log for replicas out of contact, but at most a quarter of the bytes of all
+messages: a replica that comes back soon needs no snapshot."""
 DELAYED: Final = 64 << 20
-"""Bytes of entries after which a leader makes a snapshot although another replica lacks some of these entries, or is
-sent the former snapshot: that replica is then sent the new one from its first piece on."""
+"""Bytes of entries after which a leader makes a snapshot even if another replica lacks some of these entries, or is
+being sent the former snapshot. That replica is then sent the new one from its first piece on."""
 
 
 class SetReplica:
@@ -72,20 +73,20 @@ class SetReplica:
         new_store: Callable[[], bytes],
         now: float,
     ) -> None:
-        """`compare_every`: the entries after which replicas compare their states. `raft` makes a replica."""
+        """`compare_every`: how many entries lie between two comparisons of the states. `raft`: makes a Raft."""
         self.plan = plan
         self.out: list[SetAction] = []
         self.answers: list[tuple[str, int, Answer]] = []
-        """By the router that asked, and its number."""
+        """Answers to requests: the router that asked, its number of the request, and the answer."""
         self.decided: list[tuple[int, Enqueued | None]] = []
-        """By log index: the answers to proposals, of this leader and of those before it."""
+        """The decided proposals of this leader and of earlier ones: log index and answer."""
         self.bodies: list[tuple[int, dict[int, bytes]]] = []
-        """Answers to `read_bodies`: the number, and by position the bodies of the messages that are there. Empty if the
-        state was replaced."""
+        """Answers to `read_bodies`: the number of the read, and the bodies of the messages that still exist, keyed by
+        position. No bodies if the state was replaced."""
         self.why_aside = ""
-        """Why the store was set aside last."""
+        """Why the store was last set aside; empty if it was not."""
         self._reading: dict[int, tuple[ReadBodies, QueueId | None]] = {}
-        """By number: the bodies that are read, and their queue; None: the outbox."""
+        """Keyed by number: the reads of bodies under way, with their queue; None for the outbox."""
         self._router = router
         self._compare_every = compare_every
         self._new_raft = raft
@@ -95,47 +96,47 @@ class SetReplica:
     def _begin(self, content: SetContent, now: float) -> None:
         self.raft = self._new_raft(Replica(self._router, content.store), self.plan, content.content, now)
         self.applied = content.content.snapshot.index
-        """The last log index that the queues have."""
+        """The last log index that is applied to the state."""
         self.state = self._state(content.rows)
         self._changes: dict[int, dict[bytes, bytes | None]] = {}
-        """By index at which states are compared: how the rows have changed since the index before, or since the
+        """Keyed by an index at which states are compared: the changes of the rows since the index before, or since the
         snapshot."""
         self._compacted: Changes | None = None
-        """If the next write has a new snapshot of this replica: how that snapshot changes the rows."""
+        """If the next write has a new snapshot of this replica: the changes of the rows by that snapshot."""
         self._agreed: list[int] = []
-        """The indices among these at which a majority has the same state."""
+        """The indices of these at which a majority has the same state."""
         self._received = SnapshotRows()
-        """The pieces that have come of a leader's snapshot."""
+        """The rows in the pieces of a leader's snapshot that have come."""
         self._on_disk = self.applied
-        """The index of the snapshot that the disk has."""
+        """The index of the snapshot on the disk."""
         self._writes: deque[Write] = deque()
         """The writes that the store has not done, in order."""
         self._reads: list[ReadPiece] = []
-        """Those that the store has not done."""
+        """The reads of pieces that the store has not done."""
         self._sent: dict[Replica, bytes] = {}
-        """By replica that is sent the snapshot: the key of the last row that was read for it."""
+        """Keyed by replica that is being sent the snapshot: the key of the last row that was read for it."""
         self._asked: list[tuple[str, int, bytes]] = []
-        """Requests that are to be proposed."""
+        """The requests to be proposed: router, number and operation."""
         self._proposed: dict[int, tuple[int, str, int]] = {}
-        """By log index: the term of a proposal, who asked, and its number."""
+        """Keyed by log index of a request: the term in which it was proposed, the router that asked, and its number."""
 
     @property
     def leads(self) -> tuple[int, int] | None:
-        """The life and the term that this router leads in; None if it does not."""
+        """The life and the term in which this router leads; None if it does not lead."""
         return (self.raft.hard.life, self.raft.hard.term) if self.raft.leadership is not None else None
 
     @property
     def ready(self) -> tuple[int, int] | None:
-        """The life and the term that this router leads in, if an entry of that term is decided and applied: then its
-        state has all that was decided before."""
+        """The life and the term in which this router leads, if an entry of that term is decided and applied: then its
+        state has everything that was decided before. None otherwise."""
         is_ready = self.applied == self.raft.log.commit and self.raft.log.term(self.applied) == self.raft.hard.term
         return self.leads if is_ready else None
 
     # events
 
     def propose(self, proposals: Iterable[Proposal | Declare]) -> int | None:
-        """Have these decided. Each proposal has its answer in `decided`. Returns the log index of the first. None: this
-        router is busy, or does not lead."""
+        """Propose entries. The answer to each proposal comes in `decided`. Returns the log index of the first; None if
+        this router is busy, or does not lead."""
         packed = (encode_operation(one) if isinstance(one, Declare) else encode_proposal(one) for one in proposals)
         try:
             return self.raft.propose([entry(self.raft.hard.life, data) for data in packed])
@@ -151,7 +152,7 @@ class SetReplica:
         return True
 
     def receive(self, envelope: Envelope, now: float) -> None:
-        """Raises BreachError."""
+        """Take a message of another replica. Raises BreachError."""
         if isinstance(envelope.body, Piece):
             size = self._received.size if envelope.body.place else 0
             if size > MOST_STATE:
@@ -160,16 +161,16 @@ class SetReplica:
         self.raft.receive(envelope, now)
 
     def ask(self, router: str, requests: Iterable[tuple[int, bytes]]) -> None:
-        """A router asks for operations. They are proposed if this router leads."""
+        """A router requests operations. They are proposed if this router leads."""
         self._asked.extend((router, number, data) for number, data in requests)
 
     def forget(self, router: str) -> None:
-        """The contact with the router has ended: its requests are answered to nobody."""
+        """The contact with the router has ended: its requests need no answer."""
         self._asked = [asked for asked in self._asked if asked[0] != router]
         self._proposed = {index: asked for index, asked in self._proposed.items() if asked[1] != router}
 
     def stored(self, write: Write, now: float) -> None:
-        """The store has done a write. If that store was set aside since, its write does not count."""
+        """The store has done a write. A write to a store that was set aside since does not count."""
         if self._writes and self._writes[0] is write:
             self._writes.popleft()
             if write.persist.snapshot is not None:
@@ -178,22 +179,22 @@ class SetReplica:
             self.raft.persisted(write.persist.number, now)
 
     def _drop_bodies(self) -> None:
-        """Drop some bodies of messages up to the snapshot on the disk, which has them. This takes time, so each write
-        that is done drops a few."""
+        """Drop some bodies of messages up to the snapshot on the disk, which has them. Dropping takes time, so each
+        finished write drops only a few."""
         messages = self.state.rows.messages
         if messages.kept_size > KEPT_BODIES:
             messages.drop(position_of(self._on_disk + 1, 0) - 1, DROPPED)
 
     def read_bodies(self, number: int, queue: QueueId | None, positions: Sequence[int]) -> None:
-        """Have the bodies of these messages read, which are not in memory, and in this queue; None: in the outbox. The
-        answer comes in `bodies`."""
+        """Start a read of the bodies of these messages, which are not in memory. `queue`: the queue of the messages, or
+        None for the outbox. The answer comes in `bodies`."""
         read = ReadBodies(self.plan.name, number, positions)
         self._reading[number] = read, queue
         self.out.append(read)
 
     def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
-        """The store has read bodies. A body counts if this state has asked for it and its message is still there. If
-        the store lacks such a body, or has another one, it is damaged."""
+        """The store has read bodies. A body counts if the present state has asked for it and its message still exists.
+        If the store lacks such a body, or has another one, it is damaged."""
         if read.number not in self._reading:
             return
         _, queue = self._reading.pop(read.number)
@@ -209,12 +210,12 @@ class SetReplica:
         self.bodies.append((read.number, bodies))
 
     def _forget_reads(self) -> None:
-        """The state was replaced: the bodies that are being read belong to the former one."""
+        """The state was replaced: the reads under way were for the former state."""
         self.bodies += [(number, {}) for number in self._reading]
         self._reading.clear()
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
-        """The store has done a read. None: the snapshot is at another index."""
+        """The store has read a piece. `found`: None if the snapshot is at another index."""
         if any(one is piece for one in self._reads):
             self._reads = [one for one in self._reads if one is not piece]
             if found is not None:
@@ -222,10 +223,10 @@ class SetReplica:
                 self._sent[piece.to] = rows[-1][0] if rows else b""
                 self.raft.read(piece.to, piece.index, piece.place, *found)
 
-    # what comes of them
+    # the actions
 
     def flush(self, contacts: Collection[str], now: float) -> None:
-        """Propose what was asked for, and do what the Raft asks. `contacts`: the routers in contact."""
+        """Propose the requests, and perform the actions of the Raft. `contacts`: the routers in contact."""
         self._propose()
         while (actions := self.raft.flush(now)) or self._compact():
             for action in actions:
@@ -233,10 +234,10 @@ class SetReplica:
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
-            self._proposed.clear()  # the routers that have asked are told, and ask again
+            self._proposed.clear()  # the routers that have asked learn of the new leader, and ask again
 
     def _propose(self) -> None:
-        """Propose the requests of routers. If this router does not lead, or is busy, it answers them at once."""
+        """Propose the requests of routers. If this router does not lead, or is busy, it answers so at once."""
         asked, self._asked = self._asked, []
         if not asked:
             return
@@ -281,7 +282,7 @@ class SetReplica:
     # the state
 
     def _state(self, rows: Iterable[Row]) -> SetState:
-        """The state at the index that is applied. Raises ValueError if these rows are no state."""
+        """The state with these rows, at the applied index. Raises ValueError if these rows are no state."""
         self._messages = ReplicaLog(self.plan.name, lambda queue: self.state.name_of(queue))
         state = SetState(rows, self._messages)
         if self.applied:
@@ -289,7 +290,8 @@ class SetReplica:
         return state
 
     def _log_content(self, state: SetState, *, begins: bool) -> None:
-        """Tell the delivery log which messages this replica has: others have the same at this index."""
+        """Write to the delivery log which messages this replica has. Other replicas have the same ones at this
+        index."""
         told = {"set": self.plan.name, "life": self.raft.hard.life, "index": self.applied}
         told |= {"messages": state.messages.count, "positions": state.messages.positions_sum}
         told |= {"begins": begins}
@@ -329,12 +331,12 @@ class SetReplica:
         self._forget_reads()
 
     def _compact(self) -> bool:
-        """Make a compared state the snapshot: the latest one that a majority has, unless a replica in contact needs
-        entries before it, or one that is out of contact may need them. Returns whether there is such a state."""
+        """Make a compared state the snapshot. It is the latest state that a majority has, unless a replica in contact
+        still needs earlier entries, or one out of contact may need them. Returns whether there is such a state."""
         self._agreed = [index for index in self._agreed if index in self._changes]
         free = [index for index in self._agreed if not self._is_needed(index)]
         index = max((index for index in free if self._is_far_behind(index)), default=0)
-        if not index and len(self._changes) == KEPT:  # there is no room for more
+        if not index and len(self._changes) == KEPT:  # no further compared state can be kept
             index = min(free, default=0)
         if not index:
             return False
@@ -346,25 +348,25 @@ class SetReplica:
         return True
 
     def _is_far_behind(self, index: int) -> bool:
-        """Whether the log has so much behind this index that a replica without it may as well have a snapshot."""
+        """Whether the log has so many bytes after this index that a replica without them may as well get a snapshot."""
         log = self.raft.log
         return log.size(index, log.last) >= min(BEHIND, self.state.messages.size // 4)
 
     def _is_needed(self, index: int) -> bool:
-        """Whether another replica in contact lacks entries up to this index: it can have them, or the present snapshot,
-        to the end."""
+        """Whether another replica in contact lacks an entry up to this index. Then it gets all of these entries, or the
+        whole present snapshot."""
         leadership, log = self.raft.leadership, self.raft.log
         is_long = log.size(log.snapshot.index, log.last) >= DELAYED
         return leadership is not None and leadership.lacks(index) and not is_long
 
     def _renew(self, contacts: Collection[str], now: float) -> None:
-        """The store is void: begin anew, with an empty one of another identity."""
+        """The store is void: begin anew with an empty store of another identity."""
         why, store = self.raft.why_aside, self._new_store()
         self.why_aside = why
         self.out.append(Renew(self.plan.name, store, why))
         text = f"set {self.plan.name}: its store at this router is set aside: {why}"
         self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
-        self._propose()  # which answers that this router leads not
+        self._propose()  # which answers that this router does not lead
         self._forget_reads()
         former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), PackedRows()), now)
@@ -373,7 +375,7 @@ class SetReplica:
         self.raft.stores.inherit(former)
 
     def check(self) -> None:
-        """Assert what holds whenever no event is being handled."""
+        """Assert what must hold between events."""
         self.raft.check()
         assert self.applied == self.raft._applied, "the queues have other entries than the Raft knows"
         assert not self._proposed or self.raft.leadership is not None
