@@ -4,15 +4,16 @@
 
 The shell that drives the sets
 
-1. tells them events: `contact`, `lost`, `receive`, `stored`, `piece_read`, `bodies_read`, `ask`, `read`, with the time
-   in seconds;
-2. calls `flush` when no more events are at hand, and does what is in `out`, in order;
-3. calls `handle_timer` at `deadline`, which may have moved after `flush`, and then `flush`;
-4. gives `Write`, `Renew`, `ReadPiece` and `ReadBodies` to the store, in order, and says when each of them but `Renew`
-   is done (`topic.queues.storing`). Nothing waits for the store here.
+1. reports events to them: `contact`, `lost`, `receive`, `stored`, `piece_read`, `bodies_read`, `ask`, `read`, with the
+   time in seconds;
+2. calls `flush` when no more events are at hand, and performs the actions in `out`, in order;
+3. calls `handle_timer` at `deadline`, which each `flush` may move, and then `flush`;
+4. gives `Write`, `Renew`, `ReadPiece` and `ReadBodies` to the store, in order. When one of them is done, it calls
+   `stored`, `piece_read` or `bodies_read`; nothing for `Renew` (`topic.queues.storing`). No call here waits for the
+   store.
 
 Each router has a replica of each set (`topic.queues.replica`). A leader tells all routers that it leads, so each router
-knows where its requests go.
+knows the leader for its requests.
 """
 
 import math
@@ -37,14 +38,14 @@ from topic.raft.messages import Envelope, StoreContent
 from topic.raft.raft import Raft
 
 COMPARE_EVERY: Final = 1000
-"""Replicas compare their states after so many entries. All have to do so at the same ones."""
+"""Replicas compare their states after this many entries. All must do so at the same ones."""
 MOST_ASKED: Final = 20_000
-"""Requests of one router that may wait for an answer."""
+"""Most requests of one router that wait for an answer."""
 
 
 LeftMs = Callable[[Sequence[bytes], int], list[float] | None]
-"""Reads how long each message has still to live (AMQP 1.0 3.2.1, 3.2.4), in milliseconds, at this wall clock: infinity
-if the message does not say. None: no message says so."""
+"""Returns for each message the milliseconds that it still has to live at this wall clock (AMQP 1.0 3.2.1, 3.2.4);
+infinity if the message does not say. None if no message does."""
 
 
 class ReplicaSets:
@@ -67,11 +68,11 @@ class ReplicaSets:
         prefer_s: float = math.inf,
         left_ms: LeftMs = lambda messages, wall_ms: None,
     ) -> None:
-        """`routers` are all of the mesh, by name. `contents` is what the store has of each set. `draw` returns a random
-        number from 0 to 1, `new_life` a hybrid clock that is above all that this router knows, `new_store` an identity
-        that no store has had. `limit`: bytes of the messages of a set; if it has more, homes keep all further ones.
-        `prefer_s`: seconds of contact after which a leader hands its set over to the preferred voter.
-        Raises ValueError if the store has a set that began with another map of names, or a state that is damaged."""
+        """`routers`: the names of all routers of the mesh. `contents`: the store's content of each set. `draw` returns
+        a random number from 0 to 1, `new_life` a hybrid clock above all clocks that this router knows, `new_store` an
+        identity that no store has had. `limit`: most bytes of the messages of a set; homes keep all further ones.
+        `prefer_s`: seconds of contact after which a leader hands its set over to the preferred voter. Raises ValueError
+        if a set in the store began with another map of names, or has a damaged state."""
         self.out: list[SetAction] = []
         self.set_map = set_map
         self.left_ms = left_ms
@@ -84,21 +85,22 @@ class ReplicaSets:
         self._new_life = new_life
         self._contacts: dict[str, None] = {}
         self._strangers: set[str] = set()
-        """Routers in contact that have told of a set which this one does not know."""
+        """The routers in contact that have named a set that this router does not know."""
         self._numbers = count()
         self._requests = {name: Requests(name, limits.tried) for name in set_map.plans}
         self._leads: dict[str, tuple[int, int]] = {}
-        """By set: the life and the term in which all were told that this router leads."""
+        """Keyed by set that this router leads: the life and the term in which it has told all routers so."""
         self._replicas = {
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
             for name, plan in set_map.plans.items()
         }
         self._moves_at: dict[str, float] = {}
-        """By set that this router leads, and whose preferred voter could: when it hands the set over."""
+        """Keyed by set that this router leads and that another voter should lead: the time at which this router hands
+        it over."""
         self._leaderless_at: dict[str, float] = {}
-        """By set that no router leads: when the operator is told; infinite if the operator has been told."""
+        """Keyed by set that no router leads: the time at which the operator is told; infinite if that is done."""
         self._touched = dict.fromkeys(self._replicas)
-        """Sets to which something has happened since the last flush."""
+        """The sets that have had an event since the last flush."""
         self._due = now
 
     def _raft(self, me: Replica, plan: SetPlan, content: StoreContent, now: float) -> Raft:
@@ -109,7 +111,8 @@ class ReplicaSets:
             raise ValueError(f"set {plan.name}: {error}") from None
 
     def follow(self, routers: Collection[str]) -> None:
-        """These routers are the mesh from now on. Hashed sets that have not begun are to begin with them."""
+        """The plan has changed: these are the routers of the mesh. Hashed sets that have not begun will begin with
+        them."""
         self._routers[:] = routers
         self.set_map = self.set_map.among(routers)
         for name, plan in self.set_map.plans.items():
@@ -138,7 +141,8 @@ class ReplicaSets:
             self._touched[name] = None
 
     def receive(self, router: str, payload: bytes, now: float) -> None:
-        """A router in contact says this. Raises BreachError if it cannot be meant: the contact is to be dropped."""
+        """Take a payload of a router in contact. Raises BreachError if it is malformed; the caller then drops the
+        contact."""
         name, message = decode(payload)
         if name not in self._replicas:
             self._note_stranger(router, name)
@@ -169,7 +173,7 @@ class ReplicaSets:
     # requests
 
     def ask(self, operation: Operation, now: float) -> int:
-        """Have an operation carried out. Returns the number of the request: its `Answered` comes in `out`, within
+        """Start an operation. Returns the number of the request: its `Answered` comes in `out`, within
         `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text."""
         number, data = next(self._numbers), encode(operation)
         plan = self.set_map.plan_of(operation.name)
@@ -192,7 +196,7 @@ class ReplicaSets:
         return Refused(RefusedFor.NO_SET, why)
 
     def _take_requests(self, router: str, name: str, asked: Requested) -> None:
-        """A router asks for operations. A set refuses names of other sets: by this router's map, they are elsewhere."""
+        """A router requests operations. Refuse a queue that belongs to another set by this router's map."""
         ours: list[tuple[int, bytes]] = []
         others: list[tuple[int, Answer]] = []
         for number, data in asked.requests:
@@ -213,12 +217,12 @@ class ReplicaSets:
         for number, answer in self._requests[name].answer(router, answers, now):
             self._answer(number, answer)
 
-    # an operator's word
+    # requests of an operator
 
     def choose(self, name: str, ring: Sequence[str], now: float) -> None:
-        """These routers are to be the voters of a set that this router leads, and the first of them its leader. This
-        leader goes there step by step: a router that is new gets all that is decided before it votes. Raises
-        NotLeaderError; BusyError while an earlier change is under way; ValueError if these cannot be voters."""
+        """Make these routers the voters of a set that this router leads, and the first of them its leader. This leader
+        goes there step by step: a new router gets all decided entries before it votes. Raises NotLeaderError; BusyError
+        while an earlier change is under way; ValueError if these cannot be voters."""
         raft = self._replicas[name].raft
         if strange := [router for router in ring if router not in self._routers]:
             raise ValueError(f'there is no router "{strange[0]}", expected some of {", ".join(self._routers)}')
@@ -236,64 +240,66 @@ class ReplicaSets:
         self._touched[name] = None
 
     def recover(self, name: str, now: float) -> None:
-        """Have the store of this router be the set from now on (`Raft.recover`). Raises NotLeaderError if somebody
-        leads, or if this store has never been part of the set."""
+        """Make the store of this router alone the set (`Raft.recover`). Raises NotLeaderError if a replica leads, or if
+        this store has never been part of the set."""
         self._touched[name] = None
         self._replicas[name].raft.recover(now)
 
     def leave(self, now: float) -> set[str]:
-        """The router is about to stop: have other voters lead the sets that it leads. Returns these sets, without those
-        that nobody else can lead; when it is done, they are in `led` no more."""
+        """The router is about to stop: hand the sets that it leads over to other voters. Returns these sets, without
+        those that no other voter can lead. When a set is handed over, `led` lacks it."""
         left = {name for name in self._leads if self._replicas[name].raft.leave(now)}
         self._touched.update(dict.fromkeys(self._leads))
         return left
 
     @property
     def led(self) -> Collection[str]:
-        """The sets that this router leads, and has told all that it does."""
+        """The sets that this router leads, and has told all routers so."""
         return self._leads.keys()
 
-    # the ends of the sets that this router leads
+    # for the ends of the sets that this router leads
 
     def ready(self, name: str) -> tuple[int, int] | None:
-        """The life and the term that this router leads the set in, if its state has all that was decided before."""
+        """The life and the term in which this router leads the set, if its state has everything that was decided
+        before; None otherwise."""
         return self._replicas[name].ready
 
     def state(self, name: str) -> SetState:
-        """The state of the set, as far as this router has applied the log. It changes with the log."""
+        """The state of the set, as far as this router has applied the log. The object changes with the log."""
         return self._replicas[name].state
 
     def applied(self, name: str) -> int:
-        """The last log index that the state of the set has."""
+        """The last log index that is applied to the state."""
         return self._replicas[name].applied
 
     def propose(self, name: str, proposals: Iterable[Proposal | Declare]) -> int | None:
-        """Have these decided by a set that this router leads (`SetReplica.propose`)."""
+        """Propose entries to a set that this router leads (`SetReplica.propose`)."""
         first = self._replicas[name].propose(proposals)
         if first is not None:
             self._touched[name] = None
         return first
 
     def take_decided(self, name: str) -> list[tuple[int, Enqueued | None]]:
-        """The proposals that were decided since the last call, while this router led: log index and answer."""
+        """Take the proposals that were decided since the last call while this router led: the log index and the answer
+        of each."""
         decided, self._replicas[name].decided = self._replicas[name].decided, []
         return decided
 
     # the store
 
     def stored(self, write: Write, now: float) -> None:
-        """The store has done this write, and all before it."""
+        """The store has done this write, and all earlier ones."""
         self._replicas[write.set].stored(write, now)
         self._touched[write.set] = None
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None, now: float) -> None:
-        """The store has read a piece. None: the snapshot is at another index."""
+        """The store has read a piece. `found`: None if the snapshot is at another index."""
         self._replicas[piece.set].piece_read(piece, found)
         self._touched[piece.set] = None
 
     def read(self, name: str, queue: QueueId | None, positions: Sequence[int]) -> int:
-        """Have the bodies of messages read that are not in memory, and in this queue; None: in the outbox. Returns the
-        number of the read: its `BodiesFound` comes in `out` when the store has done it."""
+        """Start a read of bodies that are not in memory. `queue`: the queue of the messages, or None for the outbox.
+        Returns the number of the read: its `BodiesFound` comes in `out` when the store has done it."""
         number = next(self._numbers)
         self._replicas[name].read_bodies(number, queue, positions)
         self._touched[name] = None
@@ -305,7 +311,7 @@ class ReplicaSets:
         self._touched[read.set] = None
 
     def damaged(self, name: str, why: str) -> None:
-        """The store has found that its part of a set is not what was written: the replica begins anew."""
+        """The store has found that its data of a set differ from the data that it wrote: the replica begins anew."""
         self._replicas[name].raft.set_aside(why)
         self._touched[name] = None
 
@@ -332,14 +338,14 @@ class ReplicaSets:
     def _hand_to_preferred(self, name: str, now: float) -> None:
         raft = self._replicas[name].raft
         preferred = raft.leadership.preferred if raft.leadership is not None else None
-        self._moves_at[name] = now + self._prefer_s  # if this time it fails
+        self._moves_at[name] = now + self._prefer_s  # if it fails this time
         self._touched[name] = None
         if preferred is not None:
             raft.hand_over(preferred, now)
 
     @staticmethod
     def _why_leaderless(raft: Raft) -> str:
-        """As far as this router knows; empty if it knows nothing of the set."""
+        """Why no router leads the set, as far as this router knows; empty if it knows nothing of the set."""
         if not raft.hard.begun:
             return "it has not begun" if raft.me.router in raft.stores.ring else ""
         voters = raft.log.configuration.voters
@@ -348,18 +354,18 @@ class ReplicaSets:
         return f"this router reaches {len(voters) - len(missing)} of its {len(voters)} voters{what}"
 
     def deadline(self) -> float:
-        """When `handle_timer` is due; infinite if it is not."""
+        """The time at which `handle_timer` is due; infinite if never."""
         return self._due
 
-    # what comes of it
+    # the actions
 
     @property
     def has_work(self) -> bool:
-        """Whether `flush` has something to do, or `out` something to be done."""
+        """Whether `flush` has work, or `out` has actions."""
         return bool(self._touched or self.out)
 
     def flush(self, now: float) -> None:
-        """Have in `out` what is to be done for the events since the last call."""
+        """Put the actions for the events since the last call into `out`."""
         while self._touched:
             touched, self._touched = self._touched, {}
             for name in touched:
@@ -395,7 +401,7 @@ class ReplicaSets:
             self._leaderless_at.setdefault(name, now + self._limits.tried)
 
     def _spread_leadership(self, name: str, leads: tuple[int, int] | None) -> None:
-        """Tell all routers, this one too, that this router leads now, or leads no more."""
+        """Tell all routers, also this one, if this router has begun or ceased to lead."""
         former = self._leads.get(name)
         if former == leads:
             return
@@ -426,10 +432,10 @@ class ReplicaSets:
             else:
                 self._tell(router, name, Answers(tuple(answers)))
 
-    # what it shows
+    # for the status
 
     def overview(self) -> list[SetView]:
-        """Each set, as this router knows it."""
+        """A view of each set, as this router knows it."""
         return [self._view(name) for name in self._replicas]
 
     def _view(self, name: str) -> SetView:
@@ -475,11 +481,11 @@ class ReplicaSets:
         )
 
     def queues(self) -> Iterator[Queue]:
-        """The declared queues that the replicas of this router have. There may be many: a pass over them makes none."""
+        """The declared queues in the replicas of this router. Returns an iterator, because there may be many."""
         return chain.from_iterable(replica.state for replica in self._replicas.values())
 
     def check(self, names: Iterable[str] | None = None) -> None:
-        """Assert what holds of these sets, or of all, whenever no event is being handled."""
+        """Assert what must hold between events, for these sets or for all."""
         for name in self._replicas if names is None else names:
             replica = self._replicas[name]
             replica.check()
