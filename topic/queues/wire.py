@@ -1,12 +1,12 @@
-"""Messages of routers about sets (protocol 13). A message is one byte that begins no batch of the topics, one byte for
-the kind, then msgpack.
+"""Messages of routers about sets (protocol 13). A message is one byte with which no batch of the topics begins, one
+byte for the kind, then msgpack.
 
-| kind | who says it | what it says |
+| kind | sender | meaning |
 | --- | --- | --- |
 | `Envelope` | a replica | see `topic.raft.messages` |
-| `Leads` | a leader, to all in contact: as a contact begins, and as it changes | I lead this set, or no more |
+| `Leads` | a leader, to all in contact: as a contact begins, and as it changes | I lead this set, or no longer |
 | `Requested` | each router, to a leader | carry these operations out |
-| `Answers` | the router that was asked | this came of them; `BUSY`: ask again |
+| `Answers` | the router that was asked | these are the results; `BUSY`: ask again |
 """
 
 import reprlib
@@ -30,30 +30,30 @@ class Leads:
     life: int
     term: int
     leads: bool
-    """False: it leads no more."""
+    """Whether it leads; False if it leads no longer."""
 
 
 @attrs.frozen(slots=True)
 class Requested:
     requests: tuple[tuple[int, bytes], ...]
-    """The number that the asking router has given to each, and the operation."""
+    """Each operation, with the number that the asking router has given to it."""
 
 
 @attrs.frozen(slots=True)
 class Answers:
     answers: tuple[tuple[int, Answer], ...]
-    """By the number of the request."""
+    """Each answer, with the number of its request."""
 
 
 Message = Envelope | Leads | Requested | Answers
 
 
 SETS: Final = b"\xc0"
-"""The first byte of each message. MessagePack has nil there, and a batch has none."""
+"""The first byte of each message. In MessagePack it is nil, with which no batch begins."""
 
 
 def encode(name: str, message: Message) -> bytes:
-    """The message about the set of that name."""
+    """The bytes of a message about the set `name`."""
     if isinstance(message, Envelope):
         return SETS + b"\x00" + encode_envelope(name, message)
     if isinstance(message, Leads):
@@ -68,11 +68,11 @@ def _pack(*parts: Any) -> bytes:
 
 
 def decode(payload: bytes) -> tuple[str, Message]:
-    """The name of a set, and a message about it. Raises BreachError."""
+    """The name of the set, and the message about it. Raises BreachError."""
     kind = payload[1] if len(payload) > 1 else len(_READ)
     if not payload.startswith(SETS) or kind >= len(_READ):
         raise BreachError(f"a message about sets begins with {reprlib.repr(payload)}, expected a known type of message")
-    return _READ[kind](memoryview(payload)[2:])  # entries may be large: they are not copied
+    return _READ[kind](memoryview(payload)[2:])  # a view, because entries may be large
 
 
 def read_operation(data: bytes) -> Operation:
@@ -131,4 +131,4 @@ def _answers(body: memoryview) -> tuple[str, Answers]:
 
 
 _READ: Final[tuple[Callable[[memoryview], tuple[str, Message]], ...]] = (decode_envelope, _leads, _asked, _answers)
-"""By kind."""
+"""The readers of messages; the index of each is the kind."""
