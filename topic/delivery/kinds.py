@@ -199,7 +199,7 @@ class BalancedKind(AddressKind):
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
         if refusals == NOT_HAD and record.chosen not in moved:
             home.balancing.refused(record, router)
-        elif record.refusals == NOT_HAD:  # nothing is known of it yet: it may have the record elsewhere
+        elif record.refusals == NOT_HAD:  # its outcome is not known yet: it may have the record elsewhere
             record.sum_up(None)
 
     def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
@@ -299,7 +299,7 @@ class EgressKind(BalancedKind):
         choosing.ask_holders(stream, records)
 
     def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
-        if stream.link is not None:  # else no queue is there to agree
+        if stream.link is not None:  # otherwise no queue can agree
             choosing.share_out(stream, choosing.propose)
             choosing.want(stream)
 
@@ -357,7 +357,7 @@ NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL
 
 
 class AddressKinds:
-    """Which kind each address is of."""
+    """The kind of each address."""
 
     def __init__(self, named: Iterable[tuple[str, str]]) -> None:
         """`named`: pairs of a prefix of addresses, and the name of the kind of these addresses."""
@@ -373,9 +373,9 @@ class AddressKinds:
 
 
 def verdict(record: Record) -> Refusals | None:
-    """What the subscribers here made of a delivery for one of many. None if one has accepted it. Else a refusal:
-    *rejected* if one has rejected it; the chosen subscriber's outcome if this one has given it back, or refused it for
-    itself, which counts as *modified*; `NOT_HAD` otherwise."""
+    """The answer of the subscribers here for a delivery that is for one of many. None if one has accepted it. Otherwise
+    a refusal: *rejected* if one has rejected it; the chosen subscriber's outcome if it has given the delivery back, or
+    refused it for itself, which counts as *modified*; `NOT_HAD` in all other cases."""
     if record.taken:
         return None
     if DeliveryOutcome.REJECTED in record.locals.values():
