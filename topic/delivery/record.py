@@ -1,17 +1,16 @@
 """Delivery records and the streams that order them (protocol section 4).
 
-There is one record per delivery and router that holds it. This module alone writes what is in a record or a stream;
-*when* that changes is decided in `topic.home` and `topic.edge`. What happens to one record is a method named after
-that, and what happens to a batch a function over its records, as a call for each would cost too much there. Three
-fields others write, for the same reason: `unread` (`topic.edge.receipts` and `settlement`), `message` as it is dropped,
-and a stream's `records` as they are forgotten (`topic.delivery.records`). What only home knows of a stream is in
-`HomeStream`, which only home makes.
+Each router that holds a delivery has one record of it. Only this module writes the fields of records and streams;
+`topic.home` and `topic.edge` decide *when*. An event of one record is a method with its name. An event of a batch is a
+function over the records, because a call for each would cost too much. For the same reason other modules write three
+fields: `unread` (`topic.edge.receipts` and `settlement`), `message` when it is dropped, and a stream's `records` when
+they are forgotten (`topic.delivery.records`). A `HomeStream` also has everything that only the home knows of a stream.
 
 The record as a whole:
 
-    IN_DOUBT ── accept ──▶ ACCEPTED ── settle ──▶ SETTLED       home has answered the publisher; an edge, its home
+    IN_DOUBT ── accept ──▶ ACCEPTED ── settle ──▶ SETTLED       accept: home answers the publisher; an edge its home
         ▲  ╰───────────────── settle ───────────────▲           settled, abandoned, or handed on (presettled)
-        ╰── forward, hold ──────╯                               its home, or the next one, has to say it once more
+        ╰── forward, hold ──────╯                               its home, or the next one, forwards it again
 
 One of its local subscribers:
 
@@ -23,7 +22,7 @@ One of its local subscribers:
         │   name
         ├─────────▶ AWAITING_HOME                                     home must name it again: name, queue as above
         │             ▲── hold ── QUEUED, WITHHELD; SENT as it attaches anew
-        ╰── let_go, drop ── all but a final outcome                   it is not awaited any more
+        ╰── let_go, drop ── all but a final outcome                   no longer awaited
 
 Records are the hot path: slotted, compared by identity, and handled in batches.
 """
@@ -58,16 +57,16 @@ AWAITING_HOME = 3
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Question = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
-"""The deliveries that a sign of the publisher's life settles: the backlog of a subscriber; or the keys that a router
-asked about, and that the home does not have; or accepted deliveries that gate until the publisher has read their
+"""A question that only a sign of the publisher's life answers: the backlog of a subscriber; or a router, and keys that
+it asked about and the home does not have; or accepted deliveries that gate until the publisher has read their
 outcome."""
 
 
 class Record:
     """One delivery at this router."""
 
-    _offer: Any  # unset until the home offers the record to a subscriber elsewhere
-    _annotations: bytes  # unset in nearly all records: a message does not pay for it
+    _offer: Any  # unset until the home offers the record at another router
+    _annotations: bytes  # unset in nearly all records, to save memory
 
     __slots__ = (
         "_annotations",
@@ -100,22 +99,23 @@ class Record:
         self.stream = stream
         self.key = key
         self.tag = tag
-        """The publisher's delivery-tag; known at home only."""
+        """The publisher's delivery-tag; only the home knows it."""
         self.message: bytes | None = message
-        """Encoded message. None once the record is settled, and in a placeholder."""
+        """The encoded message. None in a placeholder, and after the record is settled."""
         self.n = -1
-        """Place in the publisher's order at its home; -1 while withheld (protocol 5) or unconfirmed."""
+        """The place in the publisher's order at its home; -1 while the record is withheld (protocol 5) or
+        unconfirmed."""
         self.state, self.presettled = State.IN_DOUBT, False
-        self.chosen: bytes | None = None  # one of many: whom it is for, or `UNASSIGNED`; None: whoever has it
-        self.taken = False  # one of many: a subscriber, which may have gone since, has accepted it, here or elsewhere
-        self.known = False  # at home: its publisher has answered an echo behind the outcome, and so has it in its store
+        self.chosen: bytes | None = None  # one of many: the chosen subscriber, or `UNASSIGNED`; None: its holder
+        self.taken = False  # one of many: a subscriber has accepted it, at any router
+        self.known = False  # at home: its publisher has answered an echo after the outcome, so it has stored it
         self.tries = 0  # one of many, at home: how often it was given back
         self.refused_by: tuple[bytes, ...] = ()  # one of many, at home: subscribers that refused it for themselves
         self.locals: dict[Any, int] = {}
         """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0  # how many locals have no final outcome yet
-        self.unread = 0  # settled: how many locals may not have read of that
-        self.given: tuple[Epoch, int] | None = None  # unconfirmed: by which attach it was forwarded last, and its place
+        self.unread = 0  # settled: how many locals may not have read of the settlement
+        self.given: tuple[Epoch, int] | None = None  # unconfirmed: attach and place of its last Forward
         self.refusals: Refusals | None = None
         """Final outcomes other than accepted, counted; None while there are none."""
         self.moved: tuple[bytes, ...] = ()
@@ -193,7 +193,7 @@ class Record:
         if message is not None:
             self.message = message
 
-    # at home: who is awaited
+    # at home: the awaited routers and subscribers
 
     def forwarded_to(self, router: str) -> None:
         """The home has forwarded the record to the router, and awaits its outcome."""
@@ -253,7 +253,7 @@ class Record:
 
     @property
     def last_offer(self) -> Any:
-        """What `offered_in` was given last; None if the record was never offered to a subscriber elsewhere."""
+        """The last argument of `offered_in`; None if the record was never offered to a subscriber at another router."""
         return getattr(self, "_offer", None)
 
     def offered_in(self, offers: Any) -> None:
@@ -373,7 +373,7 @@ class Record:
         assert not self.unread or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
 
 
-# what happens to many at once: the hot path
+# events of many records at once: the hot path
 
 
 def spread(records: Sequence[Record], first: int, audience: AddressAudience) -> None:
@@ -595,7 +595,7 @@ class AddressKind(ABC):
     is_of_set: ClassVar[bool]
     """Whether the publisher is a replica set, which comes back however long it has no leader (protocol 14.7)."""
     unfit: ClassVar[DeliveryOutcome]
-    """The outcome of a delivery that cannot be given to its subscriber (protocol 5, Unfit)."""
+    """The outcome of a delivery that its subscriber cannot take (protocol 5, Unfit)."""
 
     # one delivery
 
@@ -863,18 +863,18 @@ class HomeStream(Stream):
         self.lifetime = lifetime
         self.settles_first = settles_first
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
-        self.overtook = overtook  # the attach took the link from one that it had not heard of: it may be late (6.12)
+        self.overtook = overtook  # the client had not heard of the attach before: this one may be late (6.12)
         self.unordered = unordered
         """The publisher resumes, and has not echoed its last epoch: if clocks differ, this attach may have a lower
         one."""
-        self.afresh = afresh  # so may one with a null map that has echoed no epoch
-        self.begun = False  # else the attach waits for routers that may know its life
+        self.afresh = afresh  # its map was null, and it has echoed no epoch: the same
+        self.begun = False  # False: the attach waits for routers that may know its life
         self.answered = False
         self.reply: dict[bytes, int] | None = None
         """Our unsettled map in the answer to the attach, by tag; None for a null map."""
         self.expected: dict[bytes, bytes] = {}
         """Key -> tag: deliveries in doubt by the publisher's map that were not transferred on this attach."""
-        self.incomplete = False  # the map was: what it lacks may be in doubt
+        self.incomplete = False  # the map was incomplete: deliveries that it lacks may be in doubt
         self.settled_again: set[Record] = set()
         """Deliveries in doubt that the publisher settled when it transferred them again: it gets no outcome."""
         self.settled_before: set[bytes] = set()
@@ -891,7 +891,7 @@ class HomeStream(Stream):
         self.received = 0
         self.withheld: deque[Record] = deque()
         """Records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
-        self.unassigned: dict[Record, None] = {}  # one of many: what waits for a subscriber that has room, in order
+        self.unassigned: dict[Record, None] = {}  # one of many: records that wait for a subscriber with room, in order
         self.reserving: dict[bytes, dict[Record, None]] = {}
         """Queue: keyed by subscriber name, the records for which the home has chosen it, and the queue has not agreed
         yet."""
@@ -905,11 +905,11 @@ class HomeStream(Stream):
         """The name of that subscriber; None until it is chosen."""
         self.gap: bytes | None = None
         """Queue: the tag of the first message that the home does not have yet. Messages with later tags wait for it."""
-        self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
-        self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
+        self.until: dict[Record, float] = {}  # deadlines of records that no subscriber can have yet
+        self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router has
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
 
-    # its publisher comes and goes
+    # the publisher's attach
 
     def name_life(self, generation: bytes) -> None:
         """The attach resumes this life, or begins it."""
@@ -959,7 +959,7 @@ class HomeStream(Stream):
         self.reserving.clear()
         self.leave()
 
-    # what it transfers, and what it has settled before
+    # transfers, and earlier settlements
 
     def transferred(self, keys: Iterable[bytes], sizes: Sequence[int]) -> None:
         """The publisher has transferred messages of these sizes, in bytes."""
@@ -1005,7 +1005,7 @@ class HomeStream(Stream):
         """The records placed last had no audience."""
         self.alone = self.next_n
 
-    # who asks, and what it is asked
+    # questions of routers, and questions to the publisher
 
     def asked(self, key: bytes, router: str) -> None:
         """Remember that this router asked about the delivery: it gets `Resolved` when the delivery is settled."""
@@ -1048,7 +1048,7 @@ class HomeStream(Stream):
         may be late."""
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
 
-    # which records wait
+    # waiting records
 
     @property
     def is_withholding(self) -> bool:
