@@ -20,7 +20,7 @@ class RecordTable:
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, Record] = {}
-        """With placeholders, without presettled records."""
+        """Keyed by delivery key: all records, with placeholders, without presettled records."""
         self._at: ByAddress[bytes, Record] = ByAddress()
         """The same records by address."""
         self.busy_keys: dict[bytes, Stream] = {}
