@@ -1,4 +1,4 @@
-"""How much one publisher may transfer before it has to settle, in deliveries and in bytes (protocol 5, Credit).
+"""The limit of the transfers that one publisher may have unsettled, in deliveries and in bytes (protocol 5, Credit).
 
 AMQP counts credit in deliveries, but memory is bytes, and the size of a message is unknown until it comes. The window
 expects messages as large as the last one. It grants as many deliveries as fit into the bytes that are left, and one
@@ -81,12 +81,12 @@ class CreditWindow:
         most = min(self._deliveries - self.unsettled, has_room_for if self.unsettled else max(1, has_room_for))
         due = max(0, most) - self.credit
         if due < 0 < room and self.credit * self._expected <= self._bytes:
-            return 0  # it is not much
+            return 0  # the surplus is small
         self.credit += due
         return due
 
     def keep(self, credit: int) -> None:
-        """The publisher keeps that much of the credit that was to be taken back."""
+        """The publisher keeps `credit` of the credit that was to be taken back."""
         self.credit += credit
 
     def close(self) -> None:
