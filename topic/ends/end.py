@@ -50,9 +50,10 @@ class LinkEnd:
         self.lifetime = lifetime
         """The lifetime that the next attach asks for."""
         self.settles_first = settles_first
-        """Receiver settle mode first: the client's link settles a delivery when it is sent the outcome."""
+        """Receiver settle mode first: the client's link settles a delivery with its outcome."""
         self.epoch: Epoch | None = None
-        """Epoch of the last attach through this end, whatever has become of the link since; None before the first."""
+        """The epoch of the last attach through this end, even if the link has moved or ended since; None before the
+        first."""
         self.is_answered = False
         """Whether the core has answered that attach, and the link is still connected."""
         self.is_detached = False
