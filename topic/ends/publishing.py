@@ -25,7 +25,7 @@ Known = TypeVar("Known")
 
 
 class PublishingEnd(LinkEnd, Generic[Known]):
-    """`Known` is the type of the publisher's own name for a delivery."""
+    """The router's end of a publisher's link. `Known` is the type of the publisher's own name for a delivery."""
 
     role = Role.PUBLISHER
     stream: HomeStream
@@ -36,10 +36,10 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         self.open: dict[Record, Known] = {}
         """The deliveries that were transferred on this attach and are not settled, in order."""
 
-    # what the publisher does
+    # actions of the publisher
 
     def attach(self, claim: Claim, now: float, allowance: Allowance | None = None) -> None:
-        """The deliveries of the publisher's map count against the `allowance`."""
+        """Attach the link. The deliveries of the publisher's map count against the `allowance`."""
         self.is_answered = False
         self.stream = self.node.topic.attach_publisher(
             self.identity,
@@ -83,14 +83,14 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
 
-    # what the core asks
+    # actions of the core
 
     def perform(self, action: LinkAction) -> None:
         match action:
             case AnswerDeliveries():
                 self.tell(action)
             case Credit() | Echo() if not self.is_answered:
-                pass  # of an attach before this one: it was still to be done as its answer brought this one about
+                pass  # of an earlier attach: it was still waiting when this attach began
             case Credit():
                 self.grant(action.count)
             case Chosen():
@@ -117,8 +117,8 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         raise NotImplementedError
 
     def tell(self, action: AnswerDeliveries) -> None:
-        """Send the outcomes of these records. If the end has attached again meanwhile, some records may not be open any
-        more."""
+        """Send the outcomes of these records. If the end has attached again meanwhile, some records may no longer be
+        open."""
         raise NotImplementedError
 
     def grant(self, count: int) -> None:
