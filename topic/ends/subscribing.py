@@ -36,10 +36,11 @@ class SubscribingEnd(LinkEnd):
         """Keyed by delivery key: the states in the map of the last attach, for deliveries that are neither resumed nor
         settled yet."""
 
-    # what the subscriber does
+    # actions of the subscriber
 
     def attach(self, claim: Claim, now: float, *, told: bool = False, wants: Wants | None = None) -> None:
-        """`told`: the client knows that the mesh ended its last link (protocol 8, Apart). `wants`: its filter."""
+        """Attach the link. `told`: the client knows that routers have ended its last link (protocol 8, Apart). `wants`:
+        its filter."""
         self.is_answered = False
         self.named = dict(claim.unsettled or {})
         self.subscriber = self.node.topic.attach_subscriber(
@@ -67,7 +68,7 @@ class SubscribingEnd(LinkEnd):
         else:
             self.node.topic.suspend_subscriber(self.subscriber, self, now)
 
-    # what the core asks
+    # actions of the core
 
     def perform(self, action: LinkAction) -> None:
         match action:
