@@ -118,8 +118,8 @@ class Outgoing:
     # directory
 
     def section(self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
-        """Send the whole section. `latest`: the clock up to which this router has told the others of the attaches here,
-        whatever has become of these links. If the entries do not fit into a batch, they go ahead of the section, in
+        """Send the whole section. `latest`: the clock up to which this router has told the others of all attaches here,
+        also of links that have ended or moved. If the entries do not fit into a batch, they go ahead of the section, in
         parts."""
         size = _size(own) + _size(gossip)
         if size > FLUSH_BYTES:
@@ -133,8 +133,8 @@ class Outgoing:
     def delta(
         self, routers: Iterable[str], version: int, latest: int, entries: list[LinkEntry], departed: list[LinkEntry]
     ) -> None:
-        """`latest` as in a section. `departed` are entries of links that have left this router, as their new owners
-        wrote them."""
+        """Send a change of the section. `latest`: as in `section`. `departed`: entries of links that have left this
+        router, as their new owners wrote them."""
         size = _size(entries) + _size(departed)
         self._say(routers, Segment.DELTA, version, latest, _packed(entries), _packed(departed), size=size)
 
