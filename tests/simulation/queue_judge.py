@@ -6,6 +6,7 @@ or if the leader of its set was killed. A client that resumes is in doubt if its
 its timeout, or not to be seen by all routers. Limits of the ends (protocol 10) are limits here, too.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -99,6 +100,8 @@ class Consumer(Doubts):
         """The messages that it wants never again, the links on which it has said so, and who led then."""
         self._last: tuple[object, tuple[int, int]] = None, (0, 0)
         """Its link, and the last place of a message that has come on that for the first time."""
+        self._came_on: dict[bytes, object] = {}
+        """By message: the link on which it came first."""
 
     def has(self, text: bytes) -> bool:
         client = self.client
@@ -108,11 +111,18 @@ class Consumer(Doubts):
         """Whether what it says of the message now goes to its router with the reason, not by a map."""
         return any(self.client.texts.get(key) == text for key in self.client.handles.values())
 
-    def comes_later(self, link: object, place: tuple[int, int]) -> bool:
-        """A message at this place comes for the first time. Whether all that came so on the link were before it."""
+    def comes_later(self, link: object, text: bytes, place: tuple[int, int]) -> bool:
+        """A message at this place comes. Whether all that came on the link for the first time were before it. What a
+        plain consumer had on an earlier link is promised *at least once*: it may come again at any time."""
+        if self._came_on.setdefault(text, link) is not link and self.client.plain:
+            return True
         is_later = link is not self._last[0] or place > self._last[1]
         self._last = link, place
         return is_later
+
+    def went_since(self, at: float, link: object) -> bool:
+        """Whether another link of it has ended at its router since then."""
+        return any(one is not link and one.ended and one.ended_at >= at for one in self.client.opened)
 
     @property
     def in_doubt(self) -> list[bytes]:
@@ -137,6 +147,10 @@ class Queues:
         """The names of the links of sets that publish."""
         self._said: dict[tuple[str, bytes], set[DeliveryOutcome]] = {}
         """By queue and message: what consumers have said for good."""
+        self._reserved_at: dict[tuple[str, bytes], float] = {}
+        """By queue and message: when it was reserved last."""
+        self._deaths: Counter[tuple[str, bytes]] = Counter()
+        """By queue and message: how often other queues have given it the message, as a dead letter or by a retry."""
         self._reused: set[bytes] = set()
         """Messages whose tag was used again while the set had an older delivery of it."""
         self._apart: set[frozenset[str]] = set()
@@ -296,10 +310,18 @@ class Queues:
         """A consumer has said what it makes of a message, for good."""
         self._said.setdefault((queue, text), set()).add(outcome)
 
-    def came_back(self, consumer: str, text: bytes, failed: bool) -> None:
-        """A client has given a message back, and its router settles that delivery."""
-        if consumer in self.consumers:
-            self.rules_of(consumer).came_back(text, failed)
+    def came_back(self, link: "SubscriberLink", text: bytes, failed: bool) -> None:
+        """A client has given a message back, and its router settles that delivery. If an earlier link of it has ended
+        with the same delivery, that counts as failed, whatever the client says now (protocol 14.6)."""
+        consumer = self.consumers.get(link.client.name)
+        if consumer is None:
+            return
+        reserved_at = self._reserved_at.get((consumer.queue, text), 0.0)
+        if failed or not consumer.went_since(reserved_at, link):
+            self.rules[consumer.queue].came_back(text, failed)
+
+    def reserved(self, queue: str, text: bytes) -> None:
+        self._reserved_at[queue, text] = self._judge.schedule.now
 
     def gives_back(self, link: "SubscriberLink", text: bytes, annotations: bytes) -> None:
         """The router of a client reads that it gives a message back, to which it adds this."""
@@ -365,7 +387,8 @@ class Queues:
         may_come_again, may_be_gone = self._may_come_again(queue, text), message.may_be_gone or self.is_lost(set_)
         known = self.rules[address].messages.setdefault(child, rules.Message(is_told=True))
         known.may_be_gone |= may_be_gone or self.is_lost(self._world.set_of(address))
-        known.is_loose |= may_come_again
+        self._deaths[address, child] += 1
+        known.is_loose |= may_come_again or self._deaths[address, child] > 1
 
     def _may_come_again(self, queue: str, text: bytes) -> bool:
         """Whether the message may be a dead letter more than once."""
@@ -377,7 +400,9 @@ class Queues:
         others = [(name, of_queue) for name, of_queue in self.rules.items() if name != queue]
         texts = rules.former(text), text
         former = [(name, one) for name, of_queue in others for one in texts if one in of_queue.messages]
+        known = self.rules[queue].messages.get(text)
         may_repeat = self.is_lost(set_) or any(self._may_come_again(*one) for one in former)
+        may_repeat |= known is not None and known.enqueued < self._deaths[queue, text]  # two queues had a copy each
         self.rules[queue].enqueued(text, may_repeat=may_repeat)
         self.annotations.enqueued(set_, queue, text, annotations, former)
 
@@ -531,7 +556,7 @@ class QueueApplications:
         consumer, logs = self._queues.consumers[link.client.name], self._queues.logs
         self._queues.rules[consumer.queue].transferred(text, failures, logs.times_back(consumer.queue, text))
         place = logs.place(consumer.queue, text)
-        in_order = place is None or attempts > 0 or consumer.comes_later(link, place)
+        in_order = place is None or attempts > 0 or consumer.comes_later(link, text, place)
         self._judge.check(in_order, f"14 order: {text.decode()} comes to {link} after what is behind it in the queue")
         if link.sends_settled:
             message = self._queues.rules[consumer.queue].messages[text]

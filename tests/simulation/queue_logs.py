@@ -140,6 +140,9 @@ class Listener(Protocol):
     def is_unwanted(self, queue: str, text: bytes, consumer: bytes) -> bool:
         """Whether the consumer of this name has refused the message for itself."""
 
+    def reserved(self, queue: str, text: bytes) -> None:
+        """A message is kept for a consumer."""
+
     def freed(self, set_: str, queue: str, text: bytes, consumer: bytes, annotations: bytes) -> None:
         """A message comes back from a consumer. `annotations`: as in `Free`."""
 
@@ -288,6 +291,8 @@ class QueueLogs:
             texts = [(queue_, bare(kept[position])) for position in each_of(asked.runs) if position in kept]
             self._reserved.update((*one, asked.consumer.name) for one in texts)
             self._reservations.update(texts)
+            for one in texts:
+                self._listener.reserved(*one)
         if isinstance(asked, Enqueue):
             assert isinstance(answer, Enqueued)
             self._enqueue(name, life, book, index, asked, answer, before, proposed)

@@ -229,7 +229,7 @@ class SubscriberLink(Link):
     def _settle(self, records: list[Record], *, again: bool = False) -> None:
         for record in records:
             if (given_back := self._given_back.pop(record, None)) is not None:
-                self.router.judge.queues.came_back(self.client.name, *given_back)
+                self.router.judge.queues.came_back(self, *given_back)
         handles = [handle for record in records if (handle := self._handles.pop(record, None)) is not None]
         for handle in handles:
             del self._records[handle]

@@ -65,6 +65,19 @@ def test_a_refusal_on_an_earlier_attach_takes_no_room_of_the_next() -> None:
     run(9108699)
 
 
+def test_what_a_consumer_has_of_a_deleted_queue_ends() -> None:
+    """Its router had asked the home, and the egress was closed before the answer."""
+    run(9107483)
+
+
+@pytest.mark.parametrize("seed", [9108073, 9108610, 9110036, 9110239])
+def test_it_holds_in_runs_of_which_the_judge_was_wrong(seed: int) -> None:
+    """A consumer released a message on its next link, and its router counted that it had gone with it; the same of a
+    message that its router had yet to transfer; a plain consumer got again what it had on an earlier link; two queues
+    that were bound to a topic gave a third one the same dead letter."""
+    run(seed)
+
+
 @pytest.mark.parametrize(("seed", "knobs"), [(147, HAS_FAILED), (9103035, OLDER_ANSWER)])
 def test_it_holds_in_a_run_that_has_failed(seed: int, knobs: dict[str, Any]) -> None:
     """An outcome of one queue was told as that of another one, whose link had the same epoch. An older refusal counted

@@ -35,6 +35,11 @@ MOST_NOWHERE: Final = 10_000
 make up names."""
 
 
+_Place = tuple[str, bool]
+"""Of a publisher that only placeholders name: the address of the subscriber, which may be wrong, and whether the
+publisher was the egress of a queue, and its leader has closed it."""
+
+
 @attrs.define(slots=True)
 class _Nowhere:
     """A publisher that only placeholders name."""
@@ -56,9 +61,8 @@ class Generations:
         self._settings = settings
         self.bodies = Bodies(settings.largest)
         """The pieces that have come ahead of Forwards. They are dropped when their publisher's attach ends."""
-        self._nowhere: dict[bytes, dict[str, _Nowhere]] = {}
-        """Publishers that only placeholders name, keyed by name and then by the subscriber's address, which may not be
-        the publisher's."""
+        self._nowhere: dict[bytes, dict[_Place, _Nowhere]] = {}
+        """Publishers that only placeholders name, keyed by name and then by place."""
 
     def attach(self, stream: HomeStream, claim: Claim, now: float, all_since: float) -> None:
         """A publisher attaches here. It begins at once, or waits until a router in contact knows it (7.6, 7.9).
@@ -190,7 +194,8 @@ class Generations:
             self._edge.streams.discard(other)
         if mine is not None:
             self._end_link(mine, None if new is None else new.home)
-        streams: list[Stream | None] = [mine, other, *self._take_nowhere(name)]
+        nowhere = self._take_nowhere(name) if new is not None else []
+        streams: list[Stream | None] = [mine, other, *nowhere]
         for stream in filter(None, streams):
             if new is not None and _goes_on(stream, new):
                 if isinstance(stream, HomeStream):
@@ -209,21 +214,21 @@ class Generations:
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
         """Keep the placeholders of an abandoned life. A key does not show its generation, so they may belong to a life
-        that goes on out of our sight."""
+        that goes on out of our sight. Only a leader ends the life of an egress."""
         placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:
-            new = self._nowhere_stream(stream.publisher, stream.address)
+            new = self._nowhere_stream(stream.publisher, stream.address, is_closed=stream.kind.is_of_set)
         if new is not None and new.address == stream.address:
             self._edge.unconfirmed.move(stream, new, placeholders)
 
-    def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
+    def _nowhere_stream(self, publisher: bytes, address: str, *, is_closed: bool = False) -> Stream:
         """The stream for placeholders of a publisher that no router in contact knows, until the publisher comes
         back."""
         at = self._nowhere.setdefault(publisher, {})
-        found = at.get(address)
+        found = at.get((address, is_closed))
         if found is None:
             identity, kind = LinkIdentity("", "", address), self._edge.kinds.of(address)
-            found = at[address] = _Nowhere(Stream(publisher, identity, NOWHERE, UNKNOWN, kind))
+            found = at[address, is_closed] = _Nowhere(Stream(publisher, identity, NOWHERE, UNKNOWN, kind))
         return found.stream
 
     def _take_nowhere(self, publisher: bytes) -> list[Stream]:
@@ -264,20 +269,19 @@ class Generations:
         """Settle the placeholders of publishers that will not come back, because no terminus lives this long. The time
         counts from `all_since`, since when all routers are in contact, because a publisher may be attached at a router
         out of contact. The link of a replica set comes back with its next leader, however late, so its placeholders
-        stay."""
+        stay, unless a leader has closed the link."""
         longest = self._settings.terminus + self._settings.boot_wait
-        for found in [found for at in self._nowhere.values() for found in at.values()]:
-            found.since = min(found.since, now)
-            is_over = now >= max(found.since, all_since) + longest or now >= found.since + self._settings.forget
-            if (is_over and not found.stream.kind.is_of_set) or not found.stream.unconfirmed:
-                self._end(found.stream)
-
-    def _end(self, stream: Stream) -> None:
-        at = self._nowhere[stream.publisher]
-        del at[stream.address]
-        if not at:
-            del self._nowhere[stream.publisher]
-        self._edge.abandon(stream, None)
+        for publisher, at in list(self._nowhere.items()):
+            for place, found in list(at.items()):
+                _, is_closed = place
+                found.since = min(found.since, now)
+                is_over = now >= max(found.since, all_since) + longest or now >= found.since + self._settings.forget
+                may_end = is_closed or not found.stream.kind.is_of_set
+                if (is_over and may_end) or not found.stream.unconfirmed:
+                    del at[place]
+                    self._edge.abandon(found.stream, None)
+            if not at:
+                del self._nowhere[publisher]
 
 
 def _goes_on(old: Stream, new: Stream) -> bool:
