@@ -103,10 +103,10 @@ class Strangers(Generic[S]):
     younger ones. Every method takes constant time, because strangers choose how often it is called."""
 
     def __init__(self, places: int) -> None:
-        self._most = 3 * places // 4  # the rest is for connections that come before the last one that made way has gone
+        self._most = 3 * places // 4  # the rest is for connections that come while a stranger is still being ended
         self._crowded = places // 2
         self._unopened = Unopened[S]()
-        self._of_host: dict[str, Unopened[S]] = {}  # the same, by address
+        self._of_host: dict[str, Unopened[S]] = {}  # address -> its connections that are not open
         self._crowd = Unopened[S]()  # of the last address that had more than half of the places
         self._opened: OrderedDict[S, None] = OrderedDict()
 
@@ -119,14 +119,14 @@ class Strangers(Generic[S]):
             return None
         of = self._crowd if len(self._crowd) > self._crowded else self._unopened
         while (silent := of.oldest_silent) is not None and silent.has_spoken:
-            self.speaks(silent)  # its greeting has come unnoticed; this happens at most once for each
+            self.speaks(silent)  # its greeting has arrived meanwhile; at most once for each connection
         return of.oldest or next(iter(self._opened))
 
     def enter(self, one: S) -> None:
         compatriots = self._of_host.setdefault(one.host, Unopened[S]())
         for queue in (self._unopened, compatriots):
             queue.add(one)
-        if len(compatriots) > self._crowded:  # there cannot be two of these
+        if len(compatriots) > self._crowded:  # only one address can have more than half of the places
             self._crowd = compatriots
 
     def speaks(self, one: S) -> None:
@@ -213,7 +213,7 @@ class Admission:
     async def serve(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
         """Accept connections until cancelled. An error of one connection ends no other one."""
         listener.setblocking(False)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING)  # what is accepted inherits it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING)  # accepted sockets inherit it
         self.is_open = True
         try:
             with listener:
@@ -274,7 +274,7 @@ class Admission:
             self._strangers.forget(visitor)
             visitor.scope.cancel()
 
-    # what a visitor becomes
+    # changes of a visitor
 
     def open(self, visitor: Visitor) -> None:
         self._strangers.opens(visitor)

@@ -40,7 +40,8 @@ LANES: Final = (LINKSTATE, CHANNEL)
 HELD_BYTES = 512 * 1024
 """Bytes of bodies that the connection has and has not written. The writer may have as many again."""
 BEHIND_BYTES = 128 * 1024
-"""The same for a line that does not take written bytes at once: link state has to wait for all these bytes."""
+"""The limit in place of HELD_BYTES for a line that does not take written bytes at once: link state has to wait for all
+these bytes."""
 JOINED_BYTES = CHUNK
 """Bytes of bodies that travel as one; a longer body travels alone. The neighbour reads a body when all of it has come.
 So an answer must not wait for the chunk behind it, and the measure of a line (`linkstate.channel.Budget`) must not

@@ -23,8 +23,9 @@ class Retention:
     """Bytes of all segments that are kept; None: no limit."""
 
     def expired(self, directory: Path) -> tuple[list[Path], Name | None]:
-        """The segments to delete, and the first segment to keep. The segment in use is always kept. The second value is
-        None if that segment is the first of all."""
+        """The segments to delete, and the first segment that is kept. The segment in use is always kept. In place of
+        the latter, None if no segment is deleted now and the first one has the number 0: then its incarnation has lost
+        no segment."""
         found = {name: path for path in directory.iterdir() if (name := parse_segment_name(path.name))}
         *older, first = sorted(found)
         stats = {name: found[name].stat() for name in found}

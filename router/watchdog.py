@@ -12,7 +12,7 @@ machine a turn is slow, not endless.
 A process that does not run cannot watch itself. But the watch notices this afterwards, by a late look, and logs it:
 neighbours may have given up the router meanwhile.
 
-Never here: C code that never lets other threads run, because the watch is such a thread.
+The watch does not notice C code that never lets other threads run, because the watch is such a thread.
 """
 
 import logging
@@ -34,9 +34,9 @@ log = logging.getLogger("oncemesh")
 STUCK: Final = 75
 """The exit status of a process that the watch has ended."""
 LOOKS: Final = 4  # looks within `dead`; each wakes an idle process
-COMPUTES: Final = 5  # times `dead`, of the watch's time and of processor time: the turn will not end
-BLOCKED: Final = 30  # the same, of the watch's time alone
-TELL_S: Final = 1.0  # for the log to take the last line: the log may be what blocks the loop
+COMPUTES: Final = 5  # a turn that has computed for so many times `dead` is endless
+BLOCKED: Final = 30  # a turn that is blocked for so many times `dead` is endless
+TELL_S: Final = 1.0  # the time for the log to take the last line; perhaps the log itself blocks the loop
 
 
 class Health(Enum):

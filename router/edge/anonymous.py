@@ -101,7 +101,7 @@ class AnonymousLink(End):
         answers = credit < 0 and any(publisher.answers for publisher in self._publishers.values())
         grant(self.link, self._window, credit, answers=answers)
 
-    # what happens on the link
+    # events of the link
 
     def on_transfers(self, transfers: Transfers) -> None:
         if refuse_all(self.link, self._window, transfers.messages):
@@ -177,7 +177,7 @@ class AnonymousLink(End):
             publisher.gone(now, closed=closed)
         self._window.close()
 
-    # what its publishers ask
+    # requests of its publishers
 
     @property
     def connection(self) -> ProvingConnection:

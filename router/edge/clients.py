@@ -1,7 +1,8 @@
 """The edge for AMQP clients: the node to which a link is attached, and the end that handles the link's events.
 
-A table has the nodes by their address, `$status` first; every other address is that of a topic, or of nothing. The end
-of a link handles its events in batches (`router.edge.ends`); nothing is decided here about any delivery.
+A table has the node of each special address, such as `$status`. Every other address belongs to a topic, or does not
+exist. The end of a link handles its events in batches (`router.edge.ends`). This module decides nothing about
+deliveries.
 """
 
 import logging
@@ -42,7 +43,7 @@ FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
 OF_ROUTERS: Final = "_topo/"
 """Prefix of the addresses of single routers' nodes, for users that may see them (`router.management`)."""
 ROUTERS_NAMED: Final = 8
-"""Routers that an error names, at most: the error has to fit in a frame."""
+"""The most routers that an error names, because the error has to fit into a frame."""
 
 
 class Guest(Protocol):
@@ -86,7 +87,7 @@ class ClientEdge(Handler):
         self._guard = guard
         self.nodes: Mapping[str, AddressNode] = {}
         self.connections: dict[ClientConnection, Arrival] = {}
-        """In the order in which they opened."""
+        """All open connections, in the order in which they opened."""
         self._numbers = count(1)
         self._topics = topics
         self._full: dict[Wakeable, dict[ClientEnd, None]] = {}
@@ -106,7 +107,7 @@ class ClientEdge(Handler):
         connection.open()
 
     def enter(self, connection: ClientConnection) -> None:
-        """Note a connection that is let in."""
+        """Note a connection that the router has accepted."""
         self.connections[connection] = Arrival(next(self._numbers), self.node.now())
 
     def leave(self, connection: ClientConnection) -> None:
@@ -117,7 +118,7 @@ class ClientEdge(Handler):
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         ends: list[End] = [link.context for link in connection.links if link.context is not None]
         for end in ends:
-            end.part()  # nothing attaches again on this connection
+            end.part()  # a re-attach on this connection is impossible
         self.node.put_off(partial(self._left, end) for end in ends)
         self.leave(connection)
 
@@ -144,7 +145,7 @@ class ClientEdge(Handler):
     def _begins_life(self, link: Link) -> bool:
         try:
             address = address_inside(self.node, address_of(link), receives=link.is_sender)
-        except Refusal:  # nothing begins
+        except Refusal:  # the attach will be refused, and begins no life
             return False
         return begins_life(link, address, self.node.topic.generations)
 
@@ -161,7 +162,7 @@ class ClientEdge(Handler):
                 self._guard.looks(link.connection)
             if node is None and address.startswith(OF_ROUTERS):
                 self._check_router(link.connection, address)
-            if node is None and not is_dynamic_source(link) and not guest.admit():  # it may be for management alone
+            if node is None and not is_dynamic_source(link) and not guest.admit():  # dynamic: perhaps for management
                 full = self._guard.exceed(
                     "connections", link.connection.origin, "this router has as many clients as it may have"
                 )
@@ -242,12 +243,12 @@ class ClientEdge(Handler):
         if end.awaits_writing and not end.link.ended:
             self._full.setdefault(end.link.connection, {})[end] = None
 
-    # what the core orders
+    # actions of the core
 
     def perform(self, action: LinkAction) -> None:
         end: ClientEnd = action.link
         if not end.link.ended:
             connection: Wakeable = end.link.connection
-            end.perform(action)  # which may end it
+            end.perform(action)  # this may end the link
             self._look(end)
             connection.wake()

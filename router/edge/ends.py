@@ -1,4 +1,4 @@
-"""Our end of a client's link: its events, and what its connection needs to know of it.
+"""The router's end of a client's link: it handles the link's events, and shows its state to the connection.
 
 The end of any node handles the events of its link (`End`). An end at a topic is also an end that the core knows
 (`topic.ends`), with a client behind it: of AMQP (`publisher_link` and `subscriber_link`), or of MQTT

@@ -111,7 +111,7 @@ class Guard:
 
     def closed(self, connection: Visiting) -> None:
         """Note that a connection is closed and its links have ended."""
-        if isinstance(connection.error, LimitError):  # the log has it
+        if isinstance(connection.error, LimitError):  # it is logged already
             self.exceeded[connection.error.limit] += 1
         if self._paces.pop(connection, None) is not None:
             self.allowance(connection).close()
@@ -142,7 +142,7 @@ class Guard:
     def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
         """Check an attach to a topic. Raises Refusal if the user may not."""
         rule = self._rules.rule_of(connection.user)
-        if is_dynamic(address):  # nobody knows it but by its client: for all who may publish, or receive, anything
+        if is_dynamic(address):  # only its client knows and tells the address: any right to send or receive is enough
             allowed, what = bool(rule.receive if receives else rule.send), "use"
         elif receives:
             allowed, what = may_receive(rule, address), "receive from"

@@ -42,9 +42,8 @@ OF_LINK: Final = "the publisher has too many unsettled bytes"
 
 
 def refuse_all(link: Link, window: CreditWindow, messages: list[bytes]) -> bool:
-    """Whether these messages of the link are refused, as it holds more than it may. The link then ends, and the
-    messages count as not transferred. Raises LimitError if a limit of the connection, or of all clients, is exceeded.
-    """
+    """Whether these messages of the link are refused because they exceed its window. Then the link ends, and the
+    messages count as not transferred. Raises LimitError if they exceed a limit of the connection or of all clients."""
     limit = window.refuses
     if not limit:
         return False
@@ -56,9 +55,9 @@ def refuse_all(link: Link, window: CreditWindow, messages: list[bytes]) -> bool:
 
 
 def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> None:
-    """Grant credit, or take it back if negative. From a publisher that `answers` echoes nothing is taken back, as this
-    would end the echoes (`router.amqp.frames.echo`). If it sends more than the window allows, it is refused and
-    resumes."""
+    """Grant credit; take credit back if `credit` is negative. A publisher that `answers` echoes keeps its credit,
+    because its later flows would not count as answers (`router.amqp.frames.echo`). If such a publisher then exceeds the
+    window, its messages are refused, and it resumes."""
     if credit < 0 and answers:
         window.keep(-credit)
     else:
@@ -80,11 +79,11 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.kept: dict[Handle, bytes] = {}
         """Tags of deliveries that the client has yet to settle, and surely keeps."""
         self._told: set[Handle] = set()
-        """Handles whose outcome the client got before it attached again on its session: this outcome stands."""
+        """Handles whose outcome the client got before its re-attach. This outcome does not change."""
         self._former: HomeStream | None = None
         """Stream of the former link, until the attach is answered."""
         self._max_message = max_message
-        self.alone = 0  # accepted on this link, and nobody was subscribed to them
+        self.alone = 0  # messages of this link that were accepted without a subscriber
 
     def go_on_from(self, former: "PublisherLink") -> Claim:
         """Continue the former link. Returns the claim with the map that the client would have sent. The client may have
@@ -106,10 +105,10 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     def echoed(self) -> EchoedLink:
         return self.link
 
-    # what happens on the link
+    # events of the link
 
     def _let_keep(self) -> None:
-        """The link has ended. The engine keeps its unsettled messages for a while."""
+        """Count the unsettled messages of the link, which has ended: the engine keeps them for a while."""
         self.link.keep(sum(record.size for record in self.open))
 
     def detach(self, action: Detach) -> None:
@@ -128,7 +127,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.publish(transfers.handles, transfers.tags, transfers.messages, until)
             return
         start = 0
-        for presettled, run in groupby(transfers.settled):  # in their order
+        for presettled, run in groupby(transfers.settled):  # keeps the order of all messages
             end = start + sum(1 for _ in run)
             tags, messages = transfers.tags[start:end], transfers.messages[start:end]
             until = times_of(messages, self.node)
@@ -199,7 +198,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     def on_echo(self) -> None:
         self.signs.answered()
 
-    # what the core orders
+    # actions of the core
 
     def tell(self, action: AnswerDeliveries) -> None:
         of_all = [self.open[record] for record in action.records]
@@ -208,7 +207,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
                 self.alone += action.alone
-                self.link.answer_echo()  # without a request: a client of a lost router cannot ask any more
+                self.link.answer_echo()  # unasked: if this router is lost, the client cannot ask any more
         else:
             condition, more = CONDITIONS[action.cause]
             info = {more: action.description} if more else None
@@ -251,9 +250,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.node.later(partial(self._settle_again, list(again)))
 
     def _settle_again(self, again: list[Handle]) -> None:
-        """Settle what the client has settled meanwhile. A delivery with nobody to await has its outcome, or is over, by
-        then.
-        """
+        """Settle the deliveries that the client has settled meanwhile. By then, a delivery without an audience has its
+        outcome, or is over."""
         if self.is_there:
             self._settled([handle for handle in again if handle in self.records and self.link.remote_state(handle)[1]])
             self.node.perform()

@@ -44,11 +44,11 @@ class SignsOfLife:
 
     def __init__(self, end: LivingEnd, *, answers: bool) -> None:
         """`answers`: the client says that it answers echoes."""
-        self.answers = answers  # it does, or has: only that counts
+        self.answers = answers  # the client answers echoes: then only an answer counts
         self._end = ref(end)
-        self._wanted = False  # there is a question
-        self._under_way = False  # an echo is
-        self._covers = False  # which was sent after the question came up
+        self._wanted = False  # a question is open
+        self._under_way = False  # an echo is under way
+        self._covers = False  # this echo was sent after the question
 
     def begin(self) -> None:
         """Start when the attach has been answered."""

@@ -20,7 +20,7 @@ from router.edge.ends import End
 
 STATUS_ADDRESS: Final = "$status"
 PAUSE_S: Final = 0.1
-SHARE: Final = 9  # a report is followed by a pause of so many times what it took
+SHARE: Final = 9  # the pause after a report, as a multiple of the time that the report took
 
 
 class StatusReports(Protocol):
@@ -40,7 +40,7 @@ class StatusNode:
     def __init__(self, report: StatusReports, views: Views) -> None:
         self._report = report
         self._views = views
-        self._waiting: dict[Link, None] = {}  # with credit, in the order in which they began to wait
+        self._waiting: dict[Link, None] = {}  # links with credit, the longest waiting first
         self._asked = trio.Event()
         self._sent = 0
 

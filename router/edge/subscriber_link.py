@@ -67,7 +67,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.records: dict[Handle, Record] = {}
         self.again: dict[bytes, Handle] = {}
         """Keyed by key: handles of the former link of the deliveries in `named` that the client already has."""
-        self._says_map = True  # in the answer, unless the client has brought none
+        self._says_map = True  # whether the answer has our map; not after a null map of the client
         self.modified: dict[Record, tuple[int, bytes]] = {}
         """The changes by the client's modified outcomes to a message that is offered again: failed deliveries, and
         annotations.
@@ -95,7 +95,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         super().attach(claim, now, told=told, wants=wants)
         self.link.moves = not self.subscriber.kind.is_for_all
 
-    # what happens on the link
+    # events of the link
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.leave(now, closed=closed)
@@ -145,7 +145,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """Pass outcomes to the core in runs of the same state, so that redeliveries keep the client's order."""
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
         found = list(map(self.records.get, handles))
-        if None in found:  # settled, or not yet resumed by the core, which then reads its state
+        if None in found:  # settled, or not resumed by the core yet, which then reads the state itself
             known = [record is not None for record in found]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         records = [record for record in found if record is not None]
@@ -194,7 +194,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def _modify(self, record: Record, outcome: OutcomeDetails) -> None:
         """Note a modified outcome of the client (AMQP 1.0 3.4.5)."""
         failures, annotations = self.modified.get(record, (0, b""))
-        with suppress(AmqpError):  # annotations that are none change nothing
+        with suppress(AmqpError):  # malformed annotations change nothing
             annotations = merged(annotations, outcome.annotations)
         if outcome.failed or annotations:
             self.modified[record] = failures + outcome.failed, annotations
@@ -215,7 +215,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         assert record.message is not None
         return modified(record.message, 0, _annotation(record.stream.address)) if self.of_pattern else record.message
 
-    # what the core orders
+    # actions of the core
 
     def begin(self, action: AnswerSubscriber) -> None:
         ours = action.unsettled if self._says_map else None
@@ -225,7 +225,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.node.later(self._take_first_credit)
 
     def forget(self, keys: Sequence[bytes]) -> None:
-        """Settle deliveries that the client already has. Our map covers the others."""
+        """Settle deliveries that the client already has. The client learns from our map that the others are settled."""
         for key in keys:
             if (handle := self.again.pop(key, None)) is not None:
                 self.link.settle(handle)
@@ -251,7 +251,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.handles.update(zip(records, handles, strict=True))
 
     def _refuse(self, records: Sequence[Record]) -> None:
-        """Refuse messages that are too large for the client: they take neither its credit nor room."""
+        """Refuse messages that are too large for the client. They use neither its credit nor room on its link."""
         if records:
             self._give_back(records)
             refuse_for(

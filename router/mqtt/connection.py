@@ -88,9 +88,9 @@ class MqttConnection(DrivenConnection):
         self._keep_alive = 0.0
         self._buffer = bytearray()
         self._held: Callable[[], None] | None = None
-        self._has_said_more = False  # than what has come with its CONNECT
+        self._has_said_more = False  # the client has sent bytes after the read with its CONNECT
         self._out: list[bytes] = []
-        self._answers = 0  # bytes of these
+        self._answers = 0  # bytes of `_out`
 
     # input
 
@@ -208,7 +208,7 @@ class MqttConnection(DrivenConnection):
         """Drop the held packets. If they contain a DISCONNECT that did not come together with the CONNECT, the client
         had read the CONNACK and may be elsewhere by now: then the QoS 0 messages before the DISCONNECT, and the
         DISCONNECT, are handled."""
-        with suppress(MqttError):  # nobody is there to be told
+        with suppress(MqttError):  # the client is gone and reads no answer
             self._take_leave()
 
     def _take_leave(self) -> None:

@@ -199,7 +199,7 @@ class MqttEdge:
         wait = partial(connection.hold, begin) if connection.can_prove else begin
         if session.is_expected:
             wait()
-        else:  # it may not hear of that here: then nothing has ended for those whom it comes to next
+        else:  # the client may never read the CONNACK; then the router that it comes to next needs these links
             self._at_first_word[connection] = wait
 
     def on_first_word(self, connection: MqttConnection) -> None:
@@ -212,7 +212,7 @@ class MqttEdge:
         assert connection is not None
         if is_over(known):
             _expired_just_now(session, connection)
-        elif not session.is_whole(known):  # as is known by now: it goes on from there when it comes again
+        elif not session.is_whole(known):  # this was not known at the CONNECT; the client continues at its next one
             connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:
             log.info("%s continues its session at this router; no message comes twice", session)
@@ -238,7 +238,7 @@ class MqttEdge:
         """Attach these links here. Otherwise they would expire while the client is connected here."""
         for entry in known:
             address, receives = shown_address(entry.identity.address), entry.role is Role.SUBSCRIBER
-            if connection.is_over or not entry.live:  # it has ended by what became of the one before, or long ago
+            if connection.is_over or not entry.live:  # perhaps since the link before it was attached
                 continue
             if not self._permissions.allow(connection, address, receives=receives):
                 end_link(self._node, entry)
@@ -259,7 +259,7 @@ class MqttEdge:
         `told` is given, only the links at these epochs end."""
         session.told = None
         for entry in self._links_of(session.client, session.user):
-            if told is None or told.get(entry.index) == entry.epoch:  # else it is of a later session
+            if told is None or told.get(entry.index) == entry.epoch:  # else it belongs to a later session
                 end_link(self._node, entry)
 
     def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
@@ -275,7 +275,7 @@ class MqttEdge:
             return
         self._clients.leave(connection)
         told, wants_end = session.told, packet is not None and packet.properties.get("session-expiry-interval") == 0
-        is_away = told is not None and session.was_here  # it goes on being that, as far as is known
+        is_away = told is not None and session.was_here  # its return was not proven, so it still counts as away
         closed = wants_end or not session.timeout or not is_kept(session, connection, said_goodbye=packet is not None)
         session.gone(self._node.now(), closed=closed)
         if told and packet is not None and (wants_end or not session.resumes):

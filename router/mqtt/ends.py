@@ -144,7 +144,7 @@ class MqttEnd(ClientEnd):
 
     def _certain(self) -> None:
         (connection, then), self._awaited = self._awaited or (None, None), None
-        if then is not None and self.connection is connection:  # else it is over, and the client's next one is asked
+        if then is not None and self.connection is connection:  # else the client has another connection, or none
             then()
 
     def gone(self, now: float, *, closed: bool) -> None:

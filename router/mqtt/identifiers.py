@@ -37,7 +37,7 @@ class Identifiers:
         self._free.append(number)
 
     def may_be_held(self) -> None:
-        """The client may hold every free identifier from another router."""
+        """Note that the client may hold every free identifier from another router."""
         self._held.update(self._free, range(self._used + 1, MOST_SENT + 1))
         self._used = MOST_SENT
         self._free.clear()

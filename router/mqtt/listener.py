@@ -131,7 +131,7 @@ class MqttListener:
         boot = self._at.node.topic.boot
         if not boot.waiting_for:
             return True
-        async with self._boot:  # one looks, for all
+        async with self._boot:  # only one of the waiting clients looks at intervals
             while boot.waiting_for:
                 await trio.sleep(LOOK_S)
         kernel = tcp.kernel_of(below)

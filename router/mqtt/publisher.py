@@ -45,12 +45,12 @@ class ReceivedMessage:
     dup: bool
     tag: bytes
     message: bytes
-    until: float = inf  # when its time is over
+    until: float = inf  # the time at which the message expires
     record: Record | None = None
-    told: bool = False  # the client has been told of the outcome
-    released: bool = False  # the client knows the outcome: what is left is for the mesh
-    is_read: bool = True  # on the present connection; else its copy, or PUBREL, is to come, which is what is answered
-    outcome: tuple[bool, str] | None = None  # that waits for the copy: see `PublisherHost.answer`
+    told: bool = False  # the router has sent the client the outcome
+    released: bool = False  # the client knows the outcome: only the mesh has to settle it
+    is_read: bool = True  # on this connection; else the client will send a copy or PUBREL, which the router answers
+    outcome: tuple[bool, str] | None = None  # an outcome that waits for the copy: see `PublisherHost.answer`
 
     @property
     def size(self) -> int:
@@ -86,10 +86,10 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         that."""
         self._named: set[bytes] = set()  # tags of copies that the map of this attach has
         self._inherits = False  # its life began at another router
-        self._renews = False  # all that this was for is over: the next attach begins a life
-        self._begins = False  # an attach, or a life, waits for its proof
-        self._is_unproven = False  # who this attach begins a life for may have gone before it is answered
-        self._resumes = False  # answered, and what was transferred before is to be transferred again
+        self._renews = False  # all messages of this life are over: the next attach begins a life
+        self._begins = False  # an attach, or the begin of a life, waits for the proof that the client is here
+        self._is_unproven = False  # this attach begins a life, and the client may be gone before the answer
+        self._resumes = False  # the attach is answered: the open messages are to be transferred again
         self._credit = self._count = 0
 
     def tag(self, identifier: int, message: bytes) -> bytes:
@@ -156,8 +156,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return ready
 
     def _get_past(self, head: ReceivedMessage) -> None:
-        """The map of this attach lacks the first waiting message: attach again, as it is another copy, or as all copies
-        have come."""
+        """Attach again if the first waiting message needs it, because the map of this attach lacks the message: either
+        it is a further copy, or it is new, and all copies are over."""
         is_copy = head.dup and head.tag not in self._named
         if is_copy or not (head.dup or self.open):
             self._renews = not is_copy
@@ -180,7 +180,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             self._attach()
 
     def take_over(self) -> None:
-        """The client has certainly come from another router. Which messages it will send again is not known yet."""
+        """Attach here, because the client has certainly come from another router. The router does not know yet which
+        messages the client will send again."""
         self._inherits = True
         self._begin()
 
@@ -224,7 +225,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             states = {incoming.tag: int(DeliveryOutcome.ACCEPTED) for incoming in self._stated}
             states |= {incoming.tag: 0 for incoming in self.open.values()}
         else:
-            left, self.open = list(self.open.values()), {}  # their life has ended: they are sent again
+            left, self.open = list(self.open.values()), {}  # their life has ended: transfer them anew
             for incoming in reversed(left):
                 incoming.record = None
                 self.waiting.appendleft(incoming)
@@ -249,7 +250,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.leave(now, closed=closed)
         if self.epoch is None or self.is_detached:
             return
-        if not self.stream.begun:  # its attach has waited for who may know of it, and never begun
+        if not self.stream.begun:  # the attach waited for routers that may know the link, and never began
             self.epoch = None
         self.node.perform()
 
@@ -271,7 +272,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     def begin(self, action: AnswerPublisher) -> None:
         self._resumes, self._credit = True, action.credit
         self._begins = self._is_unproven
-        if self._begins:  # the client may have gone to who has not heard of this life, and goes on with one before
+        if self._begins:  # the client may be at a router that does not know this life, and continue an earlier one
             self.when_certain(self._granted)
         else:
             self._granted()
@@ -305,7 +306,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         accepted = action.outcome is DeliveryOutcome.ACCEPTED
         for record in action.records:
             if (incoming := self.open.get(record)) is None:
-                continue  # released as this was on its way: it is settled next
+                continue  # the client has released it meanwhile: it is settled next
             if not (incoming.told or incoming.released):
                 incoming.told = self.host.connection is not None
                 self.host.answer(incoming, accepted, action.description)

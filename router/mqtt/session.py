@@ -1,4 +1,4 @@
-"""What an MQTT client and this router share: topics, and the message that each packet identifier stands for.
+"""The session of an MQTT client at this router: its topics, and the message that each packet identifier stands for.
 
 While this router lives, a session here continues exactly where it was, because both ends know the identifiers. Another
 router knows the client's links by the directory, but no identifiers (docs/mqtt.md has the consequences).
@@ -102,7 +102,7 @@ class MqttSession:
         for outgoing in list(self.sent.values()):
             if outgoing.released:
                 self._say(PacketKind.PUBREL, outgoing.identifier)
-            elif outgoing.end is None and outgoing.qos == 1:  # its PUBACK was to come on the connection before this
+            elif outgoing.end is None and outgoing.qos == 1:  # the client sends no PUBACK after its former connection
                 self._forget(outgoing.identifier)
             elif outgoing.end is None:
                 self.let_go(outgoing)
@@ -138,7 +138,7 @@ class MqttSession:
     def lost(self, action: Detach) -> None:
         self._keeper.lost(self, action)
 
-    # what the client publishes
+    # messages from the client
 
     def publish(self, packet: PublishPacket, most: int) -> None:
         """Take a PUBLISH for which there is an end. A message has at most `most` bytes. Raises MqttError if it is
@@ -150,7 +150,7 @@ class MqttSession:
         expiry = packet.properties.get("message-expiry-interval")
         until = inf if expiry is None else self._node.now() + expiry
         if not packet.qos:
-            once = self.presettled[index] = self.presettled.pop(index)  # now the last
+            once = self.presettled[index] = self.presettled.pop(index)  # the most recently used is the last
             once.take(message, until)
             self._touched[once] = None
         elif not self._is_known(packet, message):
@@ -190,13 +190,13 @@ class MqttSession:
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]
-                if incoming.is_read:  # else its PUBREL is to come
+                if incoming.is_read:  # else the client will send PUBREL
                     self._say(PacketKind.PUBCOMP, incoming.identifier)
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Send the client the outcome. MQTT 3.1.1 has one acknowledgement for every outcome (3.1.1 3.3.5)."""
         connection = self.connection
-        if connection is None:  # it hears of that when it is back
+        if connection is None:  # the client gets the outcome when it is back
             return
         if not incoming.is_read:
             incoming.outcome = accepted, why
@@ -214,7 +214,7 @@ class MqttSession:
             incoming.released = True
         connection.send(ack(connection.version, PacketKind.PUBREC, incoming.identifier, refused, why))
 
-    # what it answers
+    # the client's answers
 
     def acknowledge(self, packet: AckPacket) -> None:
         number = packet.identifier
@@ -233,7 +233,7 @@ class MqttSession:
                     self._forget(number)
             case PacketKind.PUBCOMP if not self._identifiers.let_go(number):
                 if (outgoing := self.sent.get(number)) is not None and outgoing.released:
-                    self._answered(outgoing, 0)  # "not found" says that it was
+                    self._answered(outgoing, 0)  # also if the reason is "not found": the client has had the message
                     self._forget(number)
 
     def _received(self, number: int, reason: int) -> None:
@@ -264,7 +264,7 @@ class MqttSession:
             assert record.message is not None
             self._carry(end, record, read_again(record.message))
 
-    # what it is sent
+    # messages to the client
 
     @property
     def _has_place(self) -> bool:
@@ -314,7 +314,7 @@ class MqttSession:
         self._identifiers.give_back(number)
 
     def let_go(self, outgoing: SentMessage) -> None:
-        outgoing.end = None  # at QoS 1 the PUBACK may be on its way: it is not to be that of what comes next
+        outgoing.end = None  # keep the identifier: at QoS 1 a PUBACK may be under way
         if outgoing.qos == 2 and not outgoing.released:
             outgoing.released = True
             self._say(PacketKind.PUBREL, outgoing.identifier)
@@ -324,7 +324,7 @@ class MqttSession:
     def subscribe(self, identifier: int, granted: Sequence[tuple[str, int]]) -> None:
         """Subscribe to topics, each with its granted QoS, or with a reason code of at least 0x80 if it was refused."""
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
-        for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # the last of equal ones
+        for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # of equal topics, the last
             self._subscribe(address, qos, waiting)
         if waiting.less():
             self._say_suback(waiting)

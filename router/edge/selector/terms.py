@@ -144,7 +144,8 @@ def _number(sign: str, left: float, right: float) -> Value:
 
 
 def between(one: Term, low: Term, high: Term) -> Term:
-    """As both comparisons, but it evaluates the term once: nested terms would double the evaluations at each level."""
+    """The conjunction of both comparisons, which evaluates the term only once: otherwise nested terms would double the
+    evaluations at each level."""
 
     def term(content: Content) -> Value:
         value = one(content)

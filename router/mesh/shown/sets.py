@@ -84,8 +84,9 @@ def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, fo
 
 
 def how_replaced(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> str:
-    """The commands that replace the voter `old` of these sets by routers of `others`. If a set already has all of
-    these, the command that makes it go on with fewer voters."""
+    """The command that replaces the voter `old` in these sets. `oncemesh queue replace` names, for each set, the first
+    router of `others` that is no voter of it yet. If a set has no such router, the command is `oncemesh queue voters`
+    for this set, which then has one voter less."""
     news = dict[str, None]()
     for one in sets:
         if (new := one.first_new(others)) is None:
