@@ -46,15 +46,16 @@ REORDER_LIMIT = 1024
 
 
 class Budget:
-    """How many bytes may be under way: the bytes that the line itself holds, and some that queue.
+    """The limit of the bytes under way on a line: the bytes that the line itself holds, and some that queue.
 
-    The line holds its rate times its shortest round trip. Both are measured, one chunk at a time. A measurement while
-    little is sent does not lower the rate, as it does not show what the line could carry. If the budget was used up and
+    The line holds its rate times its shortest round trip. Both are measured, one chunk at a time. While little is sent,
+    a measurement does not show what the line could carry, so it does not lower the rate. If the budget was used up and
     still nothing queued, the line may carry more, so the budget grows.
 
     A queue hides that the line has become longer. So now and then the budget is 0 until everything under way has
-    arrived, and a chunk with nothing before it measures the round trip again. Chunks sent right after this one do not
-    count, as no two chunks travel as one message."""
+    arrived. Then a chunk with nothing before it measures the round trip again. Chunks sent right after it do not count,
+    because two chunks never travel as one message.
+    """
 
     __slots__ = (
         "_acknowledged",
@@ -78,13 +79,13 @@ class Budget:
         self._acknowledged = 0
         self._rate = 0.0
         self._round_trip = inf
-        """The shortest one since the last new measurement, in seconds; infinite before the first sample."""
+        """The shortest round trip since the last new measurement, in seconds; infinite before the first sample."""
         self._measured_at = 0.0
         self._sample: tuple[int, float] | None = None
         """A chunk under way, the *sample*: its number, and when it was sent."""
         self._since: tuple[float, int] | None = None
-        """When the former sample had arrived, or when this one was sent with nothing before it; and the bytes
-        acknowledged by then.
+        """The beginning of the present measurement: the time at which the former sample had arrived, or at which this
+        one was sent with nothing before it; and the bytes acknowledged by then.
         """
         self._filled = False
         """Whether the budget has been used up since the sample was sent."""
@@ -105,8 +106,8 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """Note that the budget is used up. This does not count while the round trip is measured again, as the line has
-        just been emptied.
+        """Note that the budget is used up. This does not count while the round trip is measured again, because the line
+        was emptied for that.
         """
         self._filled = self._round_trip < inf
 
@@ -120,8 +121,8 @@ class Budget:
             self._last, self._since = 0, None
 
     def _measure(self, sent_at: float, now: float) -> None:
-        """Measure the rate and the round trip by the sample. The round trip excludes the delay of the other end, which
-        waits for more chunks or for `ACK_DELAY` before it acknowledges.
+        """Measure the rate and the round trip by the sample. The round trip is without the delay of the other end,
+        which waits for more chunks or for `ACK_DELAY` before it acknowledges.
         """
         assert self._since is not None
         since, before = self._since
@@ -177,17 +178,17 @@ class Channel:
         self.under_way = 0  # bytes that are not acknowledged
         self.full = False
         self.doubt = ""  # why the last question was asked
-        self.ack_at = inf  # when an ACK is due that found no data to travel with
-        self.probe_at = inf  # when the other side must have acknowledged something
+        self.ack_at = inf  # time at which an ACK is due that had no data to travel with
+        self.probe_at = inf  # time by which the other side must have acknowledged something
         self._sent = 0
-        self._unacked: deque[Chunk] = deque()  # those of the last len() numbers up to _sent
-        self._received = 0  # all up to here were handed on
+        self._unacked: deque[Chunk] = deque()  # the chunks not acknowledged; the last one has number _sent
+        self._received = 0  # all chunks up to this number were handed on
         self._early: dict[int, Chunk] = {}
         self._joiner = Joiner(max_payload)
-        self._question = 0  # the number of the question since which nothing came, 0 if none
-        self._probed = 0  # the highest number that a PROBE without an answer has named
+        self._question = 0  # number of the last question, if no data has come since; else 0
+        self._probed = 0  # highest number named by a PROBE that has no answer yet
         self._owed = 0  # frames since our last acknowledgement
-        self._owed_bytes = 0  # in them
+        self._owed_bytes = 0  # bytes of these frames
         self._min_timeout = self._timeout = min_timeout
         self._max_timeout = max_timeout
 
@@ -235,7 +236,7 @@ class Channel:
 
     def receive_ack(self, acknowledged: int, now: float) -> None:
         if acknowledged > self._sent:
-            return  # of no channel of ours
+            return  # not for this channel
         first = self._sent - len(self._unacked)
         if acknowledged <= first:
             return
@@ -253,7 +254,7 @@ class Channel:
         if chunk.content:
             self._question = 0
         if number > self._received + 1:
-            chunk = Chunk(bytes(chunk.content), chunk.more)  # it is kept, and not the body that it came in
+            chunk = Chunk(bytes(chunk.content), chunk.more)  # a copy, so that the whole body is not kept
         self._early[number] = chunk
         ready = []
         while (following := self._early.pop(self._received + 1, None)) is not None:
@@ -281,9 +282,7 @@ class Channel:
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
     def resent(self, chunks: int, now: float) -> None:
-        """Note that so many unacknowledged chunks were sent again over the same path; 0 if a PROBE found none
-        missing.
-        """
+        """Note that unacknowledged chunks were sent again over the same path; 0 if a PROBE found none missing."""
         if chunks:
             self.budget.resent()
         self._restart_timeout(now)

@@ -23,7 +23,7 @@ from enum import Enum
 from math import inf
 
 NUMBER_BITS = 22  # of counting below the incarnation: milliseconds up to the year 2100 fit above in 64 bits
-LAST = (1 << NUMBER_BITS) - 1  # so many contacts only an evil router makes
+LAST = (1 << NUMBER_BITS) - 1  # no router makes so many contacts unless it is malicious
 
 
 class ContactChange(Enum):
@@ -75,7 +75,7 @@ class Contact:
         if not self.incarnation or self.spent:
             return None
         if theirs >> NUMBER_BITS != self.incarnation or (self.established and theirs < self.theirs):
-            return None  # of another incarnation, or sent before what we already know
+            return None  # from another incarnation, or older than the number that we know
         change, former = None, self.ours
         if theirs > self.theirs:
             self.theirs = theirs
@@ -83,12 +83,12 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        if named == self.ours == former and same_plan:  # another that we have now nobody knows
+        if named == self.ours == former and same_plan:  # they cannot name our new number yet
             change = self._establish()
         if same_plan and not (self.established and established):
             self.greet_at = now
         elif not self.established:
-            self.greet_at = min(self.greet_at, now + self._greet_interval)  # the flood is under way
+            self.greet_at = min(self.greet_at, now + self._greet_interval)  # the plan is being flooded
         return change
 
     def receive_data(self, theirs: int, named: int) -> tuple[bool, ContactChange | None]:

@@ -74,7 +74,7 @@ class Contacts:
     def reachability(self, change: Reachability, now: float) -> None:
         contact = self._contacts.get(change.router)
         if contact is None:
-            return  # the plan has taken it away
+            return  # the plan no longer lists the router
         if isinstance(change, Reached):
             contact.reached(change.incarnation, now)
             self._greet_if_due(contact, now)
@@ -87,7 +87,7 @@ class Contacts:
 
     def drop(self, router: str, now: float, cause: Loss, reason: str) -> None:
         contact = self._contacts.get(router)
-        if contact is not None:  # else the plan has just taken it away
+        if contact is not None:  # otherwise the plan no longer lists the router
             self._apply(contact, contact.drop(now), cause, reason)
             self._greet_if_due(contact, now)
 
@@ -110,10 +110,11 @@ class Contacts:
             self._forwarding.send_chunk(chunk, addressed)
 
     def receive(self, frame: ChannelFrame, target: list[Any], now: float) -> None:
-        """Handle a frame with `target`, the entry that names this router. Its numbers are as the source sees them."""
+        """Handle a frame. `target`: the entry of this router in it, with the numbers of the contact as the sender sees
+        them."""
         contact = self._contacts.get(frame.source)
         if contact is None:
-            return  # ourselves, or a router this mesh does not have
+            return  # this router itself, or one that the plan does not list
         _, theirs, ours, x, y = target
         if frame.kind == GREET:
             same_plan = y == self._plan.digest

@@ -77,7 +77,7 @@ class Database:
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
-        self._deadline: float | None = None  # kept until the entries change: both are read far more often
+        self._deadline: float | None = None  # cached until the entries change, as is the digest
         self._digest: int | None = None
 
     def follow(self, plan: Plan) -> None:

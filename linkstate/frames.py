@@ -39,14 +39,15 @@ PART = 4  # as DATA: a chunk of a payload that more chunks follow
 Target = tuple[str, int, int, int, int]
 
 JOINED = 4 * CHUNK
-"""Bytes of a channel body with more than one frame, at most, as each frame may need an answer. No neighbour joins
+"""Most bytes of a channel body with more than one frame, because each frame may need an answer. No neighbour joins
 more.
 """
 
 MANY = 10_000
-"""Every frame of link state lists fewer routers, and every body of it has fewer frames: each takes some time."""
+"""A frame of link state lists fewer routers than this, and a body of link state has fewer frames, because each takes
+some time to read."""
 
-_LARGEST = 2**63 - 1  # of a number that a router counts on from: one more must still fit in msgpack's 64 bits
+_LARGEST = 2**63 - 1  # limit of numbers that a router increments: one more must still fit in 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
 _TARGET_SHAPE = [str, int, int, int, int]

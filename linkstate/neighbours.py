@@ -34,8 +34,8 @@ class Neighbour:
         self.cost = cost
         self.state = NeighbourState.DOWN
         self.since = 0.0  # when the present state began
-        self.incarnation = 0  # the one last heard on this transport
-        self.cause = Loss.CLOSED  # why the link is not UP, since it was
+        self.incarnation = 0  # the incarnation last heard on this transport
+        self.cause = Loss.CLOSED  # why the link is UP no longer
         self.reason = "the link has not come up yet"  # the same, as a sentence for the log
         self.hello_at = inf  # when the next HELLO is due
         self._lost_at = inf
@@ -56,7 +56,7 @@ class Neighbour:
         return self.incarnation if self.state in (NeighbourState.ONE_WAY, NeighbourState.UP) else 0
 
     def link_up(self, now: float) -> None:
-        """Begin with a new transport. All that was known came over another one, and no longer counts."""
+        """Begin with a new transport. Nothing that came over a former transport counts any longer."""
         self.link_down(now)
         self._enter(NeighbourState.SILENT, now)
         self.hello_at = now
@@ -72,11 +72,11 @@ class Neighbour:
     def receive_hello(self, incarnation: int, hears_us: bool, now: float) -> None:
         assert self.connected
         if incarnation < self.incarnation:
-            return  # said before the restart we already know of
+            return  # from an incarnation before the one that we know
         if incarnation != self.heard:
             self._fall(NeighbourState.ONE_WAY, now, Loss.RESTARTED, f"router {self.name} was started again")
             self.incarnation = incarnation
-            self.hello_at = now  # it learns at once that we hear it
+            self.hello_at = now  # so it learns at once that we hear it
         self._lost_at = now + self._dead
         if hears_us:
             self._enter(NeighbourState.UP, now)

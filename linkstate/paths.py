@@ -1,8 +1,8 @@
 """Shortest paths over the advertised links (protocol 3, layer 1). Pure: advertisements in, routes out.
 
-Among paths of equal cost, the first one by the names of its routers is taken. The rest of this path is again the first
-one from the router where it starts. So routers with the same database agree on the whole path of a frame, not only on
-the next hop, and no frame loops between two equal paths.
+Among paths of equal cost, the one whose list of router names comes first is taken. From each router on this path, the
+rest of the path is also the first one among its equals. So routers with the same database agree on the whole path of a
+frame, not only on the next hop, and no frame loops between two equal paths.
 """
 
 import heapq
@@ -18,7 +18,7 @@ class Route:
 
     next_hop: str
     cost: int
-    path: tuple[str, ...]  # from the next hop to the router itself
+    path: tuple[str, ...]  # names of all routers on the path, from the next hop to the target
     incarnation: int
 
 
@@ -61,10 +61,8 @@ def is_link(here: str, there: str, routers: Mapping[str, Advertised]) -> bool:
 def _two_way_links(
     router: str, routers: Mapping[str, Advertised], listed: Mapping[str, Set[tuple[str, int]]]
 ) -> Iterator[tuple[str, int]]:
-    """The working links of a router, as (neighbour, cost). Both ends list the other in its present incarnation: other
-    links do not exist (yet).
-
-    `listed` is an index of the links of each router, since a full mesh has many links."""
+    """The working links of a router, as (neighbour, cost). A link works if both ends list each other in their present
+    incarnations. `listed` is an index of the links of each router, because a full mesh has many links."""
     here = routers[router]
     for neighbour, incarnation, cost in here.links:
         there = routers.get(neighbour)

@@ -66,7 +66,7 @@ class LinkState:
         self._transmit = transmit
         self._early = hello / 2
         self._dead = dead
-        answering = ANSWERS * hello  # the higher name of two answers, so it need not wake for a HELLO of its own
+        answering = ANSWERS * hello  # the neighbour with the higher name only answers, so it seldom wakes by itself
         self._hello_as_lower, self._hello_as_higher = hello, min(answering, (hello + dead) / 2)
         self._meet_neighbours()
 
@@ -100,7 +100,7 @@ class LinkState:
         self._update(now)
 
     def link_down(self, name: str, now: float) -> None:
-        if name in self.neighbours:  # else the plan has taken it away before its transport ended
+        if name in self.neighbours:  # otherwise the plan removed it before its transport ended
             self.neighbours[name].link_down(now)
             self._update(now)
 
@@ -115,7 +115,8 @@ class LinkState:
                     f"the incarnation {frame.incarnation} lies in the future: the clocks of the two routers differ"
                 )
         if neighbour.connected:
-            # Each HELLO and each SUMMARY is complete, and an answer may be long: the last one of a body is enough.
+            # A later HELLO or SUMMARY replaces the earlier ones of the body. Only the last one is handled, because its
+            # answer may be long.
             last = {type(frame): frame for frame in frames}
             for frame in frames:
                 if isinstance(frame, Entries) or frame is last[type(frame)]:
@@ -148,7 +149,7 @@ class LinkState:
     def _receive_frame(self, neighbour: Neighbour, frame: LinkstateFrame, now: float) -> None:
         self._clock.merge(frame.clock)
         if isinstance(frame, Hello) and not self.plan.admits(frame.name, frame.incarnation):
-            self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))  # it was removed: that tells it
+            self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))  # so it learns of its removal
         elif isinstance(frame, Hello):
             neighbour.receive_hello(frame.incarnation, frame.heard == self._incarnation, now)
             self._say_hello(now)

@@ -294,7 +294,7 @@ class Topic:
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity, kind)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
-        told = told or unsettled is None  # that claims nothing from before
+        told = told or unsettled is None  # a null map claims nothing from before
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link, epoch)
         subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)

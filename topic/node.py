@@ -226,7 +226,7 @@ class Node:
         return due
 
     def put_off(self, acts: Iterable[Callable[[], None]]) -> None:
-        """Postpone acts that nobody waits for, and that may be thousands, such as the ends of all links of a closed
+        """Postpone acts that nobody waits for. There may be thousands, for example the ends of all links of a closed
         connection. If no act is postponed yet, the first ones are done at once. The timer does the rest, some at a
         time, so that the loop handles other events in between."""
         is_first = not self._put_off
@@ -337,7 +337,7 @@ class Node:
             elif isinstance(action, Received):
                 self.receive(action, now)
             elif isinstance(action, Full):
-                if action.router in self.topic.directory.contacts:  # else it was over with a breach
+                if action.router in self.topic.directory.contacts:  # False after a breach
                     self.topic.home.publishing.full(action.router)
             elif isinstance(action, Room):
                 self.topic.home.publishing.room(action.router)
@@ -352,7 +352,7 @@ class Node:
                 if self._port is not None:
                     self._port.sets.follow(sorted(action.plan.members))
                 self._shell.note(action)
-            elif action.router in self.topic.directory.contacts:  # else it was over with a breach
+            elif action.router in self.topic.directory.contacts:  # False after a breach
                 self._shell.note(action)
                 self._lost(action.router, now)
 

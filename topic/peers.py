@@ -272,7 +272,7 @@ class Peers:
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is not None and router in subscriber.joined:  # else it was for an attach that is over
+        if subscriber is not None and router in subscriber.joined:  # False if it was for an attach that is over
             self.edge.admit(subscriber, publisher, router)
 
     def _on_room(self, router: str, name: bytes, epoch: list[Any], deliveries: int, size: int) -> None:

@@ -48,7 +48,7 @@ def _is_any(text: str) -> bool:
 
 
 def _names_a_host(name: str) -> bool:
-    if len(name) > _LONGEST_HOST:  # to encode it takes the square of its length
+    if len(name) > _LONGEST_HOST:  # the time of encoding grows with the square of the length
         return False
     try:
         return name.isprintable() and 0 < len(name.encode("idna")) <= _LONGEST_HOST

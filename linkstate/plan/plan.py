@@ -28,9 +28,9 @@ Version = tuple[int, str]
 START: Version = (0, "")
 """Version of the entries of a topology file."""
 MOST = 1000
-"""Routers in a plan that is changed here, at most, and links."""
+"""Most routers, and most links, in a plan that this router changes."""
 MOST_TAKEN = 2 * MOST
-"""Routers in a plan that other routers have changed, at most, and links: two sides of a partition may each have made
+"""Most routers, and most links, in a plan that other routers have changed: two sides of a partition may each have made
 `MOST`.
 """
 
@@ -66,7 +66,7 @@ class PlannedLink:
 
     version: Version = START
     cost: int = 0
-    """0 if there is no such link."""
+    """The cost of the link; 0 if there is no such link."""
     address: str = ""
     """host:port to dial in place of the higher-named router's `inter`."""
 
@@ -84,7 +84,7 @@ class Plan:
     routers: Mapping[str, PlannedRouter]
     links: Mapping[Pair, PlannedLink]
 
-    # what it says
+    # readings
 
     @cached_property
     def listed(self) -> frozenset[str]:
@@ -132,7 +132,7 @@ class Plan:
     def size(self) -> int:
         return max(len(self.routers), len(self.links))
 
-    # how it changes
+    # changes
 
     def merge(self, other: "Plan") -> "Plan":
         return Plan(_merged(self.routers, other.routers), _merged(self.links, other.links))
@@ -152,7 +152,7 @@ class Plan:
         for pair in self.links.keys() | wanted.links.keys():
             old, new = links.get(pair, PlannedLink()), wanted.links.get(pair, PlannedLink())
             stays = new.cost or wanted.routers.keys() >= set(pair)
-            comes = new.cost and not self.listed >= set(pair)  # files of others may lack it, as one of the two was gone
+            comes = new.cost and not self.listed >= set(pair)  # one of the two was gone: other files may lack it
             if comes or (stays and (old.cost, old.address) != (new.cost, new.address)):
                 links[pair] = attrs.evolve(new, version=version)
         revised = Plan(routers, links)
@@ -171,7 +171,7 @@ class Plan:
         gone = {name: attrs.evolve(router, standing=Standing.REMOVED) for name, router in leaving.items()}
         return attrs.evolve(self, routers={**self.routers, **gone})
 
-    # how it is sent and stored
+    # packing
 
     @cached_property
     def digest(self) -> int:
@@ -246,7 +246,7 @@ def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: 
     if old.standing is Standing.LEAVING:
         raise PlanError(f"router {name} is still leaving: wait until it has left, then add it again")
     if old.standing is Standing.REMOVED:
-        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # by which it wins over having been removed
+        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # so this entry wins over the removal
         return attrs.evolve(said, since=since, version=version)
     if (old.inter, old.amqp) == (said.inter, said.amqp):
         return old

@@ -6,9 +6,9 @@
 """
 
 UNPROVEN = -1
-"""Instead of the first gated `n`: every delivery is held back, and the home may still forward a backlog."""
+"""In place of the first gated `n`: every delivery is held back, and the home may still forward a backlog."""
 UNBOUNDED = 1 << 63
-"""Instead of the first gated `n`: no delivery is held back. Higher than any `n`."""
+"""In place of the first gated `n`: no delivery is held back. Higher than any `n`."""
 
 
 class Gate:

@@ -119,7 +119,7 @@ class Record:
         self.refusals: Refusals | None = None
         """Final outcomes other than accepted, counted; None while there are none."""
         self.moved: tuple[bytes, ...] = ()
-        """Edge: subscribers that the home may count on here, and that have left for another router."""
+        """Edge: subscribers that the home may await here, but that have left for another router."""
         self.routers: tuple[str, ...] = ()
         """Home: the routers to which it forwarded the record, and which get the settlement."""
         self.awaited: set[str] = set()
@@ -128,7 +128,7 @@ class Record:
         self.orphans: set[bytes] = set()
         """Home: subscribers that it awaits by name, because no router in contact holds them."""
         self.without = NOBODY
-        """Home: subscribers that have lapsed, and that it would await otherwise (8, Apart). Records share this dict."""
+        """Home: lapsed subscribers that the home would otherwise await (8, Apart). Records share this dict."""
 
     @property
     def is_placeholder(self) -> bool:
@@ -327,7 +327,8 @@ class Record:
             self.locals[subscriber] = AWAITING_HOME
 
     def state_outcome(self, subscriber: Any, outcome: DeliveryOutcome) -> bool:
-        """The subscriber's map states this outcome. False if an outcome was known before: that stands."""
+        """The subscriber's map states this outcome. Returns False if another outcome is known already: that one
+        stays."""
         assert outcome not in GIVEN_BACK and self.state is not State.SETTLED
         known = self.locals.get(subscriber)
         if known is not None and known not in OPEN:
@@ -533,7 +534,7 @@ class Choosing(Protocol):
         """A subscriber's map at the router names the record."""
 
     def untold(self, stream: "HomeStream", records: list[Record]) -> Collection[Record]:
-        """Of these records, which await no subscriber, return those that another subscriber may still have."""
+        """Decide records that await no subscriber. Returns the records that another subscriber may still get."""
 
     def choose_again(self, stream: "HomeStream", records: Iterable[Record]) -> None:
         """Give these to other subscribers."""
@@ -548,8 +549,8 @@ class AtHome(Protocol):
     def spread_to_all(
         self, stream: "HomeStream", records: list[Record], take: Callable[["HomeStream", list[Record]], None]
     ) -> None:
-        """Give transfers their places in the publisher's order, forward them to all subscribers of the address, and
-        have the edge `take` them for those here."""
+        """Give transfers their places in the publisher's order, and forward them to all subscribers of the address. The
+        edge's `take` gives them to the local ones."""
 
     def accept(self, stream: "HomeStream", records: list[Record]) -> None:
         """Send the publisher *accepted*, or the outcome that follows from the record's refusals."""

@@ -43,7 +43,8 @@ def parts(pattern: str) -> tuple[str, str | None]:
 
 
 def meets(one: str, other: str) -> bool:
-    """Whether an address belongs to both. Two patterns are assumed to meet."""
+    """Whether an address may belong to both arguments, each an address or a pattern. Two patterns are assumed to have a
+    common address."""
     if one == other:
         return True
     if is_pattern(one):

@@ -434,7 +434,7 @@ class Edge:
         self.streams.discard(stream)
         for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:
-                if record.locals.get(subscriber) == WITHHELD:  # else the subscriber has it by now
+                if record.locals.get(subscriber) == WITHHELD:  # otherwise the subscriber has it by now
                     record.drop(subscriber)
         self.abandon_unconfirmed(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]

@@ -122,9 +122,9 @@ class Audiences:
             self.open_gates(stream, gating)
 
     def take_back(self, stream: HomeStream, records: list[Record]) -> None:
-        """End records that no subscriber has got, and that no subscriber is to get. Each subscriber of their audience
-        gets no later record before the publisher has read of this. Otherwise the publisher could resume elsewhere
-        without having read it (6.5)."""
+        """End records that no subscriber has got: no subscriber is to get them. Until the publisher has read of this,
+        no subscriber of their audience gets a later record of the publisher. Otherwise the publisher could resume
+        elsewhere without having read it (6.5)."""
         for record in records:
             assert not record.routers, "somebody may have it"
             counted_on = [name for router in record.awaited for name in self._counted_on(router, stream.address)]

@@ -121,12 +121,12 @@ class Home:
             record
             for record in records
             if not record.open and not record.awaited and not record.orphans
-            if record.state is State.IN_DOUBT and record.n >= 0  # else its audience is not computed in this epoch
+            if record.state is State.IN_DOUBT and record.n >= 0  # without `n`: its audience is not computed yet
         ]
         presettled = [record for record in done if record.presettled]
         if presettled:
             self._handed_on(stream, presettled)
-        if len(presettled) < len(done):  # last: an acceptance may end a lapsed link, and so decide more
+        if len(presettled) < len(done):  # last: an acceptance may end the link of a lapsed subscriber
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
     def spread_to_all(
@@ -259,8 +259,8 @@ class Home:
             self.resolution.handed_over(stream, keys)
 
     def settled_elsewhere(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """Take a Settle of a former or present home of the publisher. A former home may have sent it before a later
-        attach of which we have read first."""
+        """Take a Settle of the publisher's present or former home. This router may already have read of an attach later
+        than the Settle of a former home."""
         stream: Stream | None = self.streams.get(publisher) or self.edge.streams.get(publisher)
         if stream is not None and stream.epoch > epoch and (late := given_in(stream, epoch, ranges)):
             self.resolution.settled_late(stream, late)
@@ -348,7 +348,7 @@ class Home:
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.abandon(followed_by)
-        for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it just ends
+        for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # an unproven gate just ends
             self.audiences.admit(stream, gate)
         stream.drop_gates()
         self.edge.unconfirmed.take_back(stream)

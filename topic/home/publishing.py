@@ -225,8 +225,8 @@ class Publishing:
         return True
 
     def _went_ahead(self, stream: HomeStream, record: Record, routers: tuple[str, ...]) -> bool:
-        """Whether these routers have the message already, because it went ahead. Other routers that have pieces of it
-        are told to drop them."""
+        """Whether these routers have the message already, because it went ahead. Tells other routers that have pieces
+        of it to drop them."""
         found = stream.arrived_ahead(routers)
         self._recall(stream, record.key)
         assert all(at == record.size for at in found)

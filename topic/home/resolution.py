@@ -25,8 +25,8 @@ class Resolution:
 
     def resolve(self, router: str, stream: HomeStream, keys: list[bytes]) -> None:
         """Answer which of these keys are settled. A key is settled if its delivery is not in doubt, here or by the
-        publisher's map, or if the publisher had settled it before its attach. When one of the other keys is settled
-        later, the router that asks is told so."""
+        publisher's map, or if the publisher had settled it before its attach. The router that asks gets another answer
+        when one of the other keys is settled."""
         assert stream.begun
         settled: list[bytes] = []
         for key in keys:

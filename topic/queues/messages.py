@@ -68,7 +68,8 @@ class Returns:
 
     times: int = 0
     failed: int = 0
-    """In how many of these cases a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
+    """The number of these returns before which a consumer may have begun to process the message (AMQP 1.0 3.2.1,
+    delivery-count)."""
     annotations: bytes = b""
     """The annotations that consumers have added to the message, as the shell encodes them (AMQP 1.0 3.4.5)."""
 
@@ -226,8 +227,8 @@ class QueuedMessages:
 
     @property
     def unsettled(self) -> dict[bytes, list[bytes]]:
-        """The keys of all deliveries that were answered and that their publishers have not settled, keyed by the key of
-        the binding by which they came. That key is empty for deliveries to a queue, and `DEAD_LETTERS` for dead
+        """Keyed by the key of a binding: the keys of the deliveries that came by this binding, were answered, and are
+        not settled by their publishers. The key is empty for deliveries to a queue, and `DEAD_LETTERS` for dead
         letters."""
         found: dict[bytes, list[bytes]] = {}
         for key in self._answers:

@@ -62,7 +62,7 @@ class FollowerProgress:
         return self.stored == last or lasted <= quick
 
     def lacks_commit(self, log: RaftLog) -> bool:
-        """Whether the member can be told a higher commit index than it was told."""
+        """Whether the member may learn a higher commit index than it was told last."""
         return bool(self.next) and self._told < min(log.commit, self.next - 1)
 
     # messages to the member

@@ -120,7 +120,7 @@ class Raft:
         self._matched = 0
         """Follower: the last index up to which this log is known to be equal to the leader's."""
         self._acknowledged = 0
-        """Follower: the last index that it has told the leader to be on its disk."""
+        """Follower: the last index that it has acknowledged to the leader."""
         self._staging: tuple[Snapshot, int] | None = None
         """Follower: the snapshot that the leader is sending, and the number of its next piece."""
         self._digests = Digests()
@@ -288,7 +288,7 @@ class Raft:
         assert begins
 
     def _go_on_beginning(self, known: KnownStore) -> None:
-        """A router has told of its store. It may lack the proposal, or be the last to accept it."""
+        """A router has told of its store. The store may lack the proposed life, or be the last one to accept it."""
         if not self.hard.begun and self.hard.life:
             self._propose_to(known)
             self._try_effect()
@@ -587,7 +587,7 @@ class Raft:
         """Tell the leader which entries the disk has. The disk must have the term, too: a replica that forgot the term
         would obey the leader of an earlier one."""
         self._acknowledged = min(self.log.stable, self._matched)
-        self._storage.supersede(say.Stored)  # else an earlier message with a lower index follows this one
+        self._storage.supersede(say.Stored)  # otherwise an earlier message with a lower index would follow this one
         body = say.Stored(self.hard.term, self._matched, self._acknowledged)
         if self._storage.hard.term == self.hard.term:
             self._send(leader, body)

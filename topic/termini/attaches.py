@@ -91,7 +91,7 @@ class Attaches:
         """Keyed by publisher: the epoch of the last attach that it echoes, and the time until which attaches with this
         epoch wait at most. The publisher may give an attach up, and attach again, before that time."""
         self._publishers: dict[bytes, _Waiting] = {}
-        """In the order of their attaches, which is the order of their versions."""
+        """The publishers whose attach waits, in the order of their attaches, which is the order of their versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
         self._later: dict[bytes, LinkEntry] = {}
         """Keyed by subscriber that waits: a later attach of which other routers have told, and its own router has
@@ -202,8 +202,8 @@ class Attaches:
 
     def overtaken(self, entry: LinkEntry) -> None:
         """A contact tells of this attach. It may be a later attach of a subscriber that waits here. Routers that know
-        it do not join the waiting one any more. Then only the router of the later attach can be asked why it has not
-        told of it."""
+        the later attach do not join the waiting one any more. Then only the router of the later attach can tell why it
+        has not told of it."""
         waiting = self._subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         if waiting is not None and entry.live and waiting.epoch < entry.epoch:
             self._later[entry.name] = entry

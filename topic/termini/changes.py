@@ -130,7 +130,7 @@ class Changes:
     # links that end although their clients did not close them (8, Expiry and Apart)
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether the client is here, attached by exactly this attach."""
+        """Whether a client is connected to this router by exactly this attach."""
         end = self._end_of(entry)
         return end is not None and end.epoch == entry.epoch and end.link is not None
 
@@ -179,8 +179,9 @@ class Changes:
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """End the link of a subscriber without which a message was accepted, and tell all routers, so that its client
-        is told. Of a plain subscriber only the owner is told, because its client is there, or gone."""
+        """End the link of a subscriber without which a message was accepted. Tell all routers, so that one of them
+        tells the client. The ending of a plain subscriber goes only to its owner, because its client is there, or
+        gone."""
         assert ending and entry.role is Role.SUBSCRIBER
         self.end(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]

@@ -60,7 +60,7 @@ class Termini(Protocol):
     """Ends links, or lets them lapse: `topic.termini.changes`."""
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether the client is here, attached by exactly this attach."""
+        """Whether a client is connected to this router by exactly this attach."""
 
     def end(self, entry: LinkEntry, ending: str = "") -> None:
         """End the link. `ending`: the text for its client."""
@@ -294,7 +294,7 @@ class Expiry:
             lonely.lapsed_at.discard(router)
 
     def lost(self, router: str) -> None:
-        """The contact is over: in the next one the router has to be told of all lapses."""
+        """The contact is over. In the next one this router has to learn of all lapses again."""
         for lonely in self._lonely.values():
             lonely.lapsed_at.discard(router)
         self.begin_anew(router)

@@ -255,8 +255,9 @@ class Generations:
         return here or (entry is not None and entry.live)
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
-        """The stream for a placeholder of the publisher. The placeholder may be of a life after the one that is known
-        to have ended: full contact excludes nothing, as a router may be cut off and not yet missed."""
+        """The stream for a placeholder of the publisher. Even if the directory knows the publisher's life to have
+        ended, the placeholder may be of a later life: contact with all routers does not exclude this, because a router
+        may be cut off without being missed yet."""
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
         if stream is not None:
             return stream

@@ -319,7 +319,7 @@ class MessageRows:
         """The position of the message that was read last."""
         self._queue_read: QueueId | None = None
         self._rows_read = NONE
-        """The queue of that message, and the messages of this queue."""
+        """The queue of the message that was read last, and the rows of this queue."""
 
     def __len__(self) -> int:
         return self._count

@@ -58,7 +58,7 @@ class Egress(SetPublisher):
         self._state = state
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
-        """The positions of messages that were reserved before this router led, and that home does not have yet."""
+        """The positions of messages that were reserved before this router led. Home does not have them yet."""
         self._free: list[int] = []
         """The positions of all other messages that home does not have, as a heap."""
         self._last = -1
@@ -77,9 +77,10 @@ class Egress(SetPublisher):
         self._back: list[Record] = []
         """The deliveries that consumers have given back."""
         self._late: set[int] = set()
-        """The positions of messages whose time is over, and that no consumer has."""
+        """The positions of messages whose time is over. No consumer has them."""
         self._for_nobody: set[int] = set()
-        """The positions of messages that may be reserved although no consumer has them, and that none is to get."""
+        """The positions of messages that no consumer has, and none may get any more. The state may still have them as
+        reserved."""
         self._lacks_body = False
         """Whether the first waiting message has no body in memory."""
         self._refusers: dict[int, set[bytes]] = {}

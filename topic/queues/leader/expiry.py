@@ -19,7 +19,7 @@ SPARE: Final = 1000
 
 
 class ExpiryTimes:
-    """The ends of the times of one set's messages, in one term of this router."""
+    """The times at which the messages of one set expire, in one term of this router."""
 
     def __init__(self, messages: QueuedMessages) -> None:
         self._messages = messages

@@ -34,7 +34,7 @@ CREDIT: Final = 1 << 30
 UNDECIDED: Final = 1 << 20
 """Most bytes of messages that wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
-"""The same for one binding, because a set may have many."""
+"""Most bytes of one binding's messages that wait for a majority. It is less, because a set may have many bindings."""
 FULL: Final = 1 << 40
 """Most bytes of the messages of a set, in its queues and its outbox. A set that has as many, or as many as its topology
 allows, is full: homes keep all further messages."""
@@ -45,7 +45,7 @@ FULL_OF_LETTERS: Final = 16 << 20
 """Bytes of dead letters that a full set still takes. Other publishers cannot fill this room, so messages can go from
 one full set to another and back."""
 FULL_COUNT_OF_LETTERS: Final = 1 << 16
-"""The same as a number of messages."""
+"""The number of dead letters that a full set still takes."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
 
@@ -185,12 +185,12 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     @property
     def _most(self) -> int:
-        """Most bytes of the set's messages, with those of the outbox, while this end takes any."""
+        """Bytes of the set's messages, with those of the outbox, up to which this end takes more messages."""
         return self._limit + (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     @property
     def _most_messages(self) -> int:
-        """The same as a number of messages."""
+        """The number of the set's messages, with those of the outbox, up to which this end takes more messages."""
         return FULL_COUNT + (FULL_COUNT_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     def _tell_if_full(self) -> None:

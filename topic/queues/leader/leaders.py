@@ -58,7 +58,7 @@ class LedSet:
         self._changes = sets.state(name).bindings.changes
         self._configured = sets.state(name).changes
         self._taken_out = self._count_taken_out()
-        """The counts that the egresses know."""
+        """The result of `_count_taken_out` at the last call of the egresses' `withdraw_gone`."""
         self._attaches = 0
         """The number of attaches in this term."""
         self._proposed: dict[int, ProposingEnd] = {}

@@ -83,7 +83,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         """This router leads: attach the link. `life`: as in `generation_of`. `doubted`: the positions of the messages
         that may be under way. `clock`: the clock of the attach (`term_clock`)."""
         generation, known = generation_of(life), self.known()
-        seen = known.epoch if known is not None else NOWHERE  # even if of another life: then the generations differ
+        seen = known.epoch if known is not None else NOWHERE  # another life does no harm: its generation differs
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
 
