@@ -66,7 +66,7 @@ def queue_of(address: str) -> tuple[str, str]:
 
 
 def shown_address(address: str) -> str:
-    """The address under which clients know the address `address` of a link."""
+    """The address of a link in the form that clients use."""
     parts = address.split("/", 3)
     return parts[3] if address.startswith(INSIDE) and len(parts) == 4 else address
 

@@ -1115,8 +1115,8 @@ class HomeStream(Stream):
         return [*takewhile(lambda record: record.tag < gap, self.unassigned)]
 
     def before_waiting(self, records: list[Record], subscriber: bytes) -> list[Record]:
-        """The first of these records, up to where another record stands that may be for the subscriber: that one waits
-        for a subscriber, or for the queue to agree to this one."""
+        """The first of these records: all that come before any waiting record that the subscriber may get. A record
+        waits for a subscriber, or for the queue to agree to this one."""
         place = self.kind.place
         unassigned = (record for record in self.unassigned if subscriber not in record.refused_by)
         waiting = min(map(place, chain(islice(unassigned, 1), self.reserving.get(subscriber, ()))), default=None)
@@ -1152,8 +1152,8 @@ class HomeStream(Stream):
                 record.may_be_offered(subscriber)
 
     def serve(self, subscriber: bytes | None, *, only: bool = True) -> None:
-        """Give deliveries only to this subscriber from now on; None: to one that is still to be chosen. If not `only`:
-        to all."""
+        """Give deliveries only to this subscriber from now on; None: to one subscriber that is still to be chosen. If
+        not `only`: to all subscribers."""
         self.serves_one, self.served = only, subscriber
 
     def lacks(self, tag: bytes | None) -> None:

@@ -146,8 +146,8 @@ class Audiences:
 
     def _needs_proof(self, stream: HomeStream, subscriber: LinkEntry) -> bool:
         """Whether the subscriber gets records only after a sign of the publisher's life (6.6); if so, ask for a sign.
-        This is so if a record here awaits the subscriber by name, or if the subscriber has been at another router:
-        there it may have had deliveries that this home has yet to read."""
+        There are two cases: a record here awaits the subscriber by name; or the subscriber has been at another router,
+        where it may have had deliveries that this home has yet to read."""
         name = subscriber.name
         needed = _has_been_elsewhere(subscriber) or any(_is_owed(record, name) for record in stream.records.values())
         if needed:

@@ -27,7 +27,8 @@ class HomeSettlement:
 
     def settle(self, stream: HomeStream, records: list[Record]) -> None:
         """The publisher has settled these records. It abandons a record that has no outcome yet. Abandoned records come
-        first, because the others open gates, and deliveries that are accepted by that are answered."""
+        first, because the settlement of the others opens gates, and further deliveries may then be accepted and
+        answered."""
         stream.had(records)
         stream.wait_no_more(records)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]

@@ -38,7 +38,7 @@ from topic.raft.messages import Envelope, StoreContent
 from topic.raft.raft import Raft
 
 COMPARE_EVERY: Final = 1000
-"""Replicas compare their states after this many entries. All must do so at the same ones."""
+"""The number of entries between two comparisons of states. All replicas must compare at the same entries."""
 MOST_ASKED: Final = 20_000
 """Most requests of one router that wait for an answer."""
 
@@ -254,7 +254,7 @@ class ReplicaSets:
 
     @property
     def led(self) -> Collection[str]:
-        """The sets that this router leads, and has told all routers so."""
+        """The sets that this router leads. It has told all routers so."""
         return self._leads.keys()
 
     # for the ends of the sets that this router leads

@@ -361,8 +361,8 @@ class Raft:
             self._restart_timer(now)
 
     def _first_wait(self) -> float:
-        """How many seconds a voter waits before it first stands. An earlier place in the ring waits less, so that one
-        voter comes first."""
+        """How many seconds this voter waits before it first stands. A voter earlier in the ring waits less, so that one
+        comes first."""
         ring = self.log.configuration.ring or self.stores.ring
         place = ring.index(self.me.router) if self.me.router in ring else len(ring)
         return self._limits.place * (place + self._draw() / 2)

@@ -294,7 +294,7 @@ class Expiry:
             lonely.lapsed_at.discard(router)
 
     def lost(self, router: str) -> None:
-        """The contact is over. In the next one this router has to learn of all lapses again."""
+        """The contact is over. In the next contact, `router` has to learn of all lapses again."""
         for lonely in self._lonely.values():
             lonely.lapsed_at.discard(router)
         self.begin_anew(router)

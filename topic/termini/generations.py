@@ -36,8 +36,8 @@ make up names."""
 
 
 _Place = tuple[str, bool]
-"""Of a publisher that only placeholders name: the address of the subscriber, which may be wrong, and whether the
-publisher was the egress of a queue, and its leader has closed it."""
+"""A publisher that only placeholders name: the address of the subscriber, which may not be the publisher's; and whether
+the publisher is the egress of a queue whose leader has closed it."""
 
 
 @attrs.define(slots=True)
