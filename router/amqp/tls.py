@@ -163,7 +163,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
 
     @property
     def peer(self) -> str:
-        """See `peer_of`."""
+        """The name in the peer's certificate; empty if the peer has shown none."""
         return peer_of(self.pipe.tls)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:

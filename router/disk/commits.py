@@ -76,7 +76,7 @@ class GroupCommit(Generic[Change, Failure]):
         if not self._store.threaded:
             self.add(changes, then)
             self._check()
-            return  # without giving way to others: every message comes here
+            return  # without a checkpoint of trio: this runs for every message
         done = False
 
         def finish() -> None:

@@ -94,7 +94,7 @@ class SqliteFile:
     def _create(self, first: Iterable[Statement]) -> None:
         """Create the file under another name, then link it to its own. A write-ahead log that is found belongs to an
         earlier file, so it is deleted."""
-        if os.path.isfile(self._where) and os.path.getsize(self._where) <= 1:  # either is as good as new to SQLite
+        if os.path.isfile(self._where) and os.path.getsize(self._where) <= 1:  # SQLite takes such a file for a new one
             raise DamagedError(EMPTY)
         if os.path.exists(self._where):
             return
@@ -110,7 +110,7 @@ class SqliteFile:
                     connection.execute(statement, values)
                 connection.execute("COMMIT")
             os.link(fresh, self._where)
-        except FileExistsError:  # another process was faster, and may hold its own by now
+        except FileExistsError:  # another process was faster, and may have locked its file by now
             pass
         except PermissionError:  # a file system without links
             os.replace(fresh, self._where)
@@ -143,7 +143,7 @@ class SqliteFile:
             self._check()
         else:
             execute("PRAGMA locking_mode = EXCLUSIVE")
-            with self.transaction():  # which takes the lock, and keeps it
+            with self.transaction():  # it takes the lock, and keeps it
                 self._check()
         for setting in self._form.settings:
             execute(f"PRAGMA {setting}")
@@ -175,7 +175,7 @@ class SqliteFile:
             yield
             self.connection.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # what went wrong first is told; SQLite may have done it
+            with contextlib.suppress(sqlite3.Error):  # the first error counts; SQLite may have rolled back already
                 self.connection.execute("ROLLBACK")
             raise
 
@@ -196,7 +196,7 @@ class SqliteFile:
             raise kind(self.why(error)) from error
         except OSError as error:
             raise UnusableError(self._unwritable() or error.strerror or str(error)) from error
-        except UnicodeError as error:  # damaged text is told so
+        except UnicodeError as error:  # a text in the file is damaged
             raise DamagedError(str(error)) from error
 
     def why(self, error: sqlite3.Error) -> str:

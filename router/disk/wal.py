@@ -3,7 +3,7 @@
 A damaged log looks shorter to SQLite: SQLite stops at the first frame with a wrong checksum, and silently drops all
 transactions after it. If each transaction was on the disk before the next one began, a power failure can tear only the
 last one. So a bad frame is damage if two transactions end at or after it. Damage inside the last transaction looks like
-a tear; a store that has to distinguish the two keeps a mark of what it has acknowledged.
+a tear. A store that has to distinguish the two also keeps a mark with its last acknowledged change.
 
 Format: https://www.sqlite.org/fileformat2.html, section 4.
 """
@@ -62,8 +62,8 @@ def ends(log: str) -> list[int]:
 
 
 def _frames(data: bytes) -> Iterator[tuple[bool, bool]]:
-    """For each frame: whether this frame and all frames before it are intact frames of this log, and whether a
-    transaction of this log ends with it."""
+    """Yields two flags for each frame: whether this frame and all frames before it are intact frames of this log, and
+    whether a transaction of this log ends with it."""
     magic, _, page, _, *salts, first, second = HEADER.unpack_from(data)
     words, sums, at, is_sound = "<" if magic == MAGIC else ">", (first, second), HEADER.size, True
     for _, end, one, other, *found in _headers(data, page):

@@ -28,7 +28,7 @@ from topic.identity import CONTAINER, egress_address, ingress_address, shown_add
 
 AREA: Final = "0"
 MOBILE: Final = "M0"
-"""Prefix of the names of addresses that clients choose; the digit is the phase, of which there is one."""
+"""Prefix of the names of addresses that clients choose. The digit is qpid-dispatch's phase, which is always 0 here."""
 
 
 VALUELESS: Final = "no value here"

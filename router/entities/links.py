@@ -17,7 +17,7 @@ L = TypeVar("L", HomeStream, LocalSubscriber, LinkEntry)
 
 
 def _of_clients(links: Iterable[L]) -> Iterator[L]:
-    """All links but those of replica sets, which have entities of their own (`router.entities.replicas`)."""
+    """All links except the links of replica sets, which have entities of their own (`router.entities.replicas`)."""
     return (link for link in links if link.identity.container != CONTAINER)
 
 

@@ -104,7 +104,7 @@ class ObservedRouter:
         return trio.current_time() - self.started
 
     def unready(self) -> str:
-        """Why clients had better go elsewhere; empty if they need not."""
+        """The reason for which clients should use another router; empty if there is none."""
         if not self.doors.is_open:
             return "this router accepts no clients, because it joins or leaves the mesh"
         boot = self.node.topic.boot

@@ -19,7 +19,8 @@ from router.entities.table import Entity
 Row = dict[str, Any]
 
 DIRECTIONS: Final = "Received", "Sent"
-"""In this order of preference, as the sender of a direction knows it better."""
+"""The directions of a link, as a router counts them. The second one counts more, because the sender of a direction
+knows it better."""
 TOTALS: Final = "deliveriesIngress", "deliveriesEgress", "acceptedDeliveries"
 
 
@@ -76,7 +77,7 @@ class NeighbourRate:
 
 @frozen
 class QueueRate:
-    """Messages a second that came into a queue, and that left it."""
+    """The rates of a queue: `came` and `left` are messages a second into the queue and out of it."""
 
     queue: str
     router: str

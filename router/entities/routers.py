@@ -144,7 +144,7 @@ def _name(at: ObservedRouter, name: str) -> str:
 
 
 def _named(*more: Attribute[str]) -> tuple[Attribute[str], ...]:
-    """The attributes of all entities that are known by a name."""
+    """The attributes of entities whose identity is a router's name, followed by `more`."""
     return (
         Attribute("identity", Type.TEXT, "the router's name", _name, Where.MANAGEMENT),
         Attribute("name", Type.TEXT, "the router's name", _name, Where.MANAGEMENT),

@@ -20,18 +20,19 @@ from topic.identity import shown_address
 from topic.node import Node
 
 NOBODY_KNOWS: Final = "that no router knows"
-"""Stands in place of a link's name."""
+"""A text in place of the name of a link that no router in contact knows."""
 
 
 class Ages:
-    """The seconds for which the same thing was seen under a name, from look to look. A name with ever new things does
-    not grow old, so a busy mesh does not look like a waiting one."""
+    """Measures how long a wait lasts: the seconds for which the same delivery was seen under the name of the awaited
+    link, from look to look. If each look sees other deliveries, the age stays 0, so a busy mesh does not look like a
+    waiting one."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, bytes], float] = {}
 
     def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
-        """Returns the seconds since the oldest thing of each name was first seen."""
+        """Name -> the seconds since the oldest of its things was first seen. `seen`: pairs of a name and a thing."""
         now = trio.current_time()
         self._since = {one: self._since.get(one, now) for one in seen}
         oldest: dict[str, float] = {}
@@ -97,7 +98,7 @@ class Survey:
         for stream in node.topic.home.streams.values():
             held = _held(node, stream)
             waits.update(held)
-            seen += [(name, b"") for name in held]  # a gate is one thing, whatever waits behind it
+            seen += [(name, b"") for name in held]  # a gate counts as one thing, however many deliveries wait
         ages = self._waits.look(seen)
         for name, records in sorted(waits.items()):
             publishers = sorted({_publisher_of(node, record, "a publisher that no router knows") for record in records})
@@ -114,7 +115,7 @@ class Survey:
         told = {name for name, stream in topic.home.streams.items() if not stream.answered}
         told |= {name for name, subscriber in topic.edge.subscribers.items() if not subscriber.answered}
         waiting, routers = topic.attaches.waiting, topic.attaches.awaited
-        if not told.issuperset(waiting):  # links that nobody in contact knows: perhaps the others do
+        if not told.issuperset(waiting):  # no router in contact knows some of these links: name the other routers
             routers |= set(topic.directory.members.others) - topic.directory.applied.keys()
         return UnansweredAttaches(sorted(routers), self._unanswered.look(("", name) for name in waiting).get("", 0.0))
 
@@ -151,9 +152,8 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
 
 
 def _held(node: Node, stream: HomeStream) -> dict[str, list[Record]]:
-    """The records that keep subscribers from later deliveries of this publisher, by what they wait for (protocol 6.5,
-    6.6).
-    """
+    """The awaited event, in words -> the records that wait for it, and that keep subscribers from later deliveries of
+    this publisher (protocol 6.5, 6.6)."""
     held: dict[str, list[Record]] = {}
     publisher, directory = f"publisher {stream.identity}", node.topic.directory
     for name, gate in stream.gates.items():

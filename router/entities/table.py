@@ -79,9 +79,9 @@ class Metric:
     labels: tuple[str, ...] = ()
     how: How = How.EACH
     values: tuple[str, ...] = ()
-    """For `BY_VALUE`: the values that always have a sample."""
+    """The values that always have a sample, if `how` is `BY_VALUE`."""
     says: str = ""
-    """The meaning of a sum or a number, if the attribute's does not fit."""
+    """The meaning of a sum or a number, if the meaning of the attribute does not fit."""
 
 
 @frozen
@@ -116,7 +116,7 @@ class Attribute(Generic[T]):
 class Entity(Generic[T]):
     name: str
     says: str
-    """The meaning of the type: which entities there are."""
+    """The meaning of the type, for people: which entities it has."""
     found: Callable[["ObservedRouter"], Iterable[T]]
     """The present entities, in order. A pass over all of them costs no more than reading each."""
     attributes: tuple[Attribute[T], ...]

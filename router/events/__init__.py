@@ -1,2 +1,2 @@
-"""Events of a router: each has a kind, the log's caller names it, and the router keeps it for clients
+"""Events of a router. Code that logs an event names its kind, and the router keeps the event for clients
 (docs/management.md, Events)."""

@@ -1,7 +1,7 @@
-"""The series of `/metrics`, from the table of entities (`router.entities`): a value per entity, a count, or a sum.
+"""The series of `/metrics`, from the table of entities (`router.entities`): a value for each entity, a count, or a sum.
 
-A request measures them, at the pace of management (`router.management.pace`), by the attributes that the other surfaces
-show: so all surfaces agree. The path of a message only counts totals.
+Each request measures them, at the pace of management (`router.management.pace`). They use the attributes that
+`$status` and `$management` show, so all of these agree. The code for single messages only counts totals.
 """
 
 from collections import Counter

@@ -36,7 +36,7 @@ class WebCaller:
     certified: str = ""
     """The user of the certificate shown; "" if none."""
     admit: Callable[[], bool] = field(default=lambda: True)
-    """Keeps the connection's place when others come; False if there is none."""
+    """Takes a place that later connections cannot take away; False if there is none."""
     may_try: Callable[[], bool] = field(default=lambda: True)
     """Whether a password sent now is checked."""
     denied: Callable[[], None] = field(default=lambda: None)
@@ -44,7 +44,7 @@ class WebCaller:
     reads_events: bool = False
     """Whether it may read events, which also show the refusals of other clients."""
     proven: tuple[str, str] | None = None
-    """The credentials that were right on this connection, and their user."""
+    """The credentials that this connection has proven already, and their user."""
 
 
 def told(status: int, text: str, *headers: tuple[str, str]) -> WebAnswer:

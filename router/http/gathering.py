@@ -57,7 +57,7 @@ class Gathering:
             for router in plan:
                 if router["isHere"] or router["inContact"]:
                     nursery.start_soon(self._ask, router["name"], seen)
-        for row in plan:  # in its order, whoever has answered first
+        for row in plan:  # the order of the plan, not of the answers
             if (answer := seen.answers.pop(row["name"], None)) is not None:
                 seen.answers[row["name"]] = answer
         seen.events.sort(key=lambda happened: (happened["time"], happened["router"], happened["sequence"]))
@@ -74,7 +74,7 @@ class Gathering:
                 pass  # the contact has just been lost
 
     async def _rows(self, router: str, kind: str, names: tuple[str, ...]) -> list[Row]:
-        """The first page of the answer: there are no more routers than that."""
+        """The rows of an answer's first page, which has room for all routers."""
         body = {"attributeNames": list(names)}
         page = await self._management.ask(router, "QUERY", body, entityType=kind)
         return [dict(zip(page["attributeNames"], row, strict=True)) for row in page["results"]]

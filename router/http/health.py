@@ -16,7 +16,7 @@ from router.http.exchange import WebAnswer, WebCaller, WebRequest, told
 
 class HealthPages:
     def __init__(self, lag: LoopLag, dead: float, unready: Callable[[], str]) -> None:
-        """`unready`: why clients had better go elsewhere; empty if they need not."""
+        """`unready`: the reason for which clients should use another router; empty if there is none."""
         self._lag = lag
         self._dead = dead
         self._unready = unready

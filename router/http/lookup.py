@@ -1,4 +1,4 @@
-"""Find a delivery by its key or its publisher's tag, at every router in contact.
+"""Finds a delivery by its key or its publisher's tag, at every router in contact.
 
 Only the home knows the tag, and returns the key; all routers are then asked by the key. A router keeps no record that
 all routers know to be settled: then only the delivery log has the delivery.

@@ -33,7 +33,8 @@ PRUDENCE: Final = (
 """Headers of every answer: a page runs only code from this listener."""
 
 AT_AN_END: Final = ("Connection", "close")
-"""A wrong password costs a connection, and new connections wait for their turn (`router.security.attempts`)."""
+"""A header that ends the connection after a wrong password, because new connections wait for their turn
+(`router.security.attempts`)."""
 
 LONGEST_SHOWN: Final = 64
 """Characters of a user's name in the log, at most."""
@@ -69,9 +70,8 @@ class Site:
         anybody: bool,
         passwords: bool,
     ) -> None:
-        """`host`: where it listens. `anybody`: anonymous callers may look. `passwords`: the listener takes
-        passwords.
-        """
+        """`host`: the host at which the listener listens. `anybody`: anonymous callers may look. `passwords`: the
+        listener accepts passwords."""
         self._is_operator = is_operator
         self._is_loopback = is_loopback(host)
         self._keys = keys
@@ -94,7 +94,7 @@ class Site:
         """The page of the request. Raises WebRefusal."""
         if request.method not in ("GET", "HEAD"):
             raise WebRefusal(405, f"{request.method}, expected GET or HEAD", ("Allow", "GET, HEAD"))
-        named = request.headers.get("host")  # which is left out by no browser, but by health checks in HTTP/1.0
+        named = request.headers.get("host")  # browsers always send it; health checks in HTTP/1.0 may not
         if self._is_loopback and named is not None and not is_loopback(_host(named)):
             raise WebRefusal(421, "the host name is not allowed on loopback, expected localhost or 127.0.0.1")
         page = self._pages.get(request.path)

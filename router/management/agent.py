@@ -53,8 +53,8 @@ class Agent:
         looks: Callable[[float], Raw],
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`management_nodes` are the addresses of all management nodes; `report` makes the report of docs/status.md;
-        `looks` makes looks for consoles, of the age allowed at most; work waits for its `turn`."""
+        """`management_nodes`: the addresses of all management nodes. `report`: makes the report of docs/status.md.
+        `looks`: makes looks for consoles, at most as old as its argument, in seconds. `turn`: awaited before work."""
         self.types = {kind.name: kind for kind in types}
         self._nodes = management_nodes
         self._events = events
@@ -96,7 +96,7 @@ class Agent:
 
     @asynccontextmanager
     async def _at_pace(self) -> AsyncIterator[None]:
-        """Work on nothing else meanwhile, and rest afterwards as long as the pace demands."""
+        """A context without other work of the agent. Afterwards the agent rests for as long as the pace demands."""
         async with self._lock:
             await self._pace.begin()
             try:
@@ -111,7 +111,7 @@ class Agent:
             raise ManagementError(NOT_IMPLEMENTED, f"unknown operation {request.operation}, expected one of {known}")
         return await operation(request)
 
-    # what there is
+    # types
 
     def _about(self, what: Callable[[Kind], list[str]]) -> Operation:
         async def tell(request: Request) -> Outcome:
@@ -200,9 +200,8 @@ class Agent:
             return self._named(request) or await self._find(request)
 
     def _named(self, request: Request) -> tuple[Kind, Any] | None:
-        """The entity of a request with type, identity and name, if other routers may know it and this one need not;
-        else None.
-        """
+        """The entity of a request that has type, identity and name, for a type whose entities this router need not
+        know; else None."""
         identity, name = request.text(IDENTITY), request.text(NAME)
         if request.text(TYPE) is None or identity is None or name is None:
             return None

@@ -34,7 +34,7 @@ class Operations(Generic[T]):
     others: Mapping[str, Callable[[T, Request], Awaitable[Any]]] = attrs.Factory(dict)
     """Other operations, keyed by name. Each returns the body of the answer."""
     named: Callable[[str, str], T] | None = None
-    """Makes an entity to be changed from its identity and name, as this router need not know it."""
+    """Makes an entity from its identity and name, for a change to it, because this router need not know the entity."""
 
 
 READ_ONLY: Final = Operations[Any]()

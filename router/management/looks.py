@@ -1,6 +1,6 @@
-"""A console's look at this router: made once for all consoles that ask at about the same time.
+"""Makes looks at this router for consoles. Consoles that ask at about the same time get the same look.
 
-To make a look costs more than to send it: a report counts all deliveries at this router.
+A look costs much more to make than to send, because its report counts all deliveries at this router.
 """
 
 import time

@@ -1,12 +1,12 @@
-"""The nodes `$management` of all routers, as clients of this one reach them.
+"""The nodes `$management` of all routers, for the clients of this router.
 
 A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for that of another router, and a
 receiver with a dynamic source (`router.edge.dynamic`), whose address its requests name as reply-to. The cost of each
 connection is bounded: it has at most `MOST_LINKS` links here, `MOST_REQUESTS` requests of `REQUEST_BYTES` each, and one
-answer, which is made when it has credit and the last answer is written. Connections take turns. An answer never goes to
-a link of another connection.
+answer. The router makes an answer only when the client has given credit and the last answer is written. Connections
+take turns. An answer never goes to a link of another connection.
 
-Never here: the answers (`agent`), and the way to other routers (`relay`).
+`agent` makes the answers; `relay` passes requests to other routers.
 """
 
 from collections import deque
@@ -318,7 +318,8 @@ def management_of(
     turn: Callable[[], Awaitable[None]],
     callers: Callers,
 ) -> ManagementNodes:
-    """Work waits for its `turn`. If the topology has users, only the operator may use reserved operations."""
+    """The management nodes of a router. `turn`: awaited before work. If the topology has users, only the operator may
+    use reserved operations."""
 
     def nodes() -> list[str]:
         routers = [at.name, *at.linkstate.routes]

@@ -144,7 +144,7 @@ class SetRequests:
         self._come(answered.number, answered.answer)
 
     def found(self, found: BodiesFound) -> None:
-        """As `answered`."""
+        """Pass the bodies to the task that waits for them, if it still does."""
         self._come(found.number, found)
 
     def _come(self, number: int, answer: Answer | BodiesFound) -> None:
@@ -271,7 +271,7 @@ class QueueOperations:
         return {"went": went, "stayed": looked - went, "next": following}
 
     def _is_queue(self, address: str) -> bool:
-        """Whether the address is that of a queue: the writer of a message may have named any address."""
+        """Whether the address belongs to a queue. Any address may be in a message, because publishers write it."""
         node = self._at.node
         is_in_a_set = (
             node.topic.kinds.of(address).in_sets and not is_pattern(address) and len(address.encode()) <= MOST_NAME

@@ -46,7 +46,7 @@ class RecentEvents(logging.Handler):
         self.counts: Counter[str] = Counter()
         """Number of events so far, by kind."""
         self._fenced: object = None
-        """Link, epoch and peer whose batches were dropped last: further drops of the same are no new event."""
+        """Link, epoch and peer of the last fence. Further batches of the same link, epoch and peer are no new event."""
 
     @property
     def last(self) -> int:
@@ -54,8 +54,8 @@ class RecentEvents(logging.Handler):
         return self._sequence
 
     def since(self, sequence: int, limit: int) -> list[dict[str, Any]]:
-        """The oldest `limit` events later than `sequence`, as they happened: `sequence`, `time` (in seconds since
-        1970), `router`, `kind`, and what its kind has."""
+        """The oldest `limit` events after the number `sequence`, in their order. Each has `sequence`, `time` (in
+        seconds since 1970), `router`, `kind`, and the fields of its kind."""
         newer = min(max(0, self._sequence - sequence), len(self._events))
         first = len(self._events) - newer
         return list(islice(self._events, first, first + limit))
@@ -70,7 +70,7 @@ class RecentEvents(logging.Handler):
 
     @contextmanager
     def listening(self, outlet: Outlet) -> Iterator[None]:
-        """Listen to all that routers log, and to what happens to links here."""
+        """Record events inside this context: from the router's log, and from `outlet` the events of links here."""
         logger = logging.getLogger("oncemesh")
         logger.addHandler(self)
         outlet.watch = self

@@ -29,7 +29,7 @@ class RecentLog(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen to all that routers log."""
+        """Record the lines of the router's log inside this context."""
         logger = logging.getLogger("oncemesh")
         logger.addHandler(self)
         try:

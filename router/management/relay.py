@@ -1,4 +1,4 @@
-"""Management requests for other routers: they travel beside the topics, and so do their answers (protocol 3).
+"""Passes management requests on to other routers, and brings back their answers, in payloads of their own (protocol 3).
 
 A router sends one request at a time to each other router; further requests wait. So two routers have at most one
 request and one answer under way in each direction, whatever clients do. The asking router has checked its client's

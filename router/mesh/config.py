@@ -99,7 +99,7 @@ class Queues:
     limit: int = 8 << 30
     """Bytes of messages that all queues of a set may have together. Each router of the set has them on its disk."""
     named: tuple[NamedSet, ...] = ()
-    """In the order in which their prefixes are tried."""
+    """The named sets, in the order in which their prefixes are tried."""
 
 
 @attrs.frozen
@@ -118,7 +118,8 @@ class Timing:
     terminus: float = 60.0
     """The longest timeout that a client's terminus is granted."""
     forget: float = 86_400.0
-    """How long routers keep what they hold for absent clients, while a router is missing that these clients may use."""
+    """How long routers keep the state of absent clients, while a router is out of contact to which these clients may be
+    attached."""
     boot_wait: float = 10.0
     """How long a booting router waits for a router that it cannot reach."""
     grace: float = 5.0
@@ -145,13 +146,13 @@ class Limits:
     connections: int = 100_000
     """Connections of clients at topics, at one router; never more than the router has descriptors for."""
     user_connections: int = 1000
-    """The same for one authenticated user."""
+    """Connections of clients at topics, of one authenticated user at one router."""
     user_durable: int = 1000
     """Durable links with a timeout of one user, in the mesh."""
     sessions: int = 512
     """Sessions of one connection, with ended ones that the engine has yet to forget."""
     links: int = 4096
-    """Links of one connection, counted in the same way."""
+    """Links of one connection, with ended ones that the engine has yet to forget."""
     attaches: int = 500
     """Attaches of one connection in a second; `links` of them may come at once."""
     unsettled: int = 10_000
@@ -166,9 +167,10 @@ class Limits:
     connection_bytes: int = 128 << 20
     """Bytes of messages from one connection that are incomplete or unsettled."""
     user_bytes: int = 512 << 20
-    """The same for all connections of one user, or of all anonymous clients, at one router."""
+    """Bytes of incomplete or unsettled messages from all connections of one user, or of all anonymous clients, at one
+    router."""
     router_bytes: int = 1 << 30
-    """The same for all connections at one router."""
+    """Bytes of incomplete or unsettled messages from all connections at one router."""
 
 
 COUNTED = (
@@ -195,12 +197,12 @@ class LogSettings:
 
     full: str = GO_ON
     """How a router reacts if it cannot write its log: `go-on` without the log, or `stop`, so that its clients go to
-    other routers. The log is only evidence, and the audit takes nothing for proved that was not logged."""
+    other routers. No message is lost with the log, but the audit then lacks evidence."""
     keep: float | None = None
     """Seconds for which a segment is kept after its last write, at least."""
     size: int | None = None
-    """Bytes of the segments of a router, at most. As whole segments are deleted, about 32 MiB more for a moment. If
-    neither `keep` nor `size` is given, all segments are kept."""
+    """The most bytes of the segments of a router; for a moment about 32 MiB more, because only whole segments are
+    deleted. Without `keep` and `size`, all segments are kept."""
 
 
 AMQP, INTER, HTTP, MQTT = "amqp", "inter", "http", "mqtt"
@@ -216,8 +218,8 @@ class Security:
     router's name."""
 
     certificate: str | None = None
-    """The router's certificate, with the certificates between it and the CA; its common name is the router's name. With
-    `key` and `ca`; then both listeners speak only TLS."""
+    """The router's certificate, with the certificates between it and the CA; its common name is the router's name. It
+    needs `key` and `ca`. Then all listeners speak only TLS."""
     key: str | None = None
     ca: str | None = None
     """The CA of the certificates of routers and clients."""
@@ -228,8 +230,8 @@ class Security:
     plain: str = TLS_ONLY
     """Where clients may send their passwords in plain text."""
     open: tuple[str, ...] = ()
-    """Listeners that let strangers in. Other listeners let strangers in only on loopback, and those for clients only
-    without `users`."""
+    """Listeners that let strangers in on any host. Every other listener lets strangers in only on loopback; if it is
+    for clients, only without `users`."""
     rules: str | None = None
     """The file of permissions: `router.security.rules`."""
 

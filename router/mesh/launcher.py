@@ -47,7 +47,7 @@ class LaunchError(RunError):
 
 
 class HalfUpError(LaunchError):
-    """All routers run that were to be started, but some are not connected or do not answer. Names what each router
+    """All routers were started and run, but some are not connected or do not answer. The text says what each of these
     lacks."""
 
 
@@ -74,8 +74,8 @@ class Launcher:
         at: Callable[[str], AbstractContextManager[None]] = _here,
         options: Sequence[str] = (),
     ):
-        """`at` moves this thread into the environment where a router runs, if that is another one. `options`: further
-        arguments for each router."""
+        """`at`: a context manager that moves this thread into the environment of a router, such as its network
+        namespace. `options`: further arguments for each router."""
         self.directory = directory
         self.fetch = fetch
         self.command = command
@@ -103,8 +103,8 @@ class Launcher:
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
 
     async def join(self, name: str, topology: Topology, listed: AbstractAsyncContextManager[None]) -> None:
-        """Start a router of `topology` whose other routers run elsewhere. They learn of it when `listed` is entered; it
-        raises RunError if they refuse."""
+        """Start a router of `topology` whose other routers run on other hosts. `listed`: a context manager that adds
+        the router to the plan of the mesh when it is entered; it raises RunError if the mesh refuses."""
         own = attrs.evolve(topology, routers={name: topology.routers[name]})
         with self.directory.starting(whole=True), ExitStack() as stack:
             self.directory.check_mesh(topology)
@@ -340,7 +340,7 @@ class Launcher:
         for name in names:
             child = self._children.pop(name, None)
             if child is not None:
-                child.process.poll()  # reaps it
+                child.process.poll()  # reaps the process
         with contextlib.suppress(RunError), self.directory.edit() as record:  # mesh.json may be wrong anyway
             for name in names:
                 record.routers[name].pid = None

@@ -1,6 +1,7 @@
 """Durations, sizes and network addresses, as users write them in a topology or on the command line.
 
-Each parser raises ValueError with a sentence that names the text and what was expected. Nothing here uses the network.
+Each parser raises ValueError, whose text quotes the wrong value and says what is expected. Nothing here uses the
+network.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Reads a YAML file of ours into attrs classes, or reports all of its faults at once.
 
 Each fault reads `file:line: where: what, expected what`. `Reader` checks the shape of each part by cattrs: unknown and
-missing keys, and every value with its own parser. A parser takes the text of the file and raises ValueError with a
-sentence that names the text and what was expected. Code for each kind of file checks the rules between its parts:
+missing keys, and every value with its own parser. A parser takes the text of the file, and raises ValueError, whose
+text quotes the wrong value and says what is expected. Code for each kind of file checks the rules between its parts:
 router/mesh/topology.py, failover/chaos/script/script.py.
 """
 

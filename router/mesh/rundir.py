@@ -1,4 +1,4 @@
-"""The run directory of a mesh: who runs where, which process is which router, where everything is kept.
+"""The run directory of a mesh: its routers with their addresses and processes, and the files of routers and clients.
 
     DIR/mesh.json          written by the launcher, or by each router that was started alone; read by routers, commands,
                            scripts and the audit
@@ -6,8 +6,9 @@
     DIR/<router>/router.log, DIR/<router>/log/ (delivery log), DIR/<router>/state.db
     DIR/clients/<name>/log/
 
-A process id in mesh.json is only ever a claim: before a process is looked at or signalled its command line
-must name this router and this directory. Never starts or stops anything itself.
+A process id in mesh.json may be out of date: the kernel may have given it to another process. So before this module
+uses a process, it checks that the command line of the process names the router and the directory. It never starts or
+stops a router.
 """
 
 import contextlib
@@ -143,8 +144,7 @@ class RunDirectory:
             os.replace(fresh, self.record_path)
 
     def renew(self, record: MeshRecord) -> None:
-        """Write a new record over that of an earlier run, of which no router runs any more. Raises RunError if one
-        does."""
+        """Replace the record of an earlier run. Raises RunError if a router of that run still runs."""
         with self._turn():
             self.check_stopped()
             self.write(record)
@@ -235,7 +235,7 @@ class RunDirectory:
         entries = record.routers
         topology = load(self.topology_path)
         routers = dict(topology.routers)  # not all are in mesh.json if they were started alone
-        for name in entries.keys() & routers.keys():  # others are leaving
+        for name in entries.keys() & routers.keys():  # the other entries are of leaving routers
             entry = entries[name]
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
             http = Address.parse(entry.http) if entry.http else routers[name].http
@@ -314,8 +314,8 @@ def _warn(text: str) -> None:
 
 
 def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
-    """The directory `given`, or else that of the only mesh that runs under `base`. Raises NoMeshError if none runs
-    there, RunError if several do."""
+    """The directory `given`. Without it, the directory of the only mesh that runs under `base`: raises NoMeshError if
+    no mesh runs there, RunError if several do."""
     if given is not None:
         directory = RunDirectory(given)
         for stray in directory.astray():

@@ -1,7 +1,7 @@
-"""Gathers the reports of a mesh's routers, and tells what is missing before the mesh is up.
+"""Gathers the reports of a mesh's routers, and finds what the routers lack before the mesh is up.
 
 A report is the JSON object that a router sends to a client of `$status`. The function that fetches it is an argument,
-so that this module does not need AMQP. Never starts or stops anything.
+so that this module does not need AMQP. The module never starts or stops a router.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -41,7 +41,7 @@ class RouterView:
 
     @property
     def running(self) -> bool:
-        """Whether the router runs, as far as is known."""
+        """Whether the router runs, or may run on another host."""
         return self.pid is not None or self.is_elsewhere
 
 
@@ -118,8 +118,8 @@ def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Coll
 
 
 def unfinished(topology: Topology, views: Mapping[str, RouterView], names: Collection[str]) -> dict[str, str]:
-    """Router -> what it lacks to be up: links to running neighbours, contact with all routers that running ones
-    join."""
+    """Router -> a text about the reason for which it is not up: a link to a running neighbour, or contact with a router
+    that it can reach through running routers, is missing."""
     up = {name for name, view in views.items() if view.running}
     links = [(link.a, link.b) for link in topology.links if {link.a, link.b} <= up]
     lacking = {}

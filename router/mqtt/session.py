@@ -56,7 +56,8 @@ class MqttSession:
         self.publishers: dict[tuple[str, int], MqttPublisher] = {}
         """Keyed by topic and QoS (1 or 2), least recently used first."""
         self.presettled: dict[tuple[str, int], PresettledPublisher] = {}
-        """The same for QoS 0: links of this connection, and links of the former one with messages that still wait."""
+        """Keyed by topic and 0: links for QoS 0 of this connection, and links of the former connection with messages
+        that still wait."""
         self.subscribers: dict[str, MqttSubscriber] = {}
         self.received: dict[int, ReceivedMessage] = {}
         """Keyed by identifier: the client's messages that are not over."""

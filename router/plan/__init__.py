@@ -1,2 +1,2 @@
-"""Applies the plan of the mesh to a router process (protocol 11): whom it dials, which routers it names, when it
-ends."""
+"""Makes a router process follow the plan of the mesh (protocol 11): the neighbours that it dials, the routers that it
+names to clients, and its own end."""

@@ -39,8 +39,8 @@ class Alternates:
         return [self._server(Address.parse(others[name])) for name in names[:MOST_NAMED]]
 
     def known(self) -> list[tuple[str, str, bool]]:
-        """All that the list depends on, except loads: the other routers, their addresses, and whether they can be
-        reached."""
+        """The facts from which the list follows, except the loads: each other router, its address, and whether it is
+        reachable."""
         contacts = self._node.topic.directory.contacts
         return [(name, at, name in contacts) for name, at in self._others().items()]
 

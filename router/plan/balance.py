@@ -14,13 +14,13 @@ from typing import Final
 LITTLE: Final = 2
 """No link moves if one router has only so many links more than another."""
 AT_ONCE: Final = 10
-"""The number of links that are asked to move at a time."""
+"""The most links that a router asks to move at a time."""
 
 
 def moves(loads: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield (giver, taker) for each link that has to move, until all routers have the same number, give or take one.
-    Yields nothing if the loads are even enough. The routers with the most links give first, and to those with the
-    fewest."""
+    """Yield (giver, taker) for each link that has to move. After these moves all routers have the same number of links,
+    or differ by one. The router with the most links gives first, to the router with the fewest. If the loads are even
+    enough, yields nothing."""
     fewest = min(loads.values(), default=0)
     if max(loads.values(), default=0) <= max(2 * fewest, fewest + LITTLE):
         return iter(())

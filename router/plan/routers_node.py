@@ -1,4 +1,4 @@
-"""The node `$routers`: tells clients the other routers, and again whenever these have changed.
+"""The node `$routers`: sends clients the list of other routers, and sends it again whenever it has changed.
 
 A message is the current `failover-server-list`, as in the router's open. If this router has too many links (`balance`),
 it sets `oncemesh:move` in some messages. Such a message asks its client to move to the first router of the list. A
@@ -28,9 +28,9 @@ log = logging.getLogger("oncemesh")
 
 LOOK_S: Final = 1.0
 PATIENCE: Final = 5
-"""For so many times `timing.dead` links have to be uneven before the router asks a client to move."""
+"""Links have to be uneven for this many times `timing.dead` before the router asks a client to move."""
 YOUNG: Final = 30
-"""For so many times `timing.dead` a client has to be here before the router asks it to move: a newer one may soon
+"""A client has to be here for this many times `timing.dead` before the router asks it to move: a newer client may soon
 leave."""
 AGAIN_S: Final = 60.0
 """Seconds before the router asks the same client again."""
@@ -46,14 +46,14 @@ class RoutersNode:
         self._young = YOUNG * dead
         self._balance = Balance(alternates.router, PATIENCE * dead, trio.current_time())
         self._ends: dict[Host, RoutersEnd] = {}
-        """In the order of their attaches."""
+        """Connection -> its link here, in the order of the attaches."""
         self._known = alternates.known()
 
     def attach(self, link: Link) -> None:
         if not link.is_sender:
             raise Refusal(NOT_ALLOWED, f"{ROUTERS} accepts no messages, expected a receiver")
         former = self._ends.get(link.connection)
-        if former is not None and not former.link.ended:  # an ended one is stolen; its detach follows
+        if former is not None and not former.link.ended:  # an ended link was stolen, and its detach comes next
             raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
         end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._young)
         link.answer()
@@ -64,7 +64,7 @@ class RoutersNode:
             del self._ends[end.link.connection]
 
     def message(self, first: str = "") -> bytes:
-        """The encoded list. `first`: the router to which the client is asked to move, or empty."""
+        """The encoded list. `first`: the router to which the client should move; empty for no move."""
         asked = {"application-properties": {MOVE: True}} if first else {}
         return write_message({**asked, "value": self.alternates(first)})
 

@@ -36,11 +36,10 @@ from topic.raft.limits import RaftLimits
 log = logging.getLogger("oncemesh")
 
 TOLD_S: Final = 0.05
-"""As `RaftLimits.told`: under load the next entries come sooner, and make one message per round of the log
-unnecessary.
-"""
+"""The value for `RaftLimits.told`. Under load, the next entries of a log come sooner and carry the same news, so no
+message of its own is needed for it."""
 PREFER_S: Final = 60.0
-"""Seconds in contact after which the preferred voter of a set leads again, as it may not stay."""
+"""Seconds for which the preferred voter of a set has to be in contact before it leads again."""
 STORE_BYTES: Final = 16
 """Bytes of the identity of a store."""
 
@@ -85,7 +84,7 @@ class RouterReplicas:
             )
         except ValueError as error:
             raise RunError(f"router {topic.directory.router} cannot start its replica sets: {error}") from None
-        self._store.contents.clear()  # the replicas have it
+        self._store.contents.clear()  # the replicas have the contents now
         return SetPort(sets, self)
 
     async def run(self) -> None:

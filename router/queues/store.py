@@ -89,14 +89,14 @@ FORM: Final = FileForm(
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
         "CREATE TABLE entry (key INTEGER PRIMARY KEY, term INTEGER, data BLOB, members BLOB, sum INTEGER)",
         "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB, sum INTEGER) WITHOUT ROWID",
-        # With rowids: otherwise SQLite needs a page of its own for the end of each row of 1 kB.
+        # A table with rowids. Without them, SQLite would need an extra page for the end of each row of 1 kB.
         "CREATE TABLE body (key BLOB PRIMARY KEY, value BLOB, sum INTEGER)",
         "CREATE TABLE piece (key INTEGER PRIMARY KEY, data BLOB, sum INTEGER)",
     ),
     settings=(
         *("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"),
         f"journal_size_limit = {4 * MERGE}",
-        "secure_delete = OFF",  # it would write each page again that is given up
+        "secure_delete = OFF",  # otherwise SQLite would write each freed page again
     ),
     held="locked: another running process uses it",
     is_shared=False,
@@ -192,13 +192,13 @@ class QueueStore:
         self._connection = self._file.connection
         try:
             with self._file.explained():
-                self._connection.text_factory = bytes  # text is damage here, and a checksum tells so
+                self._connection.text_factory = bytes  # there are no texts; a damaged value fails its checksum
                 mark = read_mark(self._mark_path)
                 self._check_owner(mark)
                 with self._file.transaction():
                     self._load(sets, mark.numbers if mark is not None else {})
                     self._connection.execute(_OWN_ANEW, self._owner.row())
-                self._checkpoint("TRUNCATE")  # what was read is synced before anybody acts on it
+                self._checkpoint("TRUNCATE")  # the content has to be on the disk before a replica acts on it
                 _sync_folder(self._path.parent)
                 self._mark_file = MarkFile(self._mark_path)
                 self._write_mark()
@@ -229,7 +229,7 @@ class QueueStore:
         self._owner = attrs.evolve(owner, file=found.file)
 
     def _load(self, sets: Collection[str], marked: Mapping[str, int]) -> None:
-        """Read all parts. Parts of `sets` that differ from what was written begin anew; so do new sets."""
+        """Read all parts. For each of `sets` whose part is missing or damaged, begin with an empty part."""
         entries: dict[str, tuple[int, int]] = {}
         for row in self._connection.execute("SELECT * FROM part"):
             if is_whole(row):
@@ -500,7 +500,7 @@ class QueueStore:
         part.pieces.add(row[-1])
 
     def _restore(self, part: Part) -> None:
-        """Replace the rows of the state by those of the kept pieces. A piece without rows is skipped: the replica
+        """Replace the rows of the state by the rows in the kept pieces. A piece without rows is skipped: the replica
         cannot read it either, and begins anew."""
         for table in KEYED:
             self._delete(table, *keys_of(table, part.place))
@@ -606,7 +606,7 @@ class QueueStore:
         if free > LOOSE + (pages - free):
             self._connection.executescript(
                 f"PRAGMA incremental_vacuum({VACUUM})"
-            )  # `execute` would take one step of it
+            )  # `execute` would do only one step of it
 
     def _checkpoint(self, mode: str) -> None:
         self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()

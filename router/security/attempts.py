@@ -144,7 +144,7 @@ class Guesses:
         return has_turn or self._attempts.take_turn_now(self._host)
 
     def may_check(self) -> bool:
-        """As `may`, for a plain password, which is then checked in this pass."""
+        """Whether the present attempt with a plain password counts. If so, the password is checked in this pass."""
         may = self.may()
         if may:
             self._checks.made(self._host)

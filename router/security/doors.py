@@ -1,8 +1,8 @@
-"""The doors of one router: how clients and neighbours come in, and how the router comes in at its neighbours.
+"""The doors of one router: the authentication of clients and neighbours, and of the router itself at its neighbours.
 
-Each way in is a stream, with TLS if the mesh has certificates, and an end of SASL. A peer has to show whatever is
-configured: a neighbour the certificate of its name, the mesh's secret, or both; a client a user's password or a
-certificate (docs/security.md). If nothing is configured, the stream stays as it is, and every peer is let in.
+Each way in is a stream, with TLS if the mesh has certificates, and an end of SASL. The configuration says what a peer
+has to show: a neighbour shows the certificate of its name, the mesh's secret, or both; a client shows a user's password
+or a certificate (docs/security.md). Without configuration, the stream has no TLS, and every peer is accepted.
 """
 
 import logging
@@ -68,7 +68,7 @@ Secured = tuple[trio.SocketStream | TlsStream, str, Guesses]
 
 
 class Doors:
-    """The constructor raises FileError if files are missing or wrong."""
+    """The doors of one router. The constructor raises FileError if files are missing or wrong."""
 
     def __init__(self, topology: Topology, name: str) -> None:
         security = topology.security
@@ -98,7 +98,7 @@ class Doors:
         self._verifier = Verifier.of(secret) if secret is not None else None
         if users is not None or secret is None:
             self._decoys = b""
-        else:  # by as much work as a guess of the secret costs
+        else:  # each guess at the secret costs the work of all iterations
             self._decoys = Verifier.of(secret, b"decoys").stored_key
 
     def rule_of(self, user: str) -> Rule:
@@ -189,7 +189,7 @@ class Doors:
         return len(user) <= LONGEST and self._find(user).fits(password)
 
     def sees_all(self, user: str) -> bool:
-        """Whether the user may see the links of all."""
+        """Whether the user may see the links of all users."""
         return self.rule_of(user).sees_all
 
     # outgoing connections
@@ -218,7 +218,7 @@ def _host(stream: trio.SocketStream) -> str:
 
 
 def check(topology: Topology, routers: Iterable[str]) -> None:
-    """Check that these routers find the files that they need, and that they let each other in. Raises FileError."""
+    """Check that these routers find the files that they need, and accept each other. Raises FileError."""
     files = {name: Doors(topology, name).files for name in routers}
     for link in topology.links:
         if link.a in files and link.b in files:

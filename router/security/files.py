@@ -80,7 +80,7 @@ class Files:
         """The context for incoming connections, with `demand` for a certificate. Raises SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = demand
-        context.num_tickets = 0  # who comes back shows its certificate again
+        context.num_tickets = 0  # a peer that connects again shows its certificate again
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         return self._filled(context)
 
@@ -90,7 +90,7 @@ class Files:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        if sys.version_info >= (3, 13):  # as clients in Python do from then on
+        if sys.version_info >= (3, 13):  # Python's own clients check strictly since 3.13
             context.verify_flags |= ssl.VERIFY_X509_STRICT
         return self._filled(context)
 

@@ -14,14 +14,13 @@ OPERATOR = "$mesh"
 def operator_of(directory: RunDirectory, shown: Credentials = NOBODY) -> tuple[str, Credentials]:
     """The scheme of the routers' URLs, and the credentials to show them. Raises FileError."""
     topology = directory.topology()
-    here = next(iter(directory.read().routers), next(iter(topology.routers)))  # the files of others are elsewhere
+    here = next(iter(directory.read().routers), next(iter(topology.routers)))  # a router whose files are on this host
     return operator_at(topology, here, shown)
 
 
 def operator_at(topology: Topology, router: str, shown: Credentials = NOBODY) -> tuple[str, Credentials]:
-    """As `operator_of`, with the files of this router. Credentials that the caller has `shown` get the mesh's CA, if
-    they have none.
-    """
+    """The scheme of the routers' URLs, and the operator's credentials, from the files of this router. If the caller has
+    `shown` credentials, these are used, with the mesh's CA if they have none. Raises FileError."""
     operator = Files(topology, router).credentials(OPERATOR, frozenset(topology.routers))
     if shown == NOBODY:
         shown = operator

@@ -32,11 +32,11 @@ class Rule:
     send: tuple[str, ...] = ()
     receive: tuple[str, ...] = ()
     status: str = OWN
-    """Whose links `$status` shows to the user: `all` or `own`."""
+    """The links that `$status` shows to the user: `all`, or its `own`."""
     connections: int | None = None
-    """Connections to one router, at most; None: the topology's limit."""
+    """The most connections to one router; None: the topology's limit."""
     durable: int | None = None
-    """Links that outlive their connections, in the mesh, at most; None: the topology's limit."""
+    """The most links in the mesh that outlive their connections; None: the topology's limit."""
 
     def may_send(self, address: str) -> bool:
         return any(_fits(pattern, address) for pattern in self.send)

@@ -6,8 +6,8 @@
 The key in the first line gives the salts for unknown users. All routers of a mesh show the same salt for an unknown
 user, also after a restart, as they do for known users: so a client cannot find out which users exist.
 
-At each login, a router checks whether the file has changed: an added user may log in at once, a removed one no more.
-Existing connections stay.
+At each login, a router checks whether the file has changed. So an added user can log in at once, and a removed user can
+no longer log in. Existing connections stay.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ def write_users(path: Path, users: UserFile) -> None:
     lines += [f"{name} {_text(verifier)}\n" for name, verifier in users.verifiers.items()]
     try:
         _replace(path, "".join(lines))
-    except OSError as error:  # which may name a file that nobody has asked for
+    except OSError as error:  # it may name a temporary file
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
@@ -148,7 +148,7 @@ class Users:
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """Changes whenever the file does."""
+    """A value that changes whenever the file changes."""
     try:
         found = path.stat()
     except OSError:

@@ -126,7 +126,7 @@ def _neighbour(link: Mapping[str, Any]) -> Text:
 
 
 def _sees(view: RouterView) -> Text:
-    """The number of routers that it is in contact with, and the next hops to those that are not its neighbours."""
+    """The number of routers in contact with this one, and the next hop to each of them that is no neighbour."""
     assert view.status is not None
     seen, unseen = len(contacts_of(view)), len(unseen_by(view))
     far = [route for route in view.status["routes"] if route["contact"] and route["next_hop"] != route["router"]]

@@ -1,4 +1,4 @@
-"""Which routers wait for which clients or routers (docs/status.md), in sentences for people, each wait once.
+"""Shows the waits of routers for clients or other routers (docs/status.md), as sentences for people; each wait once.
 
 A delivery that waits at its home for another router waits there for a subscriber. If that router names the subscriber,
 only the wait for the subscriber is shown.
@@ -23,7 +23,7 @@ Status = Mapping[str, Any]
 
 @frozen
 class Wait:
-    """A wait at one router, as it reports it, without deliveries whose subscriber another router names."""
+    """A wait in a router's report, without the deliveries for which another router names the subscriber."""
 
     router: str
     awaited: str
