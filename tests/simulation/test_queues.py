@@ -70,6 +70,11 @@ def test_what_a_consumer_has_of_a_deleted_queue_ends() -> None:
     run(9107483)
 
 
+def test_an_operator_who_begins_a_set_again_and_again_ends_no_beginning() -> None:
+    """A disk hung meanwhile, and had one of these lives when the others had accepted the next one."""
+    run(9108343)
+
+
 @pytest.mark.parametrize("seed", [9108073, 9108610, 9110036, 9110239])
 def test_it_holds_in_runs_of_which_the_judge_was_wrong(seed: int) -> None:
     """A consumer released a message on its next link, and its router counted that it had gone with it; the same of a

@@ -280,10 +280,15 @@ class Raft:
 
     def begin_anew(self) -> None:
         """Begin the set at an operator's request, although some stores have accepted a life that never came into
-        effect, or a router is away. Raises NotReadyError if a router of the ring is not in contact, or the set has
-        begun."""
+        effect, or a router is away. A second request proposes the same life again, as long as all may accept it: with
+        another life, the stores that have accepted this one would be void if it comes into effect meanwhile. Raises
+        NotReadyError if a router of the ring is not in contact, or the set has begun."""
         if why := "it has begun" if self.hard.begun else self.stores.why_not_anew():
             raise NotReadyError(why)
+        if self._begins_anew and self.stores.may_accept(self.hard.life, self.log.configuration):
+            for known in self.stores.all():
+                self._propose_to(known)
+            return
         begins = self._begin(anew=True)
         assert begins
 

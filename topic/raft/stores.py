@@ -114,6 +114,12 @@ class KnownStores:
                 return f"it has begun at router {router}"
         return ""
 
+    def may_accept(self, life: int, configuration: Configuration) -> bool:
+        """Whether all voters may still accept this life, which an operator has had proposed: they have the stores of
+        the proposal, and none has accepted a later life."""
+        is_latest = all(known.life <= life for known in self.all())
+        return is_latest and self.first_voters(anew=True) == configuration
+
     @property
     def latest_life(self) -> int:
         """The latest life that is in effect at a router in contact; 0 if none is."""

@@ -495,6 +495,30 @@ MUTANTS = [
         "routers are told of other voters",
         "test_two_files_do_not_begin_a_set_twice",
     ),
+    M(
+        Raft,
+        "begin_anew",
+        "self._begins_anew and",
+        "False and",
+        "a second request ends no beginning that goes on",
+        "test_an_operator_who_asks_twice_begins_a_set_once",
+    ),
+    M(
+        KnownStores,
+        "may_accept",
+        "self.first_voters(anew=True) == configuration",
+        "True",
+        "a beginning without a store goes on no more",
+        "test_an_operator_asks_again_when_another_store_is_lost",
+    ),
+    M(
+        KnownStores,
+        "may_accept",
+        "is_latest and",
+        "",
+        "a beginning goes on no more if a store has a later life",
+        "test_an_operator_asks_again_when_a_store_has_a_later_life",
+    ),
     # members
     M(
         Leadership,

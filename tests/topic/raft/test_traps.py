@@ -127,12 +127,71 @@ def test_a_life_is_on_the_disk_before_it_is_told() -> None:
     assert not raft(cluster, "a").hard.begun
 
 
-def test_an_incomplete_beginning_is_ended_by_an_operator_alone() -> None:
+def incomplete() -> Cluster:
+    """The store of c was replaced before it had accepted the life of a and b."""
     cluster = Cluster("abc")
     cluster.meet_all()
     while cluster.step_without_time(hanging="c"):
         pass
     cluster.replace_disk("c")
+    cluster.cut("c")
+    cluster.start("c")
+    cluster.meet_all()
+    cluster.settle()
+    return cluster
+
+
+def test_an_incomplete_beginning_is_ended_by_an_operator_alone() -> None:
+    cluster = incomplete()
+    assert cluster.leaders() == []
+    cluster.do("a", lambda r: r.begin_anew())
+    cluster.settle()
+    assert cluster.leaders() == ["a"]
+
+
+def test_an_operator_who_asks_twice_begins_a_set_once() -> None:
+    """A disk has the life of the first request before its router reads the second request."""
+    cluster = incomplete()
+    cluster.do("a", lambda r: r.begin_anew())
+    while cluster.step_without_time(hanging="b"):
+        pass
+    cluster.do("a", lambda r: r.begin_anew())
+    while waiting := [channel for channel in cluster.waiting() if "b" not in channel]:
+        cluster.deliver(*waiting[0])
+        for router in "ac":
+            while cluster.replicas[router].disk.writes:
+                cluster.finish(router)
+    while cluster.replicas["b"].disk.writes:
+        cluster.finish("b")
+    cluster.settle()
+    assert cluster.leaders() == ["a"]
+
+
+def test_an_operator_asks_again_when_another_store_is_lost() -> None:
+    cluster = incomplete()
+    cluster.do("a", lambda r: r.begin_anew())
+    while cluster.step_without_time(hanging="b"):
+        pass
+    cluster.replace_disk("b")
+    cluster.cut("b")
+    cluster.start("b")
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leaders() == []
+    cluster.do("a", lambda r: r.begin_anew())
+    cluster.settle()
+    assert len(cluster.leaders()) == 1
+
+
+def test_an_operator_asks_again_when_a_store_has_a_later_life() -> None:
+    """It has that by the request of another operator, and its router was killed before it had proposed the life."""
+    cluster = incomplete()
+    cluster.do("a", lambda r: r.begin_anew())
+    while cluster.step_without_time(hanging="b"):
+        pass
+    cluster.do("c", lambda r: r._accept(cluster.new_life(), r.log.configuration, anew=True))
+    cluster.finish("c")
+    cluster.crash("c")
     cluster.cut("c")
     cluster.start("c")
     cluster.meet_all()
