@@ -53,7 +53,7 @@ class Contacts:
         self._channels: dict[str, Channel] = {}
         self._forwarding = forwarding
         self._emit = emit
-        self._settings = hello, dead, max_payload, budget  # of channels: their first and longest timeouts come first
+        self._settings = hello, dead, max_payload, budget  # hello and dead: first and longest timeout of a channel
         self.follow(plan, 0.0)
 
     def follow(self, plan: Plan, now: float) -> None:

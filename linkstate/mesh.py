@@ -102,7 +102,7 @@ class Mesh:
         return self._linkstate.plan
 
     def replan(self, plan: Plan, now: float) -> None:
-        """Change the plan, here and thereby everywhere. The entries known before stay where they win."""
+        """Merge a changed plan into the present one. If this changes the plan, all routers get it."""
         merged = self.plan.merge(plan)
         if merged != self.plan:
             self._linkstate.follow(merged, now)

@@ -35,8 +35,8 @@ from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
 ANSWERS = 1.25  # HELLO intervals after which the answering end sends a HELLO of its own accord
-REFRESH_DEADS = 10  # an advertisement is renewed every so many `dead` intervals,
-MAX_AGE_DEADS = 40  # and forgotten when it was not renewed for so many
+REFRESH_DEADS = 10  # `dead` intervals after which an advertisement is renewed
+MAX_AGE_DEADS = 40  # `dead` intervals without renewal after which an advertisement is forgotten
 
 
 class LinkState:
@@ -71,7 +71,7 @@ class LinkState:
         self._meet_neighbours()
 
     def follow(self, plan: Plan, now: float) -> None:
-        """Follow a new plan, and send it to all neighbours, also to those that are neighbours no more."""
+        """Follow a new plan, and send it to all neighbours, also to former ones."""
         self.plan = plan
         body = encode_plan(self._clock.read(), plan)
         for neighbour in self.neighbours.values():
@@ -187,7 +187,7 @@ class LinkState:
         self._send_entries(others, [o for o, v in verdicts if v is InstallResult.NEWER], now)
 
     def _update(self, now: float) -> None:
-        """Update all that follows from a change: HELLOs that are due, our advertisement, the routes."""
+        """Bring everything up to date after a change: HELLOs that are due, our advertisement, the routes."""
         if any(now >= neighbour.hello_at for neighbour in self.neighbours.values()):
             self._say_hello(now)
         self._advertise(now)

@@ -187,8 +187,8 @@ class Plan:
 
 
 def plan_of(rows: Any) -> Plan:
-    """The plan of the unpacked rows that `changed` returned. Raises ValueError for anything else, as the plan is sent
-    on and stored.
+    """The plan of the unpacked rows that `changed` returned. Raises ValueError for anything else, because the plan is
+    sent on and stored.
     """
     match rows:
         case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST_TAKEN:

@@ -133,8 +133,8 @@ class Tree(Generic[V]):
 
 
 def _on(node: _Node[V], address: str, at: int, found: list[V | None]) -> Iterator[tuple[_Node[V], int]]:
-    """The next nodes for the rest of the address, with the place behind each. The value of a `#` here is appended to
-    `found`."""
+    """The next nodes on the way to patterns that cover the address, whose rest begins at `at`. Each has the place at
+    which its own rest begins. If a `#` covers the whole rest, its value is appended to `found`."""
     separator, end = address[at], _end(address, at)
     child = node.next.get(address[at:end])
     if child is not None and address.startswith(child.label, at) and _is_end(address, at + len(child.label)):

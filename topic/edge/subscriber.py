@@ -112,7 +112,7 @@ class LocalSubscriber:
         self.ready: deque[Record] = deque()
         """The records that wait only for credit or room, in order."""
         self.gated: dict[bytes, Gated] = {}
-        """Keyed by gated publisher."""
+        """Its gates, keyed by the gated publisher."""
         self.stale = 0
         """An upper bound for the settled records among the waiting ones."""
         self.joined: set[str] = set()

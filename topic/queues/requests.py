@@ -43,7 +43,7 @@ class Requests:
         self._set = name
         self._tried = tried
         self._open: dict[int, _Request] = {}
-        """Keyed by number, in the order of the requests."""
+        """The requests, keyed by their numbers, in the order in which they were made."""
         self._unsent: dict[int, None] = {}
         """The numbers of the requests that are not at the present leader, in the same order."""
         self._leaders: dict[str, _Leader] = {}

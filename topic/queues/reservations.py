@@ -61,7 +61,7 @@ class Reservations:
         self._runs: dict[int, _ReservedRun] = {}
         """Keyed by the position of each reserved message."""
         self._consumers: dict[bytes, _Consumer] = {}
-        """Keyed by name."""
+        """The consumers, keyed by name."""
         for key, value in rows.small:
             if key[:1] == CONSUMER:
                 entry = consumer_of(unpack(value, "a row of the state of a set"))
