@@ -46,7 +46,7 @@ class InstallResult(Enum):
     NEWER = auto()  # kept: pass it on
     KNOWN = auto()
     OLDER = auto()  # ours is newer: send that back
-    DISPUTED = auto()  # about ourselves and not by us: write a newer one
+    DISPUTED = auto()  # it names this router as its origin, which has not written it: write a newer one
     REFUSED = auto()  # too old, names a router this mesh does not have, or is of one that was started in the future
 
 
@@ -68,7 +68,7 @@ class Database:
         """
         assert 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
-        self.topology_changed = False  # set here, reset by whoever recomputes the paths
+        self.topology_changed = False  # set here; the caller that recomputes the paths resets it
         self.refused = 0
         self._name = name
         self._incarnation = incarnation

@@ -88,8 +88,8 @@ class Plan:
 
     @cached_property
     def listed(self) -> frozenset[str]:
-        """Routers that belong to the mesh: members, and routers that are leaving. "All routers" means exactly these
-        (protocol 11.5): the others wait for them even while they are absent."""
+        """Routers that belong to the mesh: members, and routers that are leaving. The others wait for them even while
+        they are absent (protocol 11.5)."""
         return frozenset(name for name, router in self.routers.items() if router.standing is not Standing.REMOVED)
 
     @cached_property

@@ -208,7 +208,7 @@ class Change:
 
 
 NOBODY: dict[bytes, None] = {}
-"""Always empty."""
+"""No subscribers. Many objects share this dict, so it stays empty."""
 
 
 @attrs.frozen(slots=True)
