@@ -10,6 +10,7 @@ import attrs
 
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
+from topic.delivery.room import Drain
 from topic.identity import Epoch
 
 STOLEN = "amqp:link:stolen"
@@ -77,6 +78,15 @@ class Resume:
     record: Record
     state: int
     settled: bool
+
+
+@attrs.frozen(slots=True)
+class Drained:
+    """The subscriber was given all that there is for it: give back the credit that is left (AMQP 1.0 2.6.7)."""
+
+    link: Any
+    left: int
+    """How many messages its homes still have, about."""
 
 
 @attrs.frozen(slots=True)
@@ -171,6 +181,16 @@ class Consumes:
 
 
 @attrs.frozen(slots=True)
+class ConsumerDrains:
+    """A consumer of a queue drains. The leader of the queue's set is to say when the queue has given it all that there
+    is for it (protocol 14.15): `Topic.given`."""
+
+    address: str
+    """The address of the consumers of the queue (protocol 14.5)."""
+    asked: Drain
+
+
+@attrs.frozen(slots=True)
 class Note:
     """A line for the operator in the router's log."""
 
@@ -184,6 +204,7 @@ LinkAction = (
     | Deliver
     | Redeliver
     | Resume
+    | Drained
     | Echo
     | SettleSubscriber
     | AnswerDeliveries
@@ -194,4 +215,4 @@ LinkAction = (
 )
 """The actions on a client's link."""
 
-Action = LinkAction | Doubt | Consumes | Note
+Action = LinkAction | Doubt | Consumes | ConsumerDrains | Note

@@ -24,7 +24,7 @@ from topic.delivery.kinds import AddressKinds
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.delivery.records import RecordTable
-from topic.delivery.room import SubscriberRoom
+from topic.delivery.room import Drain, SubscriberRoom
 from topic.delivery.window import window_of
 from topic.directory.directory import Directory
 from topic.directory.entry import FLEETING, Lifetime, LinkEntry, Role, Status, overtakes
@@ -96,6 +96,7 @@ class Topic:
         assert not self.out
         self.records.drop_messages()
         self.edge.reports.wait(now, self.settings.settle_delay)
+        self.edge.drains.wait(now)
         return self.outlet.batches.take(now)
 
     @property
@@ -355,6 +356,19 @@ class Topic:
             self.edge.credit(subscriber, credit)
 
     @event
+    def drain(self, subscriber: LocalSubscriber) -> None:
+        """The client wants what there is for it, as far as its credit reaches, and the rest of its credit back (AMQP
+        1.0 2.6.7): `Drained` comes when it has all. A later drain of the client takes the place of this one."""
+        if subscriber.answered:
+            self.edge.drains.drain(subscriber)
+
+    @event
+    def given(self, asked: Drain, left: int = 0, *, is_all: bool = True) -> None:
+        """The answer to `ConsumerDrains`: the queue has given the consumer all that there is for it, and has `left`
+        messages that nobody has. Unless `is_all`, it has more for the consumer, and another answer follows."""
+        self.home.balancing.given(asked, left, is_all=is_all)
+
+    @event
     def room(self, subscriber: LocalSubscriber, room: int) -> None:
         """The subscriber's link has written its buffered messages: it takes `room` bytes of messages from now on."""
         if subscriber.answered:
@@ -432,7 +446,7 @@ class Topic:
 
     def deadline(self) -> float:
         """When `handle_timer` next has work, in seconds of the shell's clock; infinity if never."""
-        waiting = self.outlet.batches.due, self.edge.reports.due, self.home.publishing.ttl.due
+        waiting = self.outlet.batches.due, self.edge.reports.due, self.edge.drains.due, self.home.publishing.ttl.due
         termini = self.attaches.deadline(), self.expiry.deadline(), self.grace.deadline()
         return min(self.boot.deadline(), *termini, *waiting)
 
@@ -440,6 +454,7 @@ class Topic:
     def handle_timer(self, now: float) -> None:
         self.outlet.batches.hurry()  # some timers send to other routers: waiting settlements go along
         self.edge.reports.handle_timer(now)
+        self.edge.drains.handle_timer(now)
         self.home.publishing.ttl.handle_timer(now)
         self.boot.check(now)
         self.generations.begin_unknown(now)

@@ -38,7 +38,7 @@ from linkstate.events import Action as MeshAction
 from linkstate.events import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import Plan
-from topic.actions import Action, Consumes, Doubt, LinkAction, Note
+from topic.actions import Action, ConsumerDrains, Consumes, Doubt, LinkAction, Note
 from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
 from topic.ends.end import InsideEnd
@@ -324,6 +324,11 @@ class Node:
         elif isinstance(action, Consumes):
             if self._leaders is not None:
                 self._leaders.consumes(action.address)
+        elif isinstance(action, ConsumerDrains):
+            if self._leaders is not None:
+                self._leaders.drains(action)
+            else:
+                self.topic.given(action.asked)
         elif isinstance(action.link, InsideEnd):
             action.link.perform(action)
         else:

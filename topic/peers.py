@@ -11,7 +11,7 @@ from typing import Any, Final
 from linkstate.plan.plan import Plan
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record, presettle
-from topic.delivery.room import SubscriberRoom
+from topic.delivery.room import Drain, DrainAnswer, SubscriberRoom
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, check_once, unpack_entries, unpack_entry
 from topic.directory.gossip import Gossip
 from topic.errors import BreachError
@@ -279,6 +279,13 @@ class Peers:
         if (attach := Epoch(*epoch)).router == router:
             self.home.balancing.room(name, attach, SubscriberRoom(deliveries, size))
 
+    def _on_drain(self, router: str, name: bytes, epoch: list[Any], number: int) -> None:
+        if (attach := Epoch(*epoch)).router == router:
+            self.home.balancing.drain(Drain(name, attach, number))
+
+    def _on_given(self, router: str, name: bytes, epoch: list[Any], number: int, left: int, answer: int) -> None:
+        self.edge.drains.given(router, Drain(name, Epoch(*epoch), number), left, DrainAnswer(answer))
+
     def _on_forward(
         self,
         router: str,
@@ -407,6 +414,8 @@ HANDLERS: Final[dict[int, Callable[..., None]]] = {
     Segment.JOINED: Peers._on_joined,
     Segment.ADMIT: Peers._on_admit,
     Segment.ROOM: Peers._on_room,
+    Segment.DRAIN: Peers._on_drain,
+    Segment.GIVEN: Peers._on_given,
     Segment.GONE: Peers._on_gone,
     Segment.BODY: Peers._on_body,
     Segment.FORWARD: Peers._on_forward,

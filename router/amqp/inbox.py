@@ -259,6 +259,7 @@ class Inbox:
             if link.is_sender:
                 link.draining = lib.pn_link_get_drain(link.pointer) and link.credit > 0
                 if link.answered and before != (link.credit, link.draining):
+                    link.available = None
                     self._recipient.on_credit(link)
 
     @staticmethod

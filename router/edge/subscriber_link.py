@@ -30,7 +30,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from router.edge.ends import ClientSubscribingEnd, TopicEnd
 from router.edge.unfit import refuse_for
-from topic.actions import EXPIRED, AnswerSubscriber, Detach, Resume
+from topic.actions import EXPIRED, AnswerSubscriber, Detach, Drained, Resume
 from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
@@ -72,6 +72,10 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """The changes by the client's modified outcomes to a message that is offered again: failed deliveries, and
         annotations.
         """
+        self._has_all = False
+        """The draining client was given all that there is for it."""
+        self._left = 0
+        """How many messages its homes had besides, about."""
         self.of_pattern = is_pattern(request.identity.address)
 
     def go_on_from(self, former: "SubscriberLink") -> Claim:
@@ -111,6 +115,9 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def on_credit(self) -> None:
         self.node.topic.credit(self.subscriber, self.link.credit)
+        if self.link.draining:
+            self._has_all = False
+            self.node.topic.drain(self.subscriber)
         self.node.perform()
         self._drain()
 
@@ -120,12 +127,12 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.on_credit()
 
     def _drain(self) -> None:
-        """Use up the rest of the credit of a draining link, if all ready deliveries were sent and none waits for
-        room.
+        """Use up the rest of the credit of a draining link, if the homes have given all that there is, and all of this
+        was sent: nothing waits for room.
         """
         waits = self.subscriber.room <= 0 and self.subscriber.ready
-        if self.link.draining and self.subscriber.answered and not waits:
-            self.link.drained()
+        if self.link.draining and self.subscriber.answered and self._has_all and not waits:
+            self.link.drained(self._left)
             self.node.topic.credit(self.subscriber, 0)
 
     def written(self) -> None:
@@ -232,6 +239,10 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def ask(self) -> None:
         self.link.echo()
+
+    def drained(self, action: Drained) -> None:
+        self._has_all, self._left = True, action.left
+        self._drain()
 
     def deliver(self, records: list[Record]) -> None:
         settled = self.sends_settled or records[0].presettled

@@ -22,6 +22,7 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.room import DrainAnswer
 from topic.directory.entry import Decision, Status, unpack_entry
 from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.wire.segments import Segment, decode, split_keys
@@ -144,6 +145,10 @@ _SAID: Mapping[Segment, Callable[..., str]] = {
     ),
     Segment.ADMIT: lambda t, s, p: f"Admit {t.link(s)} to {t.link(p)}",
     Segment.GONE: lambda t, router, incarnation: f"Gone {router} {incarnation}",
+    Segment.DRAIN: lambda t, s, _, number: f"Drain of {t.link(s)} ({number})",
+    Segment.GIVEN: lambda t, s, _, number, left, answer: (
+        f"DrainAnswer to {t.link(s)} ({number}): {DrainAnswer(answer).name}, {left} left"
+    ),
     Segment.ROOM: lambda t, s, _, count, size: f"Room of {t.link(s)}: {count}, {size} bytes",
     Segment.FORWARD: _forward,
     Segment.OUTCOME: lambda t, p, _, ranges: f"Outcome of {t.link(p)} n {_ranges(ranges)}",

@@ -127,6 +127,20 @@ async def test_messages_wait_for_consumers_at_any_router(mesh: RunningMesh, clie
     await clients.until(lambda: len(first.settled) == 100)
 
 
+@pytest.mark.parametrize("router", ["leader", "follower"])
+async def test_a_consumer_that_drains_gets_what_there_is(mesh: RunningMesh, clients: Clients, router: str) -> None:
+    queue = f"queue/drained-{router}"
+    await fill(clients, await clients.publisher(mesh.address("a"), queue), 3)
+    leader, follower = await roles(mesh)
+    at = mesh.address(leader if router == "leader" else follower)
+    consumer = await clients.subscriber(at, queue, credit=0, makes_up=False)
+    for credit, numbers in ((2, [0, 1]), (10, [0, 1, 2]), (10, [0, 1, 2])):
+        consumer.link.drain(credit)
+        consumer.link.connection.wake()
+        await clients.until(lambda: consumer.link.credit == 0)
+        assert consumer.numbers == numbers
+
+
 async def test_the_figures_of_a_queue_are_shown(mesh: RunningMesh, clients: Clients) -> None:
     """By `$management`, `$status` and `/metrics` of the leader."""
     await fill(clients, await clients.publisher(mesh.address("a"), "queue/figures"), 4)

@@ -1,5 +1,6 @@
 """The room of a subscriber, when the home chooses one subscriber for each delivery (protocol 12.2)."""
 
+import enum
 from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 from typing import Final, Self, TypeVar
@@ -7,6 +8,7 @@ from typing import Final, Self, TypeVar
 import attrs
 
 from topic.delivery.record import Record
+from topic.identity import Epoch
 
 Item = TypeVar("Item")
 
@@ -54,3 +56,26 @@ class SubscriberRoom:
 
 
 NO_ROOM: Final = SubscriberRoom()
+
+
+@attrs.frozen(slots=True)
+class Drain:
+    """A question to homes: have they given a subscriber all that there is for it, as far as its room allows?"""
+
+    subscriber: bytes
+    """Its name."""
+    attach: Epoch
+    """The epoch of its attach. The router in it asks."""
+    number: int
+    """Tells the question from other ones for this attach."""
+
+
+class DrainAnswer(enum.IntEnum):
+    """What a home answers. The numbers are part of the format between routers."""
+
+    MORE = 0
+    """There is more for the subscriber: another answer follows."""
+    ALL = 1
+    """It was given all that there is for it, or that its credit reaches."""
+    NO_BYTES = 2
+    """It was given as many bytes as it took."""

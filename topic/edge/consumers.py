@@ -36,8 +36,10 @@ class Consumers:
         subscriber.offered[home] = offered, offered if refused else limit
         self.announce(subscriber)
 
-    def announce(self, subscriber: LocalSubscriber) -> None:
-        """Send the subscriber's room to each home that has no room left, or at most half of the subscriber's room."""
+    def announce(self, subscriber: LocalSubscriber, *, exactly: bool = False) -> None:
+        """Send the subscriber's room to each home that has no room left, or at most half of the subscriber's room;
+        `exactly`: to each that has less.
+        """
         if not subscriber.kind.tells_room or not (spare := subscriber.spare):
             return
         for home in sorted(subscriber.joined):
@@ -46,7 +48,8 @@ class Consumers:
                 continue
             offered, limit = subscriber.offered.get(home, (NO_ROOM, NO_ROOM))
             left = limit - offered
-            if not left or 2 * left.deliveries <= spare.deliveries or 2 * left.size <= spare.size:
+            few = 1 if exactly else 2
+            if not left or few * left.deliveries <= spare.deliveries or few * left.size <= spare.size:
                 limit = offered + spare
                 self.outlet.batches.room(home, subscriber.name, subscriber.epoch, limit)
                 subscriber.offered[home] = offered, limit

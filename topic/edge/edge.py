@@ -27,6 +27,7 @@ from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry, Role
 from topic.edge.consumers import Consumers
 from topic.edge.delivery import EdgeDelivery
+from topic.edge.drains import Drains
 from topic.edge.here import HomeHere
 from topic.edge.reports import Reports
 from topic.edge.subscriber import LocalSubscriber
@@ -63,6 +64,7 @@ class Edge:
         self.reports = Reports(outlet, self.subscribers, directory.lapsed)
         self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, settings.redeliveries, home)
         self.consumers = Consumers(outlet, self.subscribers, home)
+        self.drains = Drains(outlet, directory, self.subscribers, self.consumers, home)
         self.kinds = kinds
         self.settlement = self.delivery.settlement
         self.receipts = self.settlement.receipts
@@ -91,6 +93,7 @@ class Edge:
         del self.subscribers[subscriber.name]
         self._at.discard(subscriber.identity.address, subscriber.name)
         self.delivery.asked.drop(subscriber.name)
+        self.drains.forget(subscriber)
         subscriber.gated.clear()
         self.reports.left(subscriber.name)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
@@ -230,6 +233,7 @@ class Edge:
         subscriber.room = room
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
+        self.drains.room(subscriber)
 
     # streams of other homes
 
@@ -455,6 +459,7 @@ class Edge:
             if stream.home == home:
                 self.unconfirmed.hold(stream)
         self.reports.lost(home)
+        self.drains.lost(home)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)
             subscriber.offered.pop(home, None)

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from topic.delivery.record import HomeStream, Record
+from topic.delivery.room import Drain
 from topic.edge.subscriber import LocalSubscriber
 
 
@@ -17,3 +18,6 @@ class HomeHere(Protocol):
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
         """The subscriber has room for deliveries."""
+
+    def drain(self, asked: Drain) -> None:
+        """Answer whether this home has given a subscriber all that there is for it."""

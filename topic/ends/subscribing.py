@@ -11,7 +11,17 @@ Never here: how a protocol encodes a message, how much a client takes.
 
 from collections.abc import Sequence
 
-from topic.actions import AnswerSubscriber, Deliver, Detach, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
+from topic.actions import (
+    AnswerSubscriber,
+    Deliver,
+    Detach,
+    Drained,
+    Echo,
+    LinkAction,
+    Redeliver,
+    Resume,
+    SettleSubscriber,
+)
 from topic.delivery.record import Record
 from topic.directory.entry import Lifetime, Role
 from topic.edge.filters import Wants
@@ -81,6 +91,8 @@ class SubscribingEnd(LinkEnd):
             case Resume():
                 self.named.pop(action.record.key, None)
                 self.resume(action)
+            case Drained():
+                self.drained(action)
             case Echo():
                 self.ask()
             case AnswerSubscriber():
@@ -118,6 +130,10 @@ class SubscribingEnd(LinkEnd):
         raise NotImplementedError
 
     def resume(self, action: Resume) -> None:
+        raise NotImplementedError
+
+    def drained(self, action: Drained) -> None:
+        """The subscriber was given all that there is for it. Only an end that calls `Topic.drain` is told."""
         raise NotImplementedError
 
     def settle(self, records: Sequence[Record]) -> None:

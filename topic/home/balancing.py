@@ -12,11 +12,11 @@ from itertools import groupby, islice
 
 import attrs
 
-from topic.actions import Chosen, Forget, Wanted
+from topic.actions import Chosen, ConsumerDrains, Forget, Wanted
 from topic.delivery.kinds import UNASSIGNED, verdict
 from topic.delivery.outcomes import NOT_HAD
 from topic.delivery.record import Giving, HomeStream, Record, State, spread
-from topic.delivery.room import NO_ROOM, SubscriberRoom
+from topic.delivery.room import NO_ROOM, Drain, DrainAnswer, SubscriberRoom
 from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
 from topic.edge.edge import Edge
@@ -55,6 +55,7 @@ class Balancing:
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge
+        self._kinds = edge.kinds
         self._streams = streams
         self._redeliveries = redeliveries
         self._home = home
@@ -300,6 +301,36 @@ class Balancing:
             known = self._offers[name] = _Offers(epoch)
         known.limit = limit
         self.go_on_at(entry.identity.address)
+
+    def drain(self, asked: Drain) -> None:
+        """A subscriber is to be given all that there is for it. What it has room for it has by now, unless a queue has
+        to agree."""
+        entry = self.directory.subscriber(asked.subscriber)
+        if entry is None or entry.epoch != asked.attach:
+            self.given(asked)
+        elif self._kinds.of(entry.identity.address).is_of_set:
+            self.outlet.actions.append(ConsumerDrains(entry.identity.address, asked))
+        else:
+            self.given(asked, sum(len(stream.unassigned) for stream in self._streams.at(entry.identity.address)))
+
+    def given(self, asked: Drain, left: int = 0, *, is_all: bool = True) -> None:
+        """Answer such a question. `left`: how many messages still wait here. Unless `is_all`, there is more for the
+        subscriber."""
+        router, answer = asked.attach.router, DrainAnswer.ALL if is_all else DrainAnswer.MORE
+        if is_all and left and self._lacks_bytes(asked):
+            answer = DrainAnswer.NO_BYTES
+        if router == self.directory.router:
+            self._edge.drains.given(router, asked, left, answer)
+        elif router in self.directory.contacts:
+            self.outlet.batches.given(asked, left, answer)
+
+    def _lacks_bytes(self, asked: Drain) -> bool:
+        """Whether the subscriber takes no more bytes now, though more deliveries."""
+        entry = self.directory.subscriber(asked.subscriber)
+        if entry is None or entry.epoch != asked.attach:
+            return False
+        room = self._room_of(entry)
+        return room.size <= 0 < room.deliveries
 
     def go_on_at(self, address: str) -> None:
         """A subscriber of the address has room: give it waiting records."""

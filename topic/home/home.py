@@ -14,6 +14,7 @@ from topic.delivery.kinds import AddressKinds
 from topic.delivery.outcomes import GONE, LOGGED, NOT_HAD, TERMINAL, DeliveryOutcome, Refusals
 from topic.delivery.record import HomeStream, Question, Record, State, Stream, accept, answered_by, outcome_kept, settle
 from topic.delivery.records import RecordTable, given_in, in_ranges
+from topic.delivery.room import Drain
 from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
 from topic.edge.edge import Edge
@@ -327,6 +328,10 @@ class Home:
     def has_room(self, subscriber: LocalSubscriber) -> None:
         """A local subscriber has room for deliveries."""
         self.balancing.go_on_at(subscriber.identity.address)
+
+    def drain(self, asked: Drain) -> None:
+        """A subscriber here drains."""
+        self.balancing.drain(asked)
 
     def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
         """The publisher gave a sign of life after the question came up: it has `answered`, or its machine has

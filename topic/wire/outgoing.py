@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from topic.delivery.record import Record, Stream
-from topic.delivery.room import SubscriberRoom
+from topic.delivery.room import Drain, DrainAnswer, SubscriberRoom
 from topic.directory.entry import Decision, LinkEntry, Owner, Role
 from topic.identity import Epoch
 from topic.wire.segments import Segment
@@ -181,6 +181,15 @@ class Outgoing:
     def room(self, home: str, subscriber: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
         """Tell the home how many deliveries, and how many bytes, it may offer to that attach in all (12)."""
         self._say((home,), Segment.ROOM, subscriber, epoch, limit.deliveries, limit.size)
+
+    def drain(self, home: str, asked: Drain) -> None:
+        """Ask the home whether it has given this attach of a subscriber all that there is for it (12.9)."""
+        self._say((home,), Segment.DRAIN, asked.subscriber, asked.attach, asked.number)
+
+    def given(self, asked: Drain, left: int, answer: DrainAnswer) -> None:
+        """Answer the router of the subscriber. `left`: how many messages still wait at this home."""
+        segment = Segment.GIVEN, asked.subscriber, asked.attach, asked.number, left, answer
+        self._say((asked.attach.router,), *segment)
 
     # deliveries: hot
 

@@ -12,6 +12,7 @@ import msgpack
 
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import MOST_ANNOTATIONS
+from topic.delivery.room import DrainAnswer
 from topic.directory.entry import Decision, Role, Status
 from topic.errors import BreachError
 from topic.identity import COUNTS, GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
@@ -42,6 +43,8 @@ class Segment(enum.IntEnum):
     PART = 19
     ROOM = 20
     GONE = 21
+    DRAIN = 22
+    GIVEN = 23
 
 
 OFFER: Final = 1
@@ -129,6 +132,10 @@ def _is_decision(value: Any) -> bool:
     return type(value) is int and 0 <= value < len(Decision)
 
 
+def _is_given(value: Any) -> bool:
+    return type(value) is int and 0 <= value < len(DrainAnswer)
+
+
 def _is_keys(value: Any) -> bool:
     return type(value) is bytes and len(value) % KEY_LENGTH == 0
 
@@ -177,6 +184,8 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
         _is_optional_attach,
     ),
     Segment.ROOM: (_is_name, _is_epoch, _is_count, _is_count),
+    Segment.DRAIN: (_is_name, _is_epoch, _is_count),
+    Segment.GIVEN: (_is_name, _is_epoch, _is_count, _is_count, _is_given),
     Segment.GONE: (_is(str), _is_count),
     Segment.BODY: (_is_name, _is_keys, _is_count, _is(bytes)),
     Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),

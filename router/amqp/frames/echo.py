@@ -27,7 +27,7 @@ from router.amqp.format.codec import Symbol, decode, encode, uint
 from router.amqp.format.notes import FlowFrame, Wire
 from router.amqp.format.performative import FLOW, NULL, TRUE
 from router.amqp.frames.bounds import LARGE
-from router.amqp.frames.flows import DELIVERY_COUNT, ECHO, HANDLE, LINK_CREDIT
+from router.amqp.frames.flows import AVAILABLE, DELIVERY_COUNT, ECHO, HANDLE, LINK_CREDIT
 from router.amqp.frames.tap import Tap
 from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import lib
@@ -124,15 +124,17 @@ class Echoes:
     def _give_back(self) -> bytes:
         """Give back the unused credit of drained links, by a flow of proton. Proton writes none if no credit is
         left."""
-        gives = False
+        gives: dict[Wire, Link] = {}
         for link in list(self._drained):
             if link.ended or (link.wire[0] and not lib.pn_link_queued(link.pointer)):
                 del self._drained[link]
                 if not link.ended and lib.pn_link_drained(link.pointer):
-                    gives = True
+                    gives[link.wire] = link
                 elif not link.ended:
                     self.answer(link)
-        return self._engine.pull() if gives else b""
+        return (
+            b"".join(_telling(frame, gives) for frame in performative.frames_of(self._engine.pull())) if gives else b""
+        )
 
     def _made_ours(self, data: bytes, said: dict[Wire, list[tuple[Link, bool]]]) -> Iterator[bytes]:
         """Proton's frames, with its flows changed to ours. A flow of a session becomes one flow for each sending link
@@ -161,11 +163,28 @@ class Echoes:
     def _sender_fields(link: Link, fields: list[bytes]) -> list[bytes]:
         left = (lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)) % 2**32
         numbers = [uint((link.limit - left) % 2**32).encoded, uint(left).encoded]
-        return [*fields[:HANDLE], link.wire[1], *numbers, NULL, TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
+        available = NULL if link.available is None else uint(link.available).encoded
+        return [
+            *fields[:HANDLE],
+            link.wire[1],
+            *numbers,
+            available,
+            TRUE if lib.pn_link_get_drain(link.pointer) else NULL,
+        ]
 
     @staticmethod
     def _receiver_fields(link: Link, fields: list[bytes]) -> list[bytes]:
         return [*fields[: ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
+
+
+def _telling(frame: bytes, links: Mapping[Wire, Link]) -> bytes:
+    """Proton's frame. If it is a flow of one of these links, it tells how many messages wait there."""
+    fields = _fields_of(frame)
+    link = links.get((frame[6:8], fields[HANDLE])) if fields is not None else None
+    if fields is None or link is None or link.available is None:
+        return frame
+    fields[AVAILABLE] = uint(link.available).encoded
+    return performative.build(link.wire[0], FLOW, fields)
 
 
 def _fields_of(frame: bytes) -> list[bytes] | None:

@@ -20,7 +20,7 @@ from router.amqp.frames.forms import place
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN, ECHO, PROPERTIES = (
+NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, AVAILABLE, DRAIN, ECHO, PROPERTIES = (
     place(FLOW, field)
     for field in (
         "next-incoming-id",
@@ -29,6 +29,7 @@ NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN
         "handle",
         "delivery-count",
         "link-credit",
+        "available",
         "drain",
         "echo",
         "properties",

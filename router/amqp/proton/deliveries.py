@@ -50,6 +50,7 @@ class LinkDeliveries:
         "_debt",
         "_kept",
         "_max_message",
+        "available",
         "connection",
         "credit",
         "draining",
@@ -76,6 +77,7 @@ class LinkDeliveries:
         self.is_vast = False  # the engine's: the peer's last flow gave credit of 2^31 or more
         self.max_message = max_message
         # The engine's.
+        self.available: int | None = None  # sending: messages that wait, as our flows say until the peer's next one
         self.took_back = False  # receiving: we have taken back some credit
         self._kept = 0  # the bytes that proton keeps for this link after its end
         self._debt = 0  # credit that is still to be taken back, as a number below 0

@@ -334,9 +334,11 @@ class Link(LinkDeliveries):
 
     # -- flow
 
-    def drained(self) -> None:
-        """Sending: give back the remaining credit to a draining peer, as soon as all sent messages are written."""
+    def drained(self, available: int | None = None) -> None:
+        """Sending: give back the remaining credit to a draining peer, as soon as all sent messages are written.
+        `available`: how many messages wait, about; None: our flows do not say."""
         if not self.ended and self.draining:
+            self.available = available
             self.connection.answer_drain(self)
             self.credit = 0
             self.draining = False

@@ -169,6 +169,21 @@ def test_credit_is_given_back_to_who_drains_behind_what_is_sent(sent: int, windo
     peer.connection.release()
 
 
+@pytest.mark.parametrize("sent", [0, 3])
+def test_the_answer_to_a_drain_says_how_many_messages_wait(sent: int) -> None:
+    peer = Subscriber()
+    peer.hears(flow(3, drain=True))
+    for n in range(sent):
+        peer.link.send(b"%d" % n, b"message")
+    peer.link.drained(7)
+    said = written(peer.connection.data_to_send(), FLOW)
+    assert [fields[8] for fields in said if fields[5:6] == [0]] == [7]
+    peer.hears(flow(2, count=3, room=(sent, 1000)), frame(FLOW, sent, 1000, 0, 1000, 0, 3, 2, None, False, True))
+    said = written(peer.connection.data_to_send(), FLOW)
+    assert [fields[8:9] for fields in said if fields[5:6] == [0]] in ([[]], [[None]])
+    peer.connection.release()
+
+
 def test_drain_is_answered_behind_the_attach_that_it_came_with() -> None:
     handler = Recorder()
     connection = server(handler)

@@ -20,14 +20,17 @@ Never here: the choice of consumers, and the changes of the state.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 
-from topic.actions import AnswerDeliveries, Chosen
+import attrs
+
+from topic.actions import AnswerDeliveries, Chosen, Detach
 from topic.delivery.outcomes import GIVEN_BACK, MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import Record
+from topic.delivery.room import Drain
 from topic.directory.entry import LinkEntry
 from topic.ends.end import EndNode
 from topic.identity import egress_of
@@ -39,6 +42,17 @@ from topic.queues.operations import QueueId
 from topic.queues.positions import index_of, position_of, runs_of
 from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reject, Reserve
 from topic.queues.state import SetState
+
+
+@attrs.define(slots=True)
+class Draining:
+    """A consumer that drains."""
+
+    asked: Drain
+    coming_back: Collection[Record]
+    """The deliveries that had ended when it asked, or were about to, and whose messages may be for it."""
+    is_told: bool = False
+    """It was told that there may be more for it."""
 
 
 class Egress(SetPublisher):
@@ -87,6 +101,9 @@ class Egress(SetPublisher):
         """Keyed by position: the names of the consumers that have refused the message for themselves, as far as this
         leader knows."""
 
+        self._draining: dict[bytes, Draining] = {}
+        """By the name of a consumer that drains."""
+
     def come(self, clock: int, now: float) -> None:
         """This router leads: attach the link. `clock`: the clock of the attach (`term_clock`)."""
         for position in self._messages.of(self.queue):
@@ -127,6 +144,47 @@ class Egress(SetPublisher):
         """The positions of messages that wait at home for a consumer."""
         return {self.open[record] for record in self.stream.unassigned if record in self.open}
 
+    # consumers that drain
+
+    def drain(self, asked: Drain) -> None:
+        """A consumer drains: tell it when it has been given all that there is for it, also what is just coming back."""
+        ending = (one.records for one in self._asked.values() if one.consumer is None)
+        coming_back = {*self._back, *chain.from_iterable(ending)}
+        self._draining[asked.subscriber] = Draining(asked, coming_back)
+        self.go_on()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._answer_drains()
+
+    def leave(self, now: float, *, closed: bool) -> None:
+        super().leave(now, closed=closed)
+        self._answer_all_drains()
+
+    def detach(self, action: Detach) -> None:
+        super().detach(action)
+        self._answer_all_drains()
+
+    def _answer_all_drains(self) -> None:
+        """This end gives nobody anything any more."""
+        draining, self._draining = self._draining, {}
+        for one in draining.values():
+            self.node.topic.given(one.asked)
+
+    def _answer_drains(self) -> None:
+        for consumer, one in [*self._draining.items()]:
+            is_over = not self._has_more_for(consumer, one.coming_back)
+            if is_over:
+                del self._draining[consumer]
+            if is_over or not one.is_told:
+                one.is_told = True
+                self.node.topic.given(one.asked, len(self._free), is_all=is_over)
+
+    def _has_more_for(self, consumer: bytes, coming_back: Collection[Record]) -> bool:
+        """Whether the consumer may be offered something soon, though nothing more is asked for or comes."""
+        is_looking = not self.is_answered or self._doubted or self._lacks_body
+        return bool(is_looking or self.stream.reserving.get(consumer)) or any(map(self.open.__contains__, coming_back))
+
     def withdraw_gone(self) -> None:
         """Messages were taken out of the queue other than by consumers, and all decided entries are known here: give up
         the deliveries of messages that are gone."""
@@ -139,6 +197,8 @@ class Egress(SetPublisher):
             at = map(self.open.__getitem__, proposed.records)
             self._withdraw({position for position in at if not self._has(position)})
             self.node.topic.reserved(self.stream, proposed.consumer, proposed.records)
+            if self._draining:
+                self.go_on()
         else:
             super()._follow(proposed)
 

@@ -7,6 +7,8 @@ from typing import Final
 
 import attrs
 
+from topic.actions import ConsumerDrains
+from topic.delivery.room import Drain
 from topic.directory.entry import Role
 from topic.ends.end import EndNode
 from topic.ends.nobody import end_link
@@ -212,6 +214,15 @@ class LedSet:
         if known.id not in self.egresses:
             self._begin(queue, known.id)
 
+    def drains(self, queue: str, asked: Drain) -> None:
+        """A consumer of the queue drains. A queue that is not declared has nothing."""
+        self.consumes(queue)
+        known = self._sets.state(self._name).get(queue)
+        if known is None:
+            self._node.topic.given(asked)
+        else:
+            self.egresses[known.id].drain(asked)
+
     def may_propose(self, end: ProposingEnd) -> bool:
         """As `Proposer.may_propose`."""
         if self._is_under_way:
@@ -408,6 +419,14 @@ class SetLeaders:
         set_, queue = queue_of(address)
         if set_ in self.led:
             self.led[set_].consumes(queue)
+
+    def drains(self, action: ConsumerDrains) -> None:
+        """A consumer drains. A router that does not lead the set has nothing for it."""
+        set_, queue = queue_of(action.address)
+        if set_ in self.led:
+            self.led[set_].drains(queue, action.asked)
+        else:
+            self._node.topic.given(action.asked)
 
     def found(self, found: BodiesFound) -> bool:
         """Give bodies to the end that has asked for them. Returns whether it is one of the sets that this router
