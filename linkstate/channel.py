@@ -1,20 +1,20 @@
 """The channel of one contact, both directions (protocol 3, layer 2): FIFO, no loss, no duplicate.
 
-Frames are numbered from 1 in each direction. The receiver hands them on in order, keeps early ones and acknowledges
-cumulatively: with data that goes the other way, after every ACK_EVERY frames or ACK_BYTES, or ACK_DELAY after a frame
-came. The sender keeps each frame until it is acknowledged. If no acknowledgement comes for a while, the frames may only
-be slow, so the sender does not send them again. It asks how far the other side got (PROBE), and sends the frames that
-the answer shows to be missing. If the path changes, the frames under way are probably lost, so the sender sends all of
-them again at once.
+Frames are numbered from 1 in each direction. The receiver hands them on in order, keeps frames that arrive too early,
+and acknowledges all frames up to a number: with data that goes the other way, after every ACK_EVERY frames or
+ACK_BYTES, or ACK_DELAY after a frame came. The sender keeps each frame until it is acknowledged. If no acknowledgement
+comes for a while, the frames may only be slow, so the sender does not send them again. It asks how far the other side
+got (PROBE), and sends the frames that the answer shows to be missing. If the path changes, the frames under way are
+probably lost, so the sender sends all of them again at once.
 
-A router that owes this one an answer may have sent it already: the answer may wait on the way, behind data of other
+A router that owes this one an answer may have sent it already, and the answer may be under way behind data of other
 routers. So this router sends an empty chunk, the *question*. The acknowledgement of the question arrives after
 everything that the other router sent before it. If no chunk with content arrives before the acknowledgement, the other
 router had sent none.
 
-The numbers are those of chunks (`chunks`). The windows of the publishers bound the queue of unacknowledged chunks, and
-REORDER_LIMIT bounds the early ones. A channel knows nothing of routers, frames or contact numbers, and sends nothing:
-its owner does, and discards the channel with the contact.
+Each frame carries one chunk of a payload (`chunks`). The windows of the publishers limit the queue of unacknowledged
+chunks, and REORDER_LIMIT limits the early ones. A channel knows nothing of routers, frames or contact numbers, and
+sends nothing itself. Its owner sends the chunks, and drops the channel when the contact ends.
 """
 
 from collections import deque
@@ -25,19 +25,20 @@ from math import inf
 from linkstate.chunks import Chunk, Joiner
 
 BUDGET = 2 << 20
-"""Bytes that may queue on the way to one router, at most."""
+"""The most bytes that may queue on the way to one router."""
 QUEUE_S = 0.05
-"""Seconds of queue that a slow line may have, if it carries fewer than `BUDGET` bytes in this time."""
+"""On a line that carries fewer than `BUDGET` bytes in so many seconds, only as many bytes may queue as it carries in
+this time."""
 LITTLE_S = 0.01
 """Seconds by which a round trip may exceed the shortest one and still count as a trip without a queue."""
 LEAST = 128 * 1024
 """Bytes that may queue on any line."""
 FALL = 0.8
-"""A measured rate below the former one lowers the estimate by this factor at most, as the sender may have had little to
-send for a moment.
-"""
+"""One measurement lowers the estimated rate at most by this factor, because the sender may have had little to send for
+a moment."""
 STALE_S = 5.0
-"""The shortest round trip is measured again after so many seconds, or after STALE_TRIPS of it if that is longer."""
+"""The shortest round trip is measured again after so many seconds, or after STALE_TRIPS round trips if that is
+longer."""
 STALE_TRIPS = 20
 ACK_EVERY = 16
 ACK_BYTES = 256 * 1024
@@ -144,7 +145,8 @@ class Budget:
         return max(self.bytes // 2, self.bytes - ACK_BYTES)
 
     def resent(self) -> None:
-        """Drop the sample, as its acknowledgement no longer tells which copy arrived. The budget stays."""
+        """Drop the sample, because its acknowledgement no longer shows which copy of the chunk arrived. The budget
+        stays."""
         self._sample = self._since = None
 
 
@@ -187,7 +189,7 @@ class Channel:
         self._joiner = Joiner(max_payload)
         self._question = 0  # number of the last question, if no data has come since; else 0
         self._probed = 0  # highest number named by a PROBE that has no answer yet
-        self._owed = 0  # frames since our last acknowledgement
+        self._owed = 0  # received frames since our last acknowledgement
         self._owed_bytes = 0  # bytes of these frames
         self._min_timeout = self._timeout = min_timeout
         self._max_timeout = max_timeout
@@ -236,7 +238,7 @@ class Channel:
 
     def receive_ack(self, acknowledged: int, now: float) -> None:
         if acknowledged > self._sent:
-            return  # not for this channel
+            return  # the number does not belong to this channel
         first = self._sent - len(self._unacked)
         if acknowledged <= first:
             return

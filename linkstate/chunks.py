@@ -4,12 +4,12 @@ Each chunk but the last one of its payload says that more follows. Chunks are nu
 by one, and relays pass them on as they come. So a large payload does not block a link for long, and is not sent as a
 whole again when a path changes. A joiner belongs to one channel and ends with it.
 
-Never here: numbers, order, frames (`channel`, `frames`).
+`channel` numbers the chunks and keeps their order; `frames` puts them into frames.
 """
 
 from typing import NamedTuple
 
-CHUNK = 64 * 1024  # bytes: a payload that is no larger is one chunk, as it is
+CHUNK = 64 * 1024  # bytes of the largest chunk: a payload that is no larger is one chunk
 
 Buffer = bytes | memoryview
 

@@ -6,9 +6,9 @@ the machine: the shell sets the time with `advance`.
 """
 
 COUNTER_BITS = 16
-AHEAD = 1000 << COUNTER_BITS  # one second: what a state store reserves of the clock at a time
-TRUST_MS = 3_600_000  # how far ahead of us a peer's clock may be before we take it to be broken
-ECHO_MS = 10_000  # the same for a router's clock that a client echoes: any client may send one
+AHEAD = 1000 << COUNTER_BITS  # one second: the part of the clock that a state store reserves at a time
+TRUST_MS = 3_600_000  # a peer's clock that is further ahead of ours counts as broken
+ECHO_MS = 10_000  # the limit for a clock in an epoch that a client echoes, because a client may send any number
 
 
 class HybridClock:
@@ -21,7 +21,7 @@ class HybridClock:
         assert floor >= 0
         self._value = floor
         self._wall_ms = 0
-        self.refused = 0  # merges that were not believed, for status
+        self.refused = 0  # clocks that `merge` has ignored, for the status
 
     def advance(self, wall_ms: int) -> None:
         """Set the time of day. If the wall clock was set back, this clock stays where it is."""
@@ -47,7 +47,8 @@ class HybridClock:
         self._value = remote
 
     def believes(self, wall_ms: int, trust_ms: int = TRUST_MS) -> bool:
-        """Whether `wall_ms` can be a present or past time of day at some router, with clocks up to `trust_ms` apart."""
+        """Whether `wall_ms` can be a present or past time of day at some router, if clocks differ by at most
+        `trust_ms`."""
         return wall_ms <= self._wall_ms + trust_ms
 
     def read(self) -> int:

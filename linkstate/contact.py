@@ -7,12 +7,12 @@ grow, across restarts too, since the incarnation is their upper part. A GREET ca
     established ──lost, dropped, or a GREET with a higher number of theirs──▶ not established, with a new
                                                                               number of ours   (LOST)
 
-An end that lost the contact takes a new number. Frames that the other end still sends with the old number then match
-nothing, and a GREET with the new number shows it the loss. An end that had not established the contact keeps its number
-when it learns a new one of the other end. If both took new numbers, each would invalidate the number that the other has
-just learned, for ever. When an end receives a lower number than it knows, either the lower one is old, or the higher
-one was forged and the other end will never reach it. So this end returns to the lower number, and takes a new number of
-its own, which no old frame names.
+An end that lost the contact takes a new number. Frames that the other end still sends with the old number then match no
+contact, and a GREET with the new number shows the other end the loss. An end that had not established the contact keeps
+its number when it learns a new one of the other end. If both took new numbers, each would for ever invalidate the
+number that the other has just learned. When an end receives a lower number than it knows, either the lower one is old,
+or the higher one was forged and the other end will never reach it. So this end returns to the lower number, and takes a
+new number of its own, which no old frame names.
 
 A contact is with the incarnation that link state reports; GREETs of other incarnations are ignored. Only ends with the
 same plan make a contact: each GREET has the digest of the sender's plan (protocol 11). This module sends nothing: it
@@ -22,7 +22,7 @@ says when a GREET is due.
 from enum import Enum
 from math import inf
 
-NUMBER_BITS = 22  # of counting below the incarnation: milliseconds up to the year 2100 fit above in 64 bits
+NUMBER_BITS = 22  # bits of a number below the incarnation, which has room up to the year 2100 in the upper 42 bits
 LAST = (1 << NUMBER_BITS) - 1  # no router makes so many contacts unless it is malicious
 
 
@@ -37,16 +37,16 @@ class Contact:
     def __init__(self, router: str, our_incarnation: int, greet_interval: float) -> None:
         self.router = router
         self.ours = our_incarnation << NUMBER_BITS | 1
-        self.theirs = 0  # the highest number of theirs we know, 0 if none
+        self.theirs = 0  # the highest known number of the other end, 0 if none
         self.established = False
-        self.incarnation = 0  # of theirs, while there is a path to it, else 0
+        self.incarnation = 0  # the incarnation of the other end, while there is a path to it; else 0
         self.greet_at = inf
         self._greet_interval = greet_interval
 
     @property
     def spent(self) -> bool:
-        """Whether our number is the last one. It still shows the other end that the former contact is over. It makes no
-        contact, as we name no number of theirs with it."""
+        """Whether our number is the last one, LAST. This number still shows the other end that the former contact is
+        over, but establishes no contact, because we send it without a number of the other end."""
         return self.ours & LAST == LAST
 
     def reached(self, incarnation: int, now: float) -> None:
@@ -71,7 +71,8 @@ class Contact:
     def receive_greet(
         self, theirs: int, named: int, established: bool, now: float, *, same_plan: bool = True
     ) -> ContactChange | None:
-        """`theirs` is the sender's number, `named` the number that the sender takes for ours."""
+        """Handle a GREET. `theirs`: the sender's number. `named`: the number of this end, as the sender knows it.
+        `established`: whether the sender has established the contact. Returns the change of the contact, if any."""
         if not self.incarnation or self.spent:
             return None
         if theirs >> NUMBER_BITS != self.incarnation or (self.established and theirs < self.theirs):
@@ -83,12 +84,12 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        if named == self.ours == former and same_plan:  # they cannot name our new number yet
+        if named == self.ours == former and same_plan:  # the sender cannot know a number that we have just taken
             change = self._establish()
         if same_plan and not (self.established and established):
             self.greet_at = now
         elif not self.established:
-            self.greet_at = min(self.greet_at, now + self._greet_interval)  # the plan is being flooded
+            self.greet_at = min(self.greet_at, now + self._greet_interval)  # the newer plan is under way to one of us
         return change
 
     def receive_data(self, theirs: int, named: int) -> tuple[bool, ContactChange | None]:

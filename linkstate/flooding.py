@@ -1,9 +1,9 @@
-"""The database of link-state advertisements (protocol 3, layer 1): the newest advertisement of a router wins, and one
-that is not renewed is forgotten.
+"""The database of link-state advertisements (protocol 3, layer 1). It keeps the newest advertisement of each router,
+and forgets an advertisement that its router does not renew.
 
 Every router writes one advertisement of its own working links, versioned by (incarnation, sequence), and repeats it now
 and then. The database decides which of two advertisements is newer, and which to pass on or to answer. It does not know
-neighbours and sends nothing. The list of routers in the plan of the mesh bounds it.
+neighbours and sends nothing. It has at most one entry for each router in the plan of the mesh.
 """
 
 import math
@@ -19,15 +19,14 @@ from linkstate.frames import AgedAdvertisement
 from linkstate.plan.plan import Plan
 
 LAST_SEQUENCE = 2**62
-"""The highest sequence number of a received advertisement that this router counts on from. Other routers can still
-decode the numbers that follow.
-"""
+"""The highest sequence number of a received advertisement that this router outbids with a higher one. Other routers can
+still decode the numbers above it."""
 Links = tuple[tuple[str, int, int], ...]  # neighbour, its incarnation, cost
 
 
 @frozen
 class Advertisement:
-    """The links that one router says it has."""
+    """The working links of one router, as it advertises them."""
 
     origin: str
     incarnation: int
@@ -45,9 +44,9 @@ class InstallResult(Enum):
 
     NEWER = auto()  # kept: pass it on
     KNOWN = auto()
-    OLDER = auto()  # ours is newer: send that back
-    DISPUTED = auto()  # it names this router as its origin, which has not written it: write a newer one
-    REFUSED = auto()  # too old, names a router this mesh does not have, or is of one that was started in the future
+    OLDER = auto()  # ours is newer: send ours back
+    DISPUTED = auto()  # about this router, but not written by it: write a newer one
+    REFUSED = auto()  # too old, or about a router that the mesh does not have, or with a start time in the future
 
 
 class Database:
@@ -63,9 +62,8 @@ class Database:
         refresh: float,
         max_age: float,
     ) -> None:
-        """`believes`: whether a router may have been started at this time of day, in ms: incarnations are such
-        times.
-        """
+        """`believes`: whether a router may have started at this time of day, in ms (`HybridClock.believes`). An
+        incarnation is such a time."""
         assert 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
         self.topology_changed = False  # set here; the caller that recomputes the paths resets it
@@ -125,7 +123,7 @@ class Database:
 
     @property
     def refresh_at(self) -> float:
-        """When our own advertisement has to be renewed; infinite if there is none."""
+        """The time at which our own advertisement has to be renewed; infinite if there is none."""
         return self.own.written + self._refresh if self.own else inf
 
     def deadline(self) -> float:
@@ -148,7 +146,7 @@ class Database:
         return sorted((a.origin, a.incarnation, a.sequence) for a in self.entries.values())
 
     def digest(self) -> int:
-        """Equal for equal databases. Neighbours compare digests to notice that a flood did not arrive."""
+        """A digest of the database. Neighbours compare their digests, to notice that a flood did not arrive."""
         if self._digest is None:
             self._digest = zlib.crc32(msgpack.packb(self.versions()))
         return self._digest

@@ -1,8 +1,8 @@
-"""The bytes between neighbours on both lanes: how a body is cut into frames, and frames into fields.
+"""The bytes between neighbours on both lanes: divides a body into frames, and frames into fields.
 
-A body is a run of msgpack *bin* objects, so bodies can be joined and a frame can be skipped without being decoded. One
-bin holds a frame's header, a msgpack array. In DATA and PART frames a second bin follows, a chunk of a payload. It is
-cut out by its offsets and never decoded.
+A body is a series of msgpack *bin* objects, so bodies can be joined, and a frame can be skipped without decoding. One
+bin holds a frame's header, a msgpack array. In DATA and PART frames a second bin follows, a chunk of a payload, which
+is never decoded here.
 
     linkstate   HELLO    [0, name, incarnation, clock, heard incarnation or 0, digests of database and plan]
                 SUMMARY  [1, clock, [[origin, incarnation, sequence], ...]]
@@ -34,20 +34,19 @@ GREET = 0  # x: 1 if the source considers the contact established, y: digest of 
 DATA = 1  # a payload, or its last chunk; x: sequence number, y: cumulative acknowledgement of the other direction
 ACK = 2  # x: cumulative acknowledgement, y: the `highest` of the PROBE this answers, or 0
 PROBE = 3  # x: cumulative acknowledgement, y: highest sequence number sent so far
-PART = 4  # as DATA: a chunk of a payload that more chunks follow
+PART = 4  # a chunk of a payload that more chunks follow; x and y as in DATA
 
 Target = tuple[str, int, int, int, int]
 
 JOINED = 4 * CHUNK
-"""Most bytes of a channel body with more than one frame, because each frame may need an answer. No neighbour joins
-more.
-"""
+"""The most bytes of a channel body with more than one frame. No neighbour joins more frames, and each frame may need an
+answer."""
 
 MANY = 10_000
 """A frame of link state lists fewer routers than this, and a body of link state has fewer frames, because each takes
 some time to read."""
 
-_LARGEST = 2**63 - 1  # limit of numbers that a router increments: one more must still fit in 64 bits
+_LARGEST = 2**63 - 1  # the limit of numbers that a router increments: one more must still fit in 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
 _TARGET_SHAPE = [str, int, int, int, int]

@@ -1,24 +1,23 @@
 """The routers in contact, and a reliable channel to each of them (protocol 3, layers 1 and 2): the shell's interface.
 
-`Mesh` is all the shell sees. The contract between the two:
+The shell uses only `Mesh`. The contract between the two:
 
-1. The shell keeps one transport per neighbour of the plan with two ordered links on it, `linkstate` and
-   `channel`, and says when it comes (`link_up`) and goes (`link_down`), by the neighbour's name.
-2. It hands over every body it receives, after telling the clock the time of day (`HybridClock.advance`). A
-   PeerError means that nothing of that body was applied and that the transport should be closed. It says so (`heard`)
-   when any bytes came: a neighbour whose long body is under way lives.
-3. After every call it drains `out`, in order. Bodies for one neighbour and link may be joined into one, and wait in
-   an `Outbox` until the transport has room.
-   `Full` and `Room` say to which routers payloads that can wait have to wait.
-4. It calls `handle_timer` no later than `deadline()`, which may have changed after any call.
+1. The shell keeps one transport for each neighbour of the plan, with two ordered lanes on it, `linkstate` and
+   `channel`. It reports when a transport begins (`link_up`) and ends (`link_down`), by the neighbour's name.
+2. The shell sets the clock to the time of day (`HybridClock.advance`), and hands over each received body (`receive`).
+   After a PeerError, nothing of that body was applied, and the shell closes the transport. The shell also reports that
+   any bytes came (`heard`), because a neighbour lives while a long body of it is under way.
+3. After every call, the shell performs the actions in `out`, in order. It may join bodies for one neighbour and lane
+   into one; they wait in an `Outbox` until the transport has room. After `Full`, payloads that can wait are not sent to
+   this router until `Room`.
+4. The shell calls `handle_timer` no later than `deadline()`, which may change with any call.
 5. `now` never goes backwards.
-6. `Replanned` says that the plan has changed, and perhaps the neighbours with it: the shell closes the transport to a
-   former neighbour when it has written the bodies before. `replan` changes the plan from here.
+6. After `Replanned`, the plan has changed, and perhaps the neighbours: the shell closes the transport to a former
+   neighbour when it has written the earlier bodies. `replan` changes the plan at this router, and so in the mesh.
 
-Payloads given to `send` arrive as `Received` at each target in contact, in order, once, or else that
-contact ends: `ContactLost` at both sides, in whatever order they notice. Between `ContactMade` and
-`ContactLost` of a router nothing of another contact with it is delivered. Nothing here reads a clock,
-draws randomness or blocks.
+Payloads given to `send` arrive as `Received` at each target in contact, in order and once. If this is impossible, the
+contact ends, with `ContactLost` at both sides, in any order. Between `ContactMade` and `ContactLost` of a router,
+nothing of another contact with it is delivered. This module reads no clock, draws no random numbers, and never blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,10 +51,8 @@ class Mesh:
         max_payload: int,
         budget: int = BUDGET,
     ) -> None:
-        """`plan` is the plan as this router knows it; `hello` and `dead` are seconds; `max_payload` are the bytes
-        of the largest payload that this router takes from another; `budget` are the bytes that may queue on the way
-        to one router.
-        """
+        """`plan`: the plan as this router knows it. `hello`, `dead`: seconds. `max_payload`: bytes of the largest
+        payload that this router accepts from another. `budget`: the bytes that may queue on the way to one router."""
         assert 0 < incarnation < 1 << 64 - NUMBER_BITS
         self.name = name
         self.out: list[Action] = []

@@ -1,4 +1,4 @@
-"""One neighbour and whether the link to it works (protocol 3, layer 1).
+"""Decides whether the link to a neighbour works (protocol 3, layer 1).
 
     DOWN ──link_up──▶ SILENT ──HELLO──▶ ONE_WAY ──HELLO that names us──▶ UP
       ▲                 ▲                  │  ▲                          │
@@ -7,9 +7,9 @@
                                                  name us, or of another
                                                  incarnation
 
-A link counts only when UP, that is when both sides hear each other. Any bytes count as life, but only
-a HELLO brings a silent neighbour back, since only a HELLO says which incarnation is talking. This module
-does not send: it says when a HELLO is due.
+A link counts only when it is UP, that is, when both sides hear each other. Any bytes count as a sign of life, but only
+a HELLO brings a silent neighbour back, because only a HELLO names the sender's incarnation. This module sends nothing:
+it only says when a HELLO is due.
 """
 
 from enum import Enum
@@ -35,8 +35,8 @@ class Neighbour:
         self.state = NeighbourState.DOWN
         self.since = 0.0  # when the present state began
         self.incarnation = 0  # the incarnation last heard on this transport
-        self.cause = Loss.CLOSED  # why the link is UP no longer
-        self.reason = "the link has not come up yet"  # the same, as a sentence for the log
+        self.cause = Loss.CLOSED  # why the link is no longer UP
+        self.reason = "the link has not come up yet"  # this cause, as a sentence for the log
         self.hello_at = inf  # when the next HELLO is due
         self._lost_at = inf
         self._hello = hello
@@ -56,7 +56,7 @@ class Neighbour:
         return self.incarnation if self.state in (NeighbourState.ONE_WAY, NeighbourState.UP) else 0
 
     def link_up(self, now: float) -> None:
-        """Begin with a new transport. Nothing that came over a former transport counts any longer."""
+        """Begin with a new transport. Bytes of a former transport no longer count."""
         self.link_down(now)
         self._enter(NeighbourState.SILENT, now)
         self.hello_at = now
@@ -76,7 +76,7 @@ class Neighbour:
         if incarnation != self.heard:
             self._fall(NeighbourState.ONE_WAY, now, Loss.RESTARTED, f"router {self.name} was started again")
             self.incarnation = incarnation
-            self.hello_at = now  # so it learns at once that we hear it
+            self.hello_at = now  # so the neighbour learns at once that we hear it
         self._lost_at = now + self._dead
         if hears_us:
             self._enter(NeighbourState.UP, now)
@@ -86,9 +86,8 @@ class Neighbour:
             )
 
     def receive_traffic(self, now: float) -> bool:
-        """Note that something other than a HELLO, or a part of it, came. False if the incarnation of the sender is
-        unknown: the caller ignores it.
-        """
+        """Note bytes from the neighbour that are no complete HELLO. False if the incarnation of the sender is unknown:
+        then the caller ignores the bytes."""
         if not self.heard:
             return False
         self._lost_at = now + self._dead

@@ -1,13 +1,12 @@
 """The link-state protocol of one router (protocol 3, layer 1): the routers that it reaches, and the next hop to each.
 
-HELLOs decide which links work, flooding sends this to all routers, and the shortest paths follow from it. Changes come
-out as `Reached`, `Unreachable` and `Rerouted` in `changes`. A flood is sent once per link. If a part of it is lost, the
-digest in the next HELLO shows this. The router then sends a SUMMARY, and the other side answers with the advertisements
-that are newer there.
+HELLOs show which links work. Each router floods its working links to all routers, and all compute the shortest paths.
+The list `changes` gets `Reached`, `Unreachable` and `Rerouted`. A flood is sent once over each link. If a part of it is
+lost, the digest in the next HELLO shows this. The router then sends a SUMMARY, and the other side answers with the
+advertisements that are newer there.
 
-The plan of the mesh (protocol 11) spreads in the same way. It says which routers there are, and which are our
-neighbours. It is sent whole: to all neighbours when it changes, and to each neighbour whose HELLO has another digest of
-it.
+The plan of the mesh (protocol 11), which has all routers and links, spreads in the same way. A router sends the whole
+plan to all neighbours when it changes, and to each neighbour whose HELLO has another digest of the plan.
 """
 
 from collections.abc import Callable
@@ -124,7 +123,8 @@ class LinkState:
             self._update(now)
 
     def receive_traffic(self, name: str, now: float) -> bool:
-        """Note traffic on the other link, or a part of a body, as life. False if the caller has to ignore it."""
+        """Note traffic on the other lane, or a part of a body, as a sign of life. False if the caller has to ignore
+        it."""
         return self.neighbour(name).receive_traffic(now)
 
     def handle_timer(self, now: float) -> None:
@@ -172,7 +172,7 @@ class LinkState:
         merged = self.plan.merge(frame.plan)
         if merged == self.plan:
             return
-        if merged.size > MOST_TAKEN:  # no neighbour would accept it, nor this router from its own store
+        if merged.size > MOST_TAKEN:  # no neighbour would accept such a plan, nor this router after a restart
             raise PeerError(
                 f"merged with the plan of this router, the plan would have more than {MOST_TAKEN} routers or links"
             )
@@ -218,7 +218,8 @@ class LinkState:
         return (neighbour.name, neighbour.incarnation, neighbour.cost) in own.links
 
     def _advertise(self, now: float) -> None:
-        """Flood our links if they changed or are to be renewed. A new neighbour also gets the whole database."""
+        """Flood our advertisement if our links have changed, or if it has to be renewed. A new neighbour also gets the
+        whole database."""
         own = self.database.own
         links = self._working_links()
         if own is not None and own.links == links and now < self.database.refresh_at:

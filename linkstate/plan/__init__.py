@@ -1,1 +1,1 @@
-"""The routers of a mesh and the links between them (protocol 11): a value on which all routers come to agree."""
+"""The plan: the routers of a mesh and the links between them (protocol 11). All routers come to have the same plan."""

@@ -1,11 +1,10 @@
-"""Checks of names of routers, addresses and costs in a plan. Every router gets whatever an operator has told any of
-them.
-"""
+"""Checks names of routers, addresses and costs in a plan. Every router gets the changes that an operator makes at any
+router, so each router checks them."""
 
 import re
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-"""Name of a router or a mesh: names become folder names and parts of printed epochs."""
+"""The form of the name of a router or a mesh, because names become folder names and parts of printed epochs."""
 MOST_COST = 65535
 _ADDRESS = re.compile(r"(?:\[([0-9A-Za-z:.%_]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})")
 _MOST_PORT = 65535
@@ -28,9 +27,8 @@ def in_ascii(address: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether a plan may have this address. The ASCII check comes first, as a name in another script takes a thousand
-    times as long to check.
-    """
+    """Whether a plan may have this address. The check for ASCII comes first, because other names take a thousand times
+    as long to check."""
     return text.isascii() and _is_any(text)
 
 

@@ -1,9 +1,8 @@
-"""The plan of a mesh: its routers and the links between them, as a value that merges (protocol 11).
+"""The plan of a mesh: its routers and the links between them. Any two plans can be merged (protocol 11).
 
 Each router and each link has an entry of its own; of two entries about the same router or link, the later one counts.
-So the plans of any number of routers merge to the same plan, in any order, however often. The entries of the operator's
-topology file have version 0, and are never sent. Routers flood and store only the entries that were changed since
-(`changed`).
+So plans merge to the same plan in any order, however often. The entries of the operator's topology file have version 0,
+and are never sent. Routers flood and store only entries with a later change (`changed`).
 
     MEMBER ──apply without it──▶ LEAVING ──it has no clients left, or by force──▶ REMOVED ──apply with it──▶ MEMBER
 
@@ -24,15 +23,14 @@ from linkstate.clock import COUNTER_BITS
 from linkstate.plan.names import MOST_COST, NAME, is_address, mended
 
 Version = tuple[int, str]
-"""Hybrid clock and router of a change: no two changes have the same version."""
+"""The hybrid clock and the router of a change. No two changes have the same version."""
 START: Version = (0, "")
 """Version of the entries of a topology file."""
 MOST = 1000
-"""Most routers, and most links, in a plan that this router changes."""
+"""The most routers, and the most links, in a plan after a change at this router."""
 MOST_TAKEN = 2 * MOST
-"""Most routers, and most links, in a plan that other routers have changed: two sides of a partition may each have made
-`MOST`.
-"""
+"""The most routers, and the most links, in a plan of another router: each of two sides of a partition may have made
+`MOST`."""
 
 
 class PlanError(Exception):
@@ -42,7 +40,7 @@ class PlanError(Exception):
 class Standing(IntEnum):
     MEMBER = 0
     LEAVING = 1
-    """The router sends its clients away. The others do not wait for it while it is out of contact."""
+    """The router sends its clients to other routers. The others do not wait for it while it is out of contact."""
     REMOVED = 2
 
 
@@ -84,7 +82,7 @@ class Plan:
     routers: Mapping[str, PlannedRouter]
     links: Mapping[Pair, PlannedLink]
 
-    # readings
+    # reading
 
     @cached_property
     def listed(self) -> frozenset[str]:
@@ -94,7 +92,7 @@ class Plan:
 
     @cached_property
     def members(self) -> frozenset[str]:
-        """Routers that are to stay: they take clients, and may be voters of sets."""
+        """The routers that stay in the mesh: they accept clients, and may be voters of sets."""
         return frozenset(name for name, router in self.routers.items() if router.standing is Standing.MEMBER)
 
     def admits(self, router: str, incarnation: int) -> bool:
@@ -102,7 +100,7 @@ class Plan:
         return router in self.listed and incarnation > self.routers[router].since
 
     def is_out(self, router: str, incarnation: int) -> bool:
-        """Whether this incarnation did belong to the mesh, and was removed."""
+        """Whether this incarnation belonged to the mesh earlier, and was removed."""
         return router in self.routers and not self.admits(router, incarnation)
 
     def costs_of(self, router: str) -> dict[str, int]:
@@ -152,7 +150,7 @@ class Plan:
         for pair in self.links.keys() | wanted.links.keys():
             old, new = links.get(pair, PlannedLink()), wanted.links.get(pair, PlannedLink())
             stays = new.cost or wanted.routers.keys() >= set(pair)
-            comes = new.cost and not self.listed >= set(pair)  # one of the two was gone: other files may lack it
+            comes = new.cost and not self.listed >= set(pair)  # an end is new here: other files may lack the link
             if comes or (stays and (old.cost, old.address) != (new.cost, new.address)):
                 links[pair] = attrs.evolve(new, version=version)
         revised = Plan(routers, links)
@@ -175,12 +173,12 @@ class Plan:
 
     @cached_property
     def digest(self) -> int:
-        """Equal for plans with the same changed entries; 0 if none was changed."""
+        """A digest of the changed entries: equal for plans with the same changed entries; 0 if no entry was changed."""
         changed = self.changed()
         return int.from_bytes(blake2b(msgpack.packb(changed), digest_size=7).digest()) if any(changed) else 0
 
     def changed(self) -> list[list[Any]]:
-        """The entries that the topology file does not have: rows of routers and rows of links, ready to pack."""
+        """The entries that were changed since the topology file: rows of routers and rows of links, ready to pack."""
         routers = [[name, *attrs.astuple(r)] for name, r in sorted(self.routers.items()) if r.version > START]
         links = [[*pair, *attrs.astuple(link)] for pair, link in sorted(self.links.items()) if link.version > START]
         return [routers, links]
@@ -197,9 +195,8 @@ def plan_of(rows: Any) -> Plan:
 
 
 def kept_plan_of(rows: Any) -> Plan:
-    """As `plan_of`, for rows of a store, which may be older than the check of addresses: malformed addresses become
-    empty.
-    """
+    """The plan of rows from a state store. A malformed address becomes empty, because earlier versions stored addresses
+    without a check. Raises ValueError for anything else that is malformed."""
     routers, links = rows
     return plan_of([[[*row[:4], *map(mended, row[4:])] for row in kept] for kept in (routers, links)])
 
@@ -223,7 +220,8 @@ def _link(row: Any) -> tuple[Pair, PlannedLink]:
 
 
 def _are_whole(*numbers: int) -> bool:
-    """Exclude booleans: True equals 1 but is packed otherwise, so two equal plans would have different digests."""
+    """Whether all are integers and no booleans. True equals 1 but is packed in another way, so equal plans would have
+    different digests."""
     return set(map(type, numbers)) == {int}
 
 
@@ -246,7 +244,7 @@ def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: 
     if old.standing is Standing.LEAVING:
         raise PlanError(f"router {name} is still leaving: wait until it has left, then add it again")
     if old.standing is Standing.REMOVED:
-        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # so this entry wins over the removal
+        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # this entry has to win over the removal
         return attrs.evolve(said, since=since, version=version)
     if (old.inter, old.amqp) == (said.inter, said.amqp):
         return old

@@ -229,7 +229,8 @@ class QueueStore:
         self._owner = attrs.evolve(owner, file=found.file)
 
     def _load(self, sets: Collection[str], marked: Mapping[str, int]) -> None:
-        """Read all parts. For each of `sets` whose part is missing or damaged, begin with an empty part."""
+        """Read all parts. For each of `sets` whose part is missing, or differs from what was written, begin with an
+        empty part."""
         entries: dict[str, tuple[int, int]] = {}
         for row in self._connection.execute("SELECT * FROM part"):
             if is_whole(row):
@@ -317,7 +318,7 @@ class QueueStore:
         found = self._connection.execute(f"SELECT * FROM {table} WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
         return iter(found)
 
-    # parts
+    # parts of sets
 
     def _begin(self, part: Part) -> None:
         """Add an empty part."""

@@ -17,9 +17,7 @@ from router.queues.store import FullError, size_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetStore, StoreChange, StoreRead, Write
 
 MOST: Final = 1 << 20
-"""Bytes of changes after which a transaction takes no more: so a vote behind them does not wait for all that
-follows.
-"""
+"""A transaction takes no more changes after so many bytes, so that a vote does not wait for all changes after it."""
 SCRUB_S: Final = 60.0
 """Seconds from one scrub to the next."""
 FULL_S: Final = 1.0
@@ -58,7 +56,7 @@ class Asker(Protocol):
         """The writer has reported all results of one transaction, or of one scrub."""
 
     def noted(self, text: str) -> None:
-        """A line for the router's log."""
+        """Log a line."""
 
 
 class QueueWriter:
@@ -71,7 +69,8 @@ class QueueWriter:
         self._woken = trio.Event()
 
     def ask(self, asks: Iterable[Ask]) -> None:
-        """Do this after all earlier requests. A read may come after changes that are requested later."""
+        """Carry out these requests after all earlier ones. A read may also come after changes that are requested
+        later."""
         self._asks.extend(asks)
         if self._asks:
             self._woken.set()
@@ -123,9 +122,8 @@ class QueueWriter:
         return asks
 
     async def _do_when_there_is_room(self, thread: StoreThread, asks: Sequence[Ask]) -> Found:
-        """Execute the requests, again and again until the disk has room. Other routers treat a full disk as one that
-        hangs.
-        """
+        """Execute the requests; repeat this until the disk has room. To the other replicas, a full disk looks like a
+        disk that hangs."""
         is_full = False
         while True:
             try:

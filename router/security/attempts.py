@@ -39,12 +39,12 @@ class _Source:
 
 
 class Attempts:
-    """Wrong passwords at one router, by address."""
+    """The wrong passwords at one router, counted by client address."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._sources: dict[bytes, _Source] = {}
-        """In the order of their last wrong passwords."""
+        """Source -> its wrong passwords, in the order of the last wrong password of each."""
 
     def was_wrong(self, host: str) -> None:
         key, now = _source(host), self._now()
@@ -89,14 +89,14 @@ class Attempts:
 
 
 class Checks(trio.abc.Instrument):
-    """The checks of passwords in a loop, of which this is an instrument. A pass without a check follows each pass with
-    one: other client events wait during a long pass, and need a short one."""
+    """Spreads the checks of passwords over the passes of a loop, as an instrument of trio. Each pass with a check is
+    followed by a pass without one: other clients wait during a long pass, and need a short one."""
 
     def __init__(self) -> None:
-        self._is_made = self._was_made = False  # in this pass; in the last
-        self._waiting: dict[bytes, int] = {}  # by where they come from
-        self._next: bytes | None = None  # whose turn it is
-        self._last: dict[bytes, None] = {}  # from where the last were, the oldest first
+        self._is_made = self._was_made = False  # whether this pass has made a check; whether the last pass has
+        self._waiting: dict[bytes, int] = {}  # origin -> the number of its waiting checks
+        self._next: bytes | None = None  # the origin that has this pass
+        self._last: dict[bytes, None] = {}  # the origins of the last checks, the oldest first
 
     def after_io_wait(self, timeout: float) -> None:
         """Start a pass. It belongs to the waiting origin whose last check is the oldest."""
@@ -155,9 +155,8 @@ class Guesses:
         await self._checks.turn(self._host)
 
     def after(self, turn: Turn, is_in: Callable[[], bool]) -> Turn:
-        """Both turns, until the client is let in. The turn of the checks comes last, as it is valid only in the pass in
-        which it returns.
-        """
+        """A turn that awaits `turn` and then, until the client is authenticated (`is_in`), the turn of the checks. The
+        turn of the checks comes last, because it is valid only in the pass in which it returns."""
 
         async def both() -> None:
             await turn()
