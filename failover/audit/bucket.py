@@ -52,13 +52,13 @@ class Judged:
     unattributed: Unattributed
     in_vain: InVain
     unaddressed: Flags
-    """Flags the deliveries whose logged audience got lost: see `unattributed`."""
+    """Flags the deliveries whose logged audience is lost (`judge.unattributed`)."""
     left_out: int
-    """The number of deliveries that are not judged: see `begun`."""
+    """The number of deliveries that the audit does not judge (`read.begun`)."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
-        """Yield what the judge of order needs of each publisher and subscriber, packed. `judge_joined` gets it from all
-        buckets."""
+        """Yield each publisher and subscriber with their packed deliveries, for the judge of order (`judge_joined`),
+        which joins those of all buckets."""
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:
@@ -95,7 +95,7 @@ def judge_rows(case: Case, rows: Rows, told: Rows | None = None) -> Judged:
 
 
 def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
-    """Return the counts of a bucket, and for each publisher and subscriber what the judge of order needs."""
+    """Return the counts of a bucket, and the packed deliveries of each publisher and subscriber (`Judged.order`)."""
     judged = judge_rows(case, *apart(unpack(parts)))
     facts, found, records = judged.facts, judged.found, judged.records
     fate = fates(found, judged.pairs, records, judged.verdicts, judged.unaddressed)
@@ -104,5 +104,5 @@ def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Buck
 
 
 def judge_joined(names: str, parts: Iterable[bytes]) -> Bucket:
-    """Judge the order for one publisher and subscriber, over what all buckets have yielded for them."""
+    """Judge the order of the deliveries of one publisher to one subscriber, packed by all buckets."""
     return Bucket(judge_order(names, parts))

@@ -3,7 +3,7 @@
 `growing` reads segments as they grow. `decided` finds the deliveries whose verdict no later entry can change.
 `forgetting` finds the rows about links and routers that the audit no longer needs. `fold` judges order as deliveries
 come. `follower` makes one step; `checkpoint` keeps the audit's state between two runs of the command. The rules are
-those of `judge`; this package only decides when to forget.
+the rules of `judge`; this package only decides when the audit may forget a delivery.
 """
 
 import time
@@ -17,7 +17,7 @@ from failover.audit.read.files import AuditError, distinct, local_dirs
 from failover.audit.report.report import Report
 
 INTERVAL_S = 2.0
-"""Seconds between two steps, if the first has read everything."""
+"""Seconds between two steps, if the earlier one has read everything."""
 
 
 def follow(

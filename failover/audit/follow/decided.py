@@ -1,9 +1,10 @@
-"""Finds the decided deliveries: no entry that may still come changes their verdict.
+"""Finds the decided deliveries: no later entry can change the verdict on them.
 
 A delivery is decided if its publisher has settled it at its home, every router that held it has forgotten it or has
-ended, no subscriber misses it, no router to which it was forwarded has been silent since, and no rule found a violation
-or a missing entry. A delivery that violates a rule is not decided: an entry may still come, or a log may turn out to be
-incomplete. But if no router holds a delivery, and no entry about it came for an hour, it counts as decided.
+ended, no subscriber misses it, no router to which it was forwarded has been silent since, and no rule has found a
+violation or a missing entry. A delivery that violates a rule is not decided, because an explaining entry may still
+come, or a log may turn out to be incomplete. But a delivery that no router holds counts as decided if no entry about it
+came for an hour.
 """
 
 from collections.abc import Iterable
@@ -20,14 +21,14 @@ from failover.audit.read.inventory import Log
 from topic.journal import BY_MAP, Event
 
 LONG_US = 3_600_000_000
-"""If no entry about a delivery came for this time, the audit expects no more entries."""
+"""If no entry about a delivery came for so long, the audit expects no more entries."""
 BY_MAPS: Final = (
     *(Event.KEPT, Event.PLACEHOLDER, Event.RESOLVED, Event.REHOMED, Event.FENCED),
     *(Event.SETTLED, Event.ABANDONED, Event.FORGOTTEN),
 )
 """The events of a delivery that is in a client's map, but in no router's records any more."""
 SILENCE_US = 60_000_000
-"""A client that writes nothing for its timeout and this time was absent."""
+"""A client that has written no entry for its timeout plus this time was absent."""
 
 
 def decided(judged: Judged, case: Case, until: int) -> Flags:
@@ -50,8 +51,8 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def only_by_maps(rows: Rows, groups: Groups) -> Flags:
-    """Flag the rows of deliveries that only unsettled maps name: they were settled, and forgotten here, long ago. Each
-    group has the rows of one key."""
+    """Flag the rows of deliveries that only unsettled maps name: the audit has counted and forgotten these deliveries
+    long ago. Each group has the rows of one key."""
     (by_map,) = codes_of([BY_MAP], rows.strings).tolist()
     said = np.isin(rows.event, [int(event) for event in BY_MAPS])
     said |= (rows.event == Event.OUTCOME) & (rows.detail == by_map) & (by_map != NONE)
@@ -67,7 +68,7 @@ def _last(judged: Judged) -> Ints:
 
 
 def _gone(judged: Judged, case: Case) -> Flags:
-    """Flag the deliveries whose publisher's link has ended, as far as the logs tell."""
+    """Flag the deliveries whose publisher's link has ended, by the logs so far."""
     here = [name.encode() for name, client in case.clients.publishers.items() if not _has_ended(client)]
     found: Flags = ~np.isin(judged.uses.publisher(), here)
     return found
@@ -86,7 +87,7 @@ def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
 
 
 def _ended(judged: Judged, case: Case) -> Flags:
-    """Flag the records whose router writes no more to the log that has them."""
+    """Flag the records in logs to which their router writes no more."""
     latest: dict[str, int] = {}
     for log in case.logs.values():
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -99,8 +100,8 @@ def _ended(judged: Judged, case: Case) -> Flags:
 
 
 def _missed(judged: Judged, case: Case, until: int) -> Flags:
-    """Flag the deliveries that were accepted without a subscriber, as long as the logs do not tell whether it was
-    there: its process may have been stopped, and may continue."""
+    """Flag the deliveries that were accepted without a subscriber, as long as the logs do not show whether the
+    subscriber was there: its process may be stopped at present, and continue later."""
     found, accepted = np.zeros(len(judged.uses.key), np.bool_), judged.verdicts.fates.accepted_time
     routers = [log for log in case.logs.values() if log.role == "router" and not log.stopped]
     for name, at, _ in judged.unattributed.missed(judged.verdicts.subscribers):
@@ -112,8 +113,8 @@ def _missed(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def _unread(judged: Judged, case: Case) -> Flags:
-    """Flag the deliveries that were forwarded to a router which has neither read them nor written any entry since: its
-    process may have been stopped, and may continue and read them."""
+    """Flag the deliveries that were forwarded to a router which has neither received them nor written any entry since:
+    its process may be stopped at present, and receive them later."""
     facts, rows, uses = judged.facts, judged.facts.rows, judged.uses
     heard = {log.source: _heard_until([log]) for log in _latest(case.logs.values()) if log.role == "router"}
     till = np.array([*(heard.get(name, FOREVER) for name in rows.strings), FOREVER], np.int64)

@@ -1,8 +1,8 @@
-"""Judges the order of deliveries as they come, and keeps only the highest place of the judged deliveries.
+"""Judges the order of deliveries in parts, for a continuous audit, and keeps only the highest place of the judged ones.
 
-`judge.order` judges the deliveries that the subscriber was handed before any that may still come. They are then folded:
-one entry with the highest place replaces them. A delivery that shows up later, but was handed over before the last
-folded one, is *unplaced*: it is unknown whether it was in order.
+`judge.order` judges the deliveries that the subscriber got before all deliveries that are still to be judged. They are
+then *folded*: one entry with the highest place replaces them. A delivery that the audit reads later, but that the
+subscriber got before the last folded one, is *unplaced*: it is unknown whether it came in order.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class _Pair:
     highest: Place = NOWHERE
     """The highest place in the publisher's order, over all folded deliveries."""
     folded: Place = NOWHERE
-    """The place of the last folded delivery, in the order in which the subscriber was handed them."""
+    """The place of the last folded delivery, in the order in which the subscriber got them."""
     waiting: list[bytes] = attrs.field(factory=list)
 
 
@@ -37,12 +37,12 @@ class OrderFold:
         self.tally = Tally()
         self._pairs: dict[str, _Pair] = {}
         self._told: dict[str, set[Who]] = {}
-        """The deliveries that wait or are folded, as long as the follower judges them again and again: `add` skips them
-        then."""
+        """The waiting and folded deliveries that the follower still judges at each step. `add` skips them, because it
+        has got them before."""
 
     def add(self, names: str, part: bytes) -> None:
-        """Add what `pack_order` yields for a publisher and subscriber. Deliveries that were added before are
-        skipped."""
+        """Add the packed deliveries of a publisher and subscriber (`judge.order.pack_order`). Deliveries that were
+        added before are skipped."""
         pair, known = self._pairs.setdefault(names, _Pair()), self._told.setdefault(names, set())
         columns = unpacked([part])
         who = list(zip(columns["key"].tolist(), columns["life"].tolist(), strict=True))
@@ -56,13 +56,14 @@ class OrderFold:
         known.update(who)
 
     def forget(self, left: set[Who]) -> None:
-        """Forget these deliveries: `add` does not get them again."""
+        """Forget these deliveries, because `add` does not get them again."""
         for known in self._told.values():
             known -= left
 
     def fold(self, before: Mapping[str, Place]) -> None:
-        """Judge and fold the deliveries that were handed over before these places, keyed by publisher and subscriber.
-        Earlier ones may still come from these places on. A pair without a place is folded as a whole."""
+        """Judge and fold the deliveries that the subscriber got before a place. `before`: publisher and subscriber ->
+        this place; deliveries from there on stay, because others before them may still be judged. Without a place, all
+        deliveries of the pair are folded."""
         for names, pair in self._pairs.items():
             if pair.waiting:
                 self._fold(names, pair, before.get(names))
@@ -88,7 +89,8 @@ def _after(major: Ints, minor: Ints, place: Place) -> Flags:
 
 
 def _folded(highest: Place) -> bytes:
-    """Pack one entry for all folded deliveries: it comes before any other entry, and no finding names it."""
+    """Pack one entry that stands for all folded deliveries. Its place is before all other entries, and no finding names
+    it."""
     fields = {"handed": [-1], "handed_minor": [-1], "position": [highest[0]], "position_minor": [highest[1]]}
     columns = {name: np.array(values, np.int64) for name, values in fields.items()}
     return packed(columns | {"vague": np.ones(1), "key": np.array([b""], KEY_TYPE), "life": np.zeros(1, np.int64)})

@@ -1,11 +1,11 @@
 """A continuous audit in steps: each step reads the new entries, judges the deliveries, and forgets the decided ones.
 
 From one step to the next the follower keeps the rows of undecided deliveries, two places for each delivery with an
-order still to be judged, the rows about links and routers that still matter, and the offset in each file. So memory is
-bounded by the deliveries under way. All of this can be pickled. `step` makes one step, `report` returns the verdict so
-far, `finish` the last verdict. The rules are those of `judge`.
+order still to be judged, the rows about links and routers that the audit still needs, and the offset in each file. So
+its memory depends only on the deliveries under way. All of this can be pickled. `step` makes one step, `report` returns
+the verdict so far, `finish` the last verdict. The rules are in `judge`.
 
-Each step judges as if every log were whole up to its present end. `finish` judges by what is then known of the logs.
+Each step judges as if every log were whole up to its present end. `finish` judges each log as it really ends.
 """
 
 import copy
@@ -38,9 +38,9 @@ from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
 BUDGET = 8 << 20
-"""Bytes of logs that a step reads, at most."""
+"""The most bytes of logs that a step reads."""
 FLUSHED_US = 3_000_000
-"""After this time an entry is in a block, if its writer runs: twice the longest time that a writer takes, and a
+"""While its writer runs, an entry is in a block after this time: twice the longest time that a writer takes, and a
 margin."""
 SETTLED_US = 3_000_000
 """A step judges a delivery if its last entry is this old. Most deliveries are decided by then; the step judges the
@@ -51,7 +51,7 @@ judged."""
 FORGOTTEN = 1_000
 """After this number of new rows about links and routers, the follower looks for rows to forget."""
 SAMPLED = 50_000
-"""Rows of deliveries that are kept to compare clocks by, at most."""
+"""The most rows of deliveries that the follower keeps to compare clocks by them."""
 
 
 @attrs.frozen(slots=True)
@@ -65,7 +65,7 @@ class FollowStatus:
     undecided: int
     """Deliveries that began before `until`, and are not decided."""
     oldest: int | None
-    """When the first of these deliveries began; None if there is none."""
+    """The time at which the first of these deliveries began; None if there is none."""
     held: int
     """Rows of deliveries that the follower keeps."""
     links: int
@@ -101,8 +101,7 @@ def _undeleted(row: ControlRow, first: tuple[int, int]) -> ControlRow:
 
 
 def _began(log: str) -> int:
-    """The time, in ms, at which the log with this name began, which is the incarnation in the name; 0 if it has
-    none."""
+    """The time, in ms, at which the log with this name began: the incarnation in the name; 0 if the name has none."""
     incarnation = log.rpartition(".")[2]
     return int(incarnation) if incarnation.isdigit() else 0
 
@@ -132,7 +131,7 @@ class Follower:
         """The past of links and routers before these rows; and the number of rows that the last forgetting left."""
         self._pending, self._saved = pack(unpack([])), 0
         self._left, self._kept, self._order = Tally(), Tally(), OrderFold()
-        """The counts of decided deliveries, the counts of the others, and the judge of order of all."""
+        """The counts of decided deliveries; the counts of all others; and the judge of order, for all of them."""
         self._sample, self._sample_of = self._pending, 1
         self._events = self._oldest = 0
         """The number of events read; and the time at which the first undecided delivery began."""
@@ -189,8 +188,8 @@ class Follower:
                     self._logs.setdefault(path.parent, GrowingLog(path.parent))
 
     def _read(self, budget: int | None) -> tuple[_Read, list[GrowingLog]]:
-        """Read blocks, those of the log that is furthest behind first, up to `budget` bytes (None: all). Also return
-        the logs that have more to read."""
+        """Read blocks, always of the log that is furthest behind, up to `budget` bytes; None: read everything. Also
+        return the logs that have more blocks."""
         read, waiting, started = _Read(), list(self._logs.values()), self._bytes()
         while waiting and (budget is None or self._bytes() - started < budget):
             log = min(waiting, key=lambda log: log.time)
@@ -216,8 +215,8 @@ class Follower:
         return tails, readings
 
     def _take_inventory(self, tails: tuple[_Read, list[SegmentReading]], until: int, *, whole: bool = True) -> None:
-        """Take the inventory of the logs and make the case. `whole`: as if every log were whole up to its present end;
-        see `_whole`. A missing log that began after `until` is no problem yet."""
+        """Take the inventory of the logs, and make the case. `whole`: treat every log as whole up to its present end
+        (`_whole`). A missing log that began after `until` is no problem yet."""
         instead = {reading.path: reading for reading in tails[1]}
         known = [reading for log in self._logs.values() for reading in log.readings()]
         files = [instead.get(reading.path, reading).row() for reading in known]
@@ -231,9 +230,9 @@ class Follower:
         self._inventory, self._case = found, make_case(control, found, [self._sample], self._past)
 
     def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
-        """Return all pending rows, and how many of the first of them are from blocks; the others are from tails, which
-        the next step reads again. The rows that replicas write about messages are left out, as a replica may write one
-        long after a delivery is decided."""
+        """Return all pending rows, and the number of those from blocks, which come first. The others are from tails;
+        the next step reads them again. The rows of replicas about messages are left out, because a replica may write
+        one long after the delivery is decided."""
         saved, _ = apart(unpack([self._pending, *read.parts()]))
         self._events += len(saved) - self._saved
         parts = tails.parts()
@@ -288,7 +287,7 @@ class Follower:
         self._order.forget(set(zip(judged.uses.key.tolist(), judged.uses.number.tolist(), strict=True)))
 
     def _take_sample(self, rows: Rows) -> None:
-        """Keep a random sample of the rows of decided deliveries, to compare clocks by."""
+        """Keep a random sample of the rows of decided deliveries, to compare clocks by them."""
         sampled = (hashed(rows.key) >> np.uint64(40)) % np.uint64(self._sample_of) == 0
         sample = unpack([self._sample, pack(chosen(rows, sampled))])
         while len(sample) > SAMPLED:

@@ -1,11 +1,11 @@
 """Finds the rows about links and routers that the audit may forget: the rows older than all deliveries still to be
 judged, except the last row about each link and neighbour.
 
-The last row of a log about a link or a neighbour holds from there on, as with the rows that a router repeats at the
-start of a segment (`topic.restatement`). Links and processes that have ended leave only the facts that reports name
-(`mesh.past`): a closed link leaves no row, each life of a router two or three, each life of a client that may return
-one. A log keeps all its rows if it lacks its end, or if the audit does not order entries by its clock: the rows show
-what is unknown.
+The last row in a log about a link or a neighbour states a fact that stays true, like the rows that a router repeats at
+the start of a segment (`topic.restatement`). Links and processes that have ended leave only the facts that reports name
+(`mesh.past`). A closed link leaves no row, each life of a router two or three rows, each life of a client that may
+return one row. If a log lacks its end, or if the audit does not order entries by its clock, all its rows stay, because
+they show what is unknown.
 """
 
 import json
@@ -26,14 +26,14 @@ from topic.journal import Event
 
 Subject = tuple[object, ...]
 Missing = Mapping[tuple[str, str], Missed]
-"""The deliveries that were accepted without a subscriber, keyed by home and subscriber: reports give the reason."""
+"""Home and subscriber -> the deliveries that the home accepted without the subscriber. Reports give the reason."""
 
 
 class Forgetting:
     """The rows that stay, and the past that takes the place of the other rows."""
 
     def __init__(self, case: Case, rows: Sequence[ControlRow], before: int) -> None:
-        """All deliveries that are still to be judged began after `before`, in µs of wall clock."""
+        """`before`: all deliveries that are still to be judged began after this time, in µs of wall clock."""
         self._case, self._rows = case, rows
         self._before, self._before_hlc = before, wall_hlc(before)
         self._ended = {log.name for log in _ended(case.logs.values()) if log.last_time < before}
@@ -63,10 +63,11 @@ class Forgetting:
         return row.time < self._before and row.log_name in self._case.logs and row.log_name not in self._irregular
 
     def _subject(self, row: ControlRow) -> Subject | None:
-        """The subject of a row, of which only the last row stays; None if no row needs to stay."""
+        """The subject of a row: of all rows with the same subject only the last one stays. None if the row need not
+        stay."""
         link, ended = _link(row), row.log_name in self._ended
         if row.role != "router":
-            if not ended or row.source in self._irregular_writers:  # the row fills in for missing rows
+            if not ended or row.source in self._irregular_writers:  # the row replaces lost entries
                 return row.log_name, row.event, str(row.details.get("generation"))
             is_last = row.event == Event.ATTACHED and link not in self._closed  # it shows how long the client was there
             return (link, row.role) if is_last else None
@@ -74,7 +75,7 @@ class Forgetting:
             return row.log_name, row.event
         if link in self._closed:
             return None
-        if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:  # reports name its last attach
+        if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:  # reports name the last attach
             return (link,)
         if ended:
             return None
@@ -109,8 +110,8 @@ class Forgetting:
         return {log: since for log, since in reach.items() if log not in self._ended and since < self._before_hlc}
 
     def _heard(self) -> list[ControlRow]:
-        """The rows by which a log heard that the last life of a subscriber is over: the first and the last row of each
-        log and subscriber."""
+        """The rows by which a router heard that the last life of a subscriber has ended. For each log and subscriber,
+        only the first and the last of these rows are returned."""
         found: dict[Subject, list[ControlRow]] = {}
         for row in sorted(self._case.heard, key=lambda row: (life_of(row), row.hlc)):
             if row.hlc < self._before_hlc and row.log_name not in self._ended and row.subscriber not in self._closed:
@@ -121,8 +122,8 @@ class Forgetting:
         return [row for of in found.values() for row in of]
 
     def _partings(self, whose: tuple[str, str], missed: Missed) -> Iterator[Parting]:
-        """Yield the partings that are over and weigh more than all earlier ones. Reports name no other parting,
-        whatever deliveries the subscriber misses later."""
+        """Yield the partings of a home and a subscriber (`mesh.presence.Parting`) that are over and weigh more than all
+        earlier ones. A report never names any other of these partings."""
         home, subscriber = whose
         no_more, most = home in self._ended or subscriber in self._closed, None
         for parting in sorted(self._case.partings.get(whose, ()), key=lambda parting: parting.since):
@@ -149,7 +150,7 @@ def _anew(clients: Mapping[str, Client]) -> dict[str, Client]:
 
 
 def _restated(row: ControlRow) -> ControlRow:
-    """Mark the row as a repeated one: clocks are compared only by rows that are no repetitions."""
+    """Mark a row as repeated, because the audit compares clocks only by rows that are not repeated."""
     if row.event not in (Event.CONTACT, Event.ATTACHED):
         return row
     return attrs.evolve(row, detail=json.dumps(row.details | {"again": True}))

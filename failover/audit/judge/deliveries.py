@@ -1,6 +1,7 @@
-"""The facts that all logs have about each delivery of a bucket, and about its record at each incarnation of a router.
+"""Gathers the facts in all logs about each delivery of a bucket, and about its record at each incarnation of a router.
 
-This module applies no rule. A fact is the row that has it, or `NONE`; a time that no row has is `BIG`.
+This module applies no rule. Most facts are the index of the row that shows the fact, or `NONE`. A time that no row
+shows is `BIG`.
 """
 
 from collections.abc import Sequence
@@ -16,41 +17,42 @@ from failover.audit.read.facts import BIG, Facts, Groups, codes_of, taken
 from topic.journal import ONE_OF_MANY, Event
 
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
-"""The elements that the spans concern, and the spans."""
+"""Pairs: the elements that some spans concern, and these spans."""
 
 
 @attrs.frozen
 class Deliveries:
-    """One element per delivery."""
+    """The facts about deliveries; each column has one element per delivery."""
 
     groups: Groups
-    """The rows by delivery."""
+    """The rows, grouped by delivery."""
     uses: Uses
-    """Which deliveries these are."""
+    """The key of each delivery, and its number among the deliveries with this key."""
     address: Ints
     """The code of the address."""
     published: Ints
-    """The row by which the publisher's log, or the state that the publisher kept, has it."""
+    """The row by which the publisher published the delivery: in its log, or in its state file."""
     handed: Flags
-    """Whether any log shows that a subscriber was handed it."""
+    """Whether any log shows that a subscriber got the delivery."""
     ranked: Ints
-    """The row at which a home gave it its place in the publisher's order."""
+    """The row at which a home gave the delivery its place in the publisher's order."""
     begun_time: Ints
     undated: Flags
-    """Whether wall clocks cannot date it."""
+    """Whether the wall clocks of the logs cannot date the delivery."""
     received_hlc: Ints
-    """The hybrid clock at which the first router received it."""
+    """The hybrid clock at which the first router received the delivery."""
     sent_last: Ints
-    """The latest attach of its publisher under which a router received it, as the clock of the attach's epoch."""
+    """The latest attach of the publisher under which a router received the delivery, as the clock of the attach's
+    epoch."""
     has_audience: Flags
     balanced: Flags
-    """Whether its address is balanced, or a queue."""
+    """Whether the address of the delivery is balanced, or a queue."""
     answered: Ints
     """The row of a home's first answer to the publisher."""
     accepted: Ints
     """The row of the first acceptance by a home, in the order of hybrid clocks."""
     accepted_first: Ints
-    """The same in the order of wall clocks."""
+    """The row of the first acceptance by a home, in the order of wall clocks."""
     refused: Flags
     told_accepted: Ints
     """The row at which the publisher read *accepted*, by its own log."""
@@ -58,12 +60,13 @@ class Deliveries:
     told_refused: Flags
     abandoned: Flags
     omitted: Flags
-    """Whether its publisher's map omits it, according to a home that had not received it under that attach."""
+    """Whether the map of an attach of the publisher lacks the delivery, as a home says that had not received the
+    delivery under this attach."""
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
-    """The first and the last of the `homes` that its entries name; `NONE` if no router received it, because the entries
-    then name only homes that routers asked about it."""
+    """The first and the last home of the delivery, as indexes into `homes`. `NONE` if no router received the delivery:
+    then its entries name only homes that routers have asked about it."""
 
 
 def gather(facts: Facts, uses: Uses) -> Deliveries:
@@ -108,8 +111,8 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
 
 
 def _omitted(facts: Facts, groups: Groups) -> Flags:
-    """The rows that show a map's omission. A home without a record logs nothing itself, but the routers that asked it
-    log its answer."""
+    """Flags the rows that show that a publisher's map lacks a delivery. A home without a record logs nothing, but the
+    routers that asked it log its answer."""
     rows, number = facts.rows, len(facts.rows.strings) + 1
     resolved, under = facts.by_router & facts.tells(Event.RESOLVED), groups.of * number + rows.epoch
     received = facts.at_home & facts.tells(Event.RECEIVED)
@@ -118,12 +121,13 @@ def _omitted(facts: Facts, groups: Groups) -> Flags:
 
 
 def dated(undated: Flags, begun: Ints, ended: Ints) -> tuple[Ints, Ints]:
-    """The spans of the deliveries; a delivery that wall clocks cannot date may have lasted all the time."""
+    """The begin and the end of each delivery. A delivery that wall clocks cannot date gets the longest possible
+    span."""
     return np.where(undated, 0, begun), np.where(undated & (ended != BIG), BIG - 1, ended)
 
 
 def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
-    """Which elements overlap any of the spans that concern them."""
+    """Flags the elements whose time, from `begun` to `ended`, overlaps any of the spans that concern them."""
     found = np.zeros(len(begun), np.bool_)
     for about, listed in spans:
         for since, till in listed:
@@ -133,17 +137,17 @@ def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
 
 @attrs.frozen
 class Records:
-    """One element per record."""
+    """The facts about records: one element for each delivery and incarnation of a router."""
 
     groups: Groups
-    """The rows of the bucket about records, and the record that each concerns."""
+    """The rows about records, grouped by record."""
     delivery: Ints
     log: Ints
     held_place: Ints
     held_time: Ints
     forgotten_place: Ints
     settled: Ints
-    """The row that first shows the settlement."""
+    """The first row that shows the settlement."""
     settled_time: Ints
     awaited: Flags
     """Whether the log ends while a subscriber of the record is suspended."""
@@ -168,10 +172,10 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Which of these records were settled after the life of their publisher had ended, for their router or for the home
-    that told the router of the settlement. The life is the one in which the delivery was sent last, or a later one. A
-    record also counts if it was settled under an attach of another life, or under an attach that no router answered:
-    such an attach may have begun another life."""
+    """Flags the records among `records` that were settled after the life of their publisher had ended, for the record's
+    router or for the home from which the router heard of the settlement. The life is the life of the last transfer, or
+    a later one. A record is also flagged if it was settled under an attach of another life, or under an attach that no
+    router answered, because that attach may have begun another life."""
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
     router = np.array([log.name for log in facts.rows.logs])[found.log[records]]
@@ -195,7 +199,7 @@ def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: 
 
 
 def _suspended(facts: Facts, case: Case) -> Flags:
-    """The rows about subscribers that are suspended where the log ends."""
+    """Flags the rows about subscribers that are suspended at the end of the log."""
     found = np.zeros(len(facts.rows), np.bool_)
     for number, log in enumerate(facts.rows.logs):
         if names := case.suspended.get(log.name):

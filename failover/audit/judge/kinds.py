@@ -1,8 +1,9 @@
-"""The kinds of violation, and the reasons why a subscriber got more or less than it was owed, in words.
+"""The names and descriptions of all kinds of violation, and of the reasons for which a subscriber processed more or
+fewer deliveries than it was owed.
 
-The rules are in `publishers`, `subscribers`, `routers` and `order`. Most rules fire if a client or router did
-something, and no entry explains it. If a log that breaks off may have lost this entry (`Case.open_spans`), the audit
-concludes nothing: the case is unknown. `SHOWN_BY` has the logs that would have the entry, for each kind.
+The rules are in `publishers`, `subscribers`, `routers` and `order`. Most rules find a violation if a client or router
+did something, and no entry explains it. If a log that breaks off may have lost this entry (`Case.open_spans`), the
+audit concludes nothing: the case is unknown. `SHOWN_BY` lists, for each kind, the logs that could have this entry.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,9 +14,9 @@ import numpy as np
 from failover.audit.read.columns import Flags
 
 Violating = Mapping[str, Flags]
-"""Keyed by kind: flags of the elements that violate it."""
+"""Kind of violation -> flags of the elements with such a violation."""
 FINDINGS_KEPT = 20
-"""The number of violations of one kind that reports list; all are counted."""
+"""The number of violations of one kind that reports list; reports count all of them."""
 
 DISPUTED = "content disputed"
 LOST_AT_REST = "lost at rest"
@@ -59,10 +60,10 @@ UNOWED = {
     "ended": "accepted after the subscriber's link had ended for the publisher's router",
     "forgotten": "accepted by a mesh that had started without any state store",
 }
-"""Why a subscriber processed deliveries that it was not owed."""
+"""The reasons for which a subscriber processed deliveries that it was not owed, each with a description."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
-"""Reasons of `UNOWED` for which the publisher does not count the message as accepted. A publisher that publishes the
-message again, under another key, has it twice."""
+"""The reasons in `UNOWED` for which the publisher does not count the message as accepted. If the publisher publishes
+the message again, under another key, subscribers get it twice."""
 FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
@@ -72,7 +73,7 @@ REPEATED = {
     "promised)",
     AFRESH: "which attached without a map or in settle mode first meanwhile (at least once is promised)",
 }
-"""Why a subscriber that processed deliveries more than once was not promised that it would not."""
+"""The reasons for which the mesh promises only *at least once*, so that a delivery processed twice is no violation."""
 UNPROCESSED = {
     "lost": "lost",
     "refused": "accepted although the subscriber refused them",
@@ -80,22 +81,23 @@ UNPROCESSED = {
 }
 """The fates of deliveries that a subscriber was owed and did not process."""
 
-# the logs that would have an absent entry
+# the groups of logs in which a missing entry would be, each with the entries in question
 
 OWN = "the subscriber's own"
-"""PROCESSED; for a subscriber without a log, the entries of its routers."""
+"""PROCESSED entries. For a subscriber without a log, the entries of its routers."""
 EDGE = "those of its routers"
-"""DELIVERED, OUTCOME, PASSED."""
+"""DELIVERED, OUTCOME and PASSED entries."""
 HOME = "those of its homes"
-"""RECEIVED, AUDIENCE (also that it is for one of many), APART, ACCEPTED."""
+"""RECEIVED, AUDIENCE (also for a balanced address), APART and ACCEPTED entries."""
 LINK = "those of all routers, until its client attached again"
-"""CLOSED and EXPIRED (its link had ended); JOINED and CONTACT (its home knew it)."""
+"""CLOSED and EXPIRED entries (the subscriber's link had ended); JOINED and CONTACT entries (the home knew the
+subscriber)."""
 ANY = "those of all routers, while it was on its way"
-"""ATTACHED, ABANDONED: the reasons why a router sent it again."""
+"""ATTACHED and ABANDONED entries, which explain why a router sent the delivery again."""
 REPLICAS = "those of all routers, from their beginning on"
-"""ENQUEUED, by any replica."""
+"""ENQUEUED entries of any replica."""
 ALL = "those of everybody"
-"""PROCESSED or OUTCOME, of any subscriber."""
+"""PROCESSED or OUTCOME entries of any subscriber."""
 
 SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "lost": (OWN, EDGE, HOME, LINK),
@@ -110,19 +112,21 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "settled by nobody": (ANY,),
     "settled before accepted": (HOME, ANY),
 }
-"""Kinds that are missing here need no absent entry, or check themselves which log is whole."""
+"""Kind of violation -> the groups of logs that could have the missing entry. The rules of all other kinds need no
+missing entry, or check themselves whether the logs are whole."""
 NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),
     *("processed by several", "processed by nobody", "never enqueued"),
 )
-"""The kinds that concern a subscriber. If one of them is unknown, the verdict does not hold."""
+"""The kinds that concern a subscriber. If one of them is unknown, the verdict is not *holds*."""
 
 Lacking = Callable[[str], Flags]
-"""Maps a group of logs to flags of the elements of which these logs may lack an entry."""
+"""Maps a group of logs to flags of the elements about which these logs may lack an entry."""
 
 
 def concluded(found: Violating, lacking: Lacking) -> tuple[Violating, Flags]:
-    """The certain part of what the rules found, and flags of the elements of which a needed fact is unknown."""
+    """The certain violations among the found ones, and flags of the elements with a finding of `NEEDED` that is not
+    certain, because a log may lack the missing entry."""
     certain, unknown = {}, np.zeros_like(next(iter(found.values())))
     for kind, flags in found.items():
         certain[kind] = flags

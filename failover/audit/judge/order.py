@@ -1,6 +1,7 @@
-"""Whether a subscriber was handed the deliveries of a publisher in order: judged over all buckets, after the buckets.
+"""Judges whether a subscriber got the deliveries of a publisher in order, after all buckets are judged.
 
-Each bucket packs its facts by (publisher, subscriber), two places for each delivery; here they come together.
+Each bucket packs two places for each delivery: in the order in which the subscriber got it, and in the publisher's
+order. This module joins the packed columns of all buckets, by publisher and subscriber.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,15 +21,15 @@ from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints, Texts
 KIND = "out of order"
 TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "i1"}
 RIGHTLY, UNKNOWN = 1, 2
-"""Values of `vague`: the delivery may rightly have come later; or it is unknown, because a log lacks its end. 0
-otherwise."""
+"""Values of the column `vague`. `RIGHTLY`: the delivery may come late for a good reason. `UNKNOWN`: a log lacks its end
+and may have lost such a reason. 0: the delivery must not come late."""
 KEYS = {"key": KEY_TYPE, "life": "i8"}
 
 
 def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerdicts) -> Iterator[tuple[str, bytes]]:
-    """Pack the deliveries that were handed over and have a place in the publisher's order, keyed by publisher and
-    subscriber. A delivery that the publisher gave up, or left behind with a life that ended, has no place if no home
-    accepted it."""
+    """Yields a pair of publisher and subscriber, and the packed columns of the deliveries that the subscriber got. Left
+    out are deliveries without a known place in the publisher's order, and abandoned deliveries that no home
+    accepted."""
     placed = (fates.position[1] != NONE) & ~(found.abandoned & ~fates.is_accepted)
     at = np.flatnonzero((of.handed[1] != NONE) & placed[pairs.delivery])
     delivery = pairs.delivery[at]
@@ -70,9 +71,8 @@ def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
 
 
 def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints, int]:
-    """The deliveries that were handed to the subscriber for the first time after a later delivery of the same
-    publisher: their keys, and which use of its key each is. The number counts the deliveries of which this is not
-    certain."""
+    """The deliveries that the subscriber got for the first time after a later delivery of the same publisher: the keys,
+    the numbers of the keys' uses (`uses.Uses.number`), and the number of deliveries for which this is not certain."""
     columns = unpacked(parts)
     handed = np.lexsort((columns["handed_minor"], columns["handed"]))
     place = _ranks(columns["position"], columns["position_minor"])[handed]
@@ -91,7 +91,7 @@ def unpacked(parts: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _ranks(major: Ints, minor: Ints) -> Ints:
-    """The rank of each; equal ones have the same rank."""
+    """The rank of each element; equal elements have the same rank."""
     order = np.lexsort((minor, major))
     new: Flags = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(major[order]) != 0) | (np.diff(minor[order]) != 0)

@@ -1,14 +1,14 @@
-"""Which deliveries each subscriber is owed, and the reasons why it got more than these, or less.
+"""Finds the deliveries that each subscriber is owed, and the reasons for which it processed more or fewer deliveries.
 
-A subscriber is owed a delivery that was accepted while the subscriber was in its home's audience. A delivery is not
-owed in these cases:
+A subscriber is owed a delivery that was accepted while the subscriber was in the audience of the delivery's home. A
+delivery is not owed in these cases:
 
 1. The home logs that it accepted the delivery without the subscriber.
-2. The delivery is for one subscriber of many.
+2. The delivery is for a balanced address, so it is for one subscriber of many.
 3. The subscriber's own router logs that the subscriber's filter leaves the delivery out.
 4. The delivery was accepted after the subscriber's link had ended for that home, or after the whole mesh had started
    without its state stores.
-5. A later home accepted it that cannot have heard of the subscriber.
+5. A later home accepted the delivery, and cannot have heard of the subscriber.
 """
 
 from collections.abc import Iterable
@@ -25,10 +25,10 @@ from failover.audit.read.facts import BIG
 
 
 class Owed:
-    """One flag per pair."""
+    """The deliveries that subscribers are owed; one flag per pair of delivery and subscriber."""
 
     def __init__(self, each: Testimony, timely: Flags) -> None:
-        """`timely`: the subscriber had certainly answered it before the publisher was answered."""
+        """`timely`: whether the subscriber certainly answered the delivery before the publisher read an answer."""
         self._each, self._ended = each, ended(each)
         accepted = each.fates.is_accepted[each.at]
         listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
@@ -41,7 +41,7 @@ class Owed:
         self.got: Flags = self.flags & each.taken
 
     def unowed(self) -> dict[str, Flags]:
-        """Keyed by the reasons of `kinds.UNOWED`."""
+        """Reason of `kinds.UNOWED` -> flags of the pairs that were processed, though not owed, for this reason."""
         each, at = self._each, self._each.at
         accepted, found = each.fates.is_accepted[at], each.deliveries
         return by_reason(
@@ -60,7 +60,7 @@ class Owed:
 
 
 def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
-    """Splits `among` by the first reason that holds."""
+    """Splits the flagged elements of `among` by the first of these reasons that holds for each."""
     found = {}
     for name, holds in reasons:
         found[name] = among & holds
@@ -84,9 +84,9 @@ def ended(each: Testimony) -> Flags:
 
 
 def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags, Flags]:
-    """Three flags a pair: whether any of these terms applies to the delivery; whether any that applies had ended when
-    the delivery was accepted; whether any had begun when it was received. At the home that accepted the delivery, a
-    term applies if it overlaps the time from this home's receipt to its acceptance."""
+    """Three flags for each pair: whether any of these terms applies to the delivery; whether a term that applies had
+    ended when the delivery was accepted; whether a term had begun when the delivery was received. At the home that
+    accepted the delivery, a term applies if it overlaps the time between this home's receipt and acceptance."""
     applies, relieved, begun = (np.zeros(len(pairs), np.bool_) for _ in range(3))
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     at, found = each.at[pairs], each.deliveries
@@ -106,8 +106,9 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
 
 
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:
-    """Which subscribers without a timeout had ended in the life in which they were last in an audience of the delivery,
-    for the home that accepted it later, or for all homes."""
+    """Flags the pairs whose subscriber, without a timeout, had ended when the delivery was accepted: it ended in the
+    life in which it was last in an audience of the delivery, for the home that accepted the delivery or for all
+    homes."""
     found = np.zeros(len(each.at), np.bool_)
     for code, client in each.clients:
         pairs = each.pairs_of(code)
@@ -134,8 +135,8 @@ def _forgotten(each: Testimony) -> Flags:
 
 
 def _unheard(each: Testimony, suspect: Flags) -> Flags:
-    """Which of these the home accepted while it need not have known the subscriber. If a router's log lacks its end,
-    the contacts are unknown, and no pair is flagged."""
+    """Flags the suspect pairs whose delivery the home accepted while it need not have known the subscriber. If a
+    router's log lacks its end, the contacts are unknown, and no pair is flagged."""
     found = np.zeros(len(each.at), np.bool_)
     suspect = suspect & ~each.link_doubted
     if not suspect.any():

@@ -1,8 +1,8 @@
-"""The facts about each (delivery, subscriber): whether it was in an audience, and the entries of the subscriber and its
-routers.
+"""Gathers the facts about each *pair* of a delivery and a subscriber: whether the subscriber was in an audience, and
+the entries of the subscriber and its routers.
 
-This module gathers facts only, like `deliveries`. Two sources show which subscribers belong to a delivery: the AUDIENCE
-entries of its home, and the stays of subscribers there, from JOINED entries.
+This module applies no rule, like `deliveries`. Two sources show the audience of a delivery: the AUDIENCE entries of its
+home, and the spans in which subscribers were joined at this home, from JOINED entries.
 """
 
 import json
@@ -19,15 +19,16 @@ from failover.audit.read.facts import Facts, Groups
 from topic.journal import Event, LoggedOutcome
 
 MEANT = (Event.AUDIENCE, Event.RECEIVED)
-"""The entries of a home about a subscriber that should get it: the home lists it, or had joined it then."""
+"""The entries of a home by which a subscriber is in the audience of a delivery: an AUDIENCE entry lists it, or the home
+had joined it when it received the delivery."""
 
 
 @attrs.frozen
 class Pairs:
-    """One element per pair. Rows are those of the bucket, as in `Deliveries`."""
+    """The facts about pairs; each column has one element per pair. Facts are rows of the bucket, as in `Deliveries`."""
 
     groups: Groups
-    """The rows about pairs, and the pair that each row concerns."""
+    """The rows about pairs, grouped by pair."""
     acceptances: "Acceptances"
     delivery: Ints
     subscriber: Ints
@@ -35,23 +36,26 @@ class Pairs:
     names: Sequence[str]
     in_audience: Flags
     apart: Flags
-    """Every home that accepted it for an audience with this subscriber logs that it did so without it."""
+    """Whether every home that accepted the delivery for an audience with this subscriber logs that it accepted without
+    the subscriber."""
     passed: Flags
-    """A router logs that the subscriber's filter leaves it out, and no router has sent it since."""
+    """Whether a router logs that the subscriber's filter leaves the delivery out, and no router has sent the delivery
+    to the subscriber since."""
     left_out: Ints
-    """The last such row. A router may have sent it before or since."""
+    """The last row by which a filter left the delivery out. A router may have sent the delivery before or since."""
     meant_hlc: Ints
     own_count: Ints
-    """How often the subscriber processed it, by its own logs."""
+    """How often the subscriber processed the delivery, by its own logs."""
     own_processed: Ints
     own_refused: Flags
     own_order: Ints
     edge_count: Ints
-    """The number of acceptances in routers' logs that did not come from a map; the next field has the number of these
-    routers."""
+    """The number of the subscriber's acceptances in routers' logs, without those in a map. `edges` has the number of
+    these routers."""
     edges: Ints
     edge_stamp: Ints
-    """The row of the first acceptance of any kind: this field by hybrid clock, the next by wall clock."""
+    """The row of the subscriber's first acceptance in a router's log, also in a map: here in the order of hybrid
+    clocks, in `edge_accepted` in the order of wall clocks."""
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints
@@ -100,19 +104,20 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
 
 
 class Acceptances:
-    """The subscribers for which homes accepted deliveries. If a publisher has not read the answer, its next home, or
-    this home under the next epoch, answers again, for the subscribers that are there by then. These may be more."""
+    """Finds the acceptances of homes that count for a subscriber. If a publisher has not read an answer, its next home,
+    or the same home under the next epoch, answers again, for the subscribers that it knows by then. These may be
+    more."""
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
         self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery
         self.since = pairs.lowest(facts.tells(*MEANT), facts.epoch_hlc)
-        """Keyed by pair: the clock of the first epoch with the subscriber in its audience; `BIG` if there is none."""
+        """For each pair, the clock of the first epoch whose audience has the subscriber; `BIG` if there is none."""
 
     def counting(self, accepted: Flags, pairs: Ints, plain: Flags) -> tuple[Ints, Ints]:
-        """The (pair, row) of all acceptances that count for these pairs. These do not count: acceptances that are
-        logged as without the subscriber; acceptances of an epoch before the first with the subscriber in its audience,
-        if the epoch's audience is logged without it; and, if the subscriber is `plain`, acceptances of a home that logs
-        no audience with it (protocol 10)."""
+        """The acceptances that count for these pairs, as two columns: the pair, and the row of the acceptance. An
+        acceptance does not count in three cases: the home logs that it accepted without the subscriber; the epoch is
+        earlier than the first one with the subscriber in its audience, and its audience is logged without the
+        subscriber; or the subscriber is `plain`, and the home logs no audience with it (protocol 10)."""
         if not len(pairs):
             return pairs, pairs
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
@@ -126,7 +131,8 @@ class Acceptances:
         return of[counts], answers[counts]
 
     def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Which (group, column value of its row) are among the other groups with their rows' values."""
+        """Flags the elements whose group, and whose row's value in the column, are the same as those of an element of
+        `others` and `rows`."""
         number = len(self._facts.rows.strings) + 1
         found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found
@@ -139,15 +145,17 @@ class Acceptances:
 
 
 def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> Ints:
-    """The number of times the subscriber processed it. A kept delivery of an earlier life was processed in that life,
-    whether or not that life logged it. If the same life or a later one processed it, this is one time more."""
+    """How often the subscriber processed each delivery, at least. A delivery in the subscriber's state file was
+    processed in an earlier life of the process, whether or not this life logged it. If the life that begins with the
+    file, or a later one, logs it as processed, too, this is one time more."""
     since, last = groups.lowest(kept, facts.incarnation), groups.highest(processed, facts.incarnation)
     least = np.where(groups.any(kept), np.where(last >= since, 2, 1), 0)
     return np.maximum(groups.count(processed), least)
 
 
 def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tuple[Ints, Ints]:
-    """(row, subscriber) of all entries about a pair. Names that no row has are added to `names`."""
+    """All entries about pairs, as two columns: the row, and the subscriber's index into `names`. Subscribers that no
+    row names are added to `names`."""
     named = facts.tells(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART, Event.PASSED)
     at = np.flatnonzero(named & (facts.rows.subscriber != NONE))
     found = [(at, facts.rows.subscriber[at].astype(np.int64))]
@@ -157,7 +165,7 @@ def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tu
 
 
 def _listed(facts: Facts, names: list[str]) -> Iterator[tuple[Ints, Ints]]:
-    """The pairs from AUDIENCE entries. Few of these entries differ."""
+    """The pairs in AUDIENCE entries. Most of these entries are equal, so each distinct one is parsed once."""
     codes = {text: code for code, text in enumerate(names)}
     at = np.flatnonzero(facts.tells(Event.AUDIENCE) & (facts.rows.detail != NONE))
     details, which = np.unique(facts.rows.detail[at], return_inverse=True)
@@ -178,7 +186,8 @@ def audience_of(detail: str) -> list[str]:
 
 
 def _joined(facts: Facts, names: list[str], stays: Sequence[Membership]) -> Iterator[tuple[Ints, Ints]]:
-    """The pairs of the subscribers that a home had joined, and that were not gated, when it received the delivery."""
+    """The pairs of a delivery and each subscriber that its home had joined, without a gate, when it received the
+    delivery."""
     codes = {text: code for code, text in enumerate(names)}
     publishers = facts.rows.key.astype("S12")
     received = facts.at_home & facts.tells(Event.RECEIVED)

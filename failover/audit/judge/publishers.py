@@ -1,8 +1,8 @@
-"""The fate of each delivery, apart from its subscribers, and the verdicts on its publisher's answers.
+"""Finds the fate of each delivery at its publisher and homes, and judges the answers that its publisher read.
 
-Hybrid clocks decide between routers. Wall clocks decide when a client's log is compared with another log: exactly on
-one host, within `SKEW_US` between two. If a rule fires, it is a violation only if the missing entry cannot have been
-lost with the end of a log. Otherwise the delivery is *unknown*, and the verdict does not hold.
+Hybrid clocks order the entries of routers. Wall clocks order an entry of a client and another entry: exactly on one
+host, within `SKEW_US` between two hosts. A rule finds a violation only if the missing entry cannot have been lost with
+the end of a log. Otherwise the delivery is *unknown*, and the verdict is not *holds*.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,27 +23,30 @@ from topic.journal import BY_TTL, Event, LoggedOutcome
 
 @attrs.frozen
 class Fates:
-    """One element per delivery."""
+    """The fates of deliveries; each column has one element per delivery."""
 
     lacking: Lacking
     home_doubted: Flags
-    """Whether one of its homes may have lost entries."""
+    """Whether one of the delivery's homes may have lost entries."""
     is_accepted: Flags
     is_published: Flags
     invented: Flags
-    """Certainly no publisher published it."""
+    """Whether certainly no publisher published the delivery."""
     accepted_time: Ints
-    """When it was accepted: this field by wall clock, the next by hybrid clock; `BIG` if it was not."""
+    """The time of the acceptance by wall clock; `accepted_hlc` is the same by hybrid clock. `BIG` if the delivery was
+    not accepted."""
     accepted_hlc: Ints
     position: Order
-    """Its place in its publisher's order."""
+    """The place of the delivery in its publisher's order."""
     uses_doubted: Flags
     unheard: Flags
-    """Its publisher had an answer and settled it, but no log that is left shows which answer, or when."""
+    """Whether the publisher had read an outcome and settled the delivery, but no log shows this outcome or its time."""
     unheard_since: Ints
-    """The latest time, by its publisher's wall clock, at which it had no answer yet; `NONE` if unknown."""
+    """The latest time, by the publisher's wall clock, at which the publisher had certainly read no outcome; `NONE` if
+    unknown."""
     earlier: Flags
-    """There are traces of it, and it was published before its publisher last came back with its kept state."""
+    """Whether the delivery left traces in logs, and was published before its publisher last came back with its state
+    file."""
 
 
 def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
@@ -74,7 +77,7 @@ def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
 
 
 def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: Fates, case: Case) -> Violating:
-    """One flag per delivery."""
+    """Kind of violation -> flags of the deliveries with such a violation."""
     sure = found.uses.sure
     violations, _ = concluded(
         {
@@ -88,20 +91,20 @@ def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: F
 
 
 def misreported(found: Deliveries) -> Flags:
-    """The publisher read an outcome, acceptance or another, that no home of the delivery logs."""
+    """Flags the deliveries whose publisher read an outcome that no home of the delivery logs."""
     accepted = (found.told_accepted >= 0) & (found.accepted < 0)
     wrong: Flags = accepted | (found.told_refused & ~found.refused)
     return wrong
 
 
 def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: Case) -> Flags:
-    """The home logs that the publisher settled it after an outcome, but the publisher's logs are whole and have no
-    outcome. Its store had none either when it began again; the store counts because a process may be killed between
-    store and log.
+    """Flags the deliveries that the publisher settled after an outcome, by the home's log, although the publisher's own
+    logs are whole and have no outcome. The publisher's state file must have no outcome either: a process may be killed
+    after it has written its state file, and before it writes its log.
 
-    A home also settles a delivery that only a subscriber's map names, if it has forgotten or never had the delivery,
-    and a delivery of a life that has ended. No publisher reads an outcome of these. On a link in settle mode first, a
-    home settles each delivery that it answers, even if its publisher does not read the answer.
+    Three kinds of deliveries are left out, because a home settles them without an outcome that the publisher reads: a
+    delivery that only a subscriber's map names, and that the home has forgotten or never had; a delivery of a life that
+    has ended; and a delivery on a link in settle mode first.
     """
     second = [name for name in case.whole if not case.clients.publishers[name].settles_first]
     logged = np.isin(found.uses.publisher(), [name.encode() for name in second])
@@ -122,9 +125,9 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
 
 
 def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
-    """A router sent it to a subscriber under the epoch in which its home had told the publisher that it expired before
-    any subscriber had it. A sending under a later epoch is no violation: the publisher had not read the answer, and
-    transferred the delivery again."""
+    """Flags the deliveries that a router sent to a subscriber, although their home had told the publisher, in the same
+    epoch, that they expired before any subscriber got them. If a router sent the delivery under a later epoch, this is
+    no violation: the publisher had not read the answer, and transferred the delivery again."""
     rows, (by_ttl,) = facts.rows, codes_of([BY_TTL], facts.rows.strings).tolist()
     ended = facts.at_home & facts.tells(Event.ACCEPTED) & (rows.detail == by_ttl) & (by_ttl != NONE)
     sent = np.flatnonzero(facts.by_router & facts.tells(Event.DELIVERED))
@@ -135,7 +138,7 @@ def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
 
 
 def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, logs: str) -> Flags:
-    """Flags the deliveries of which these logs may lack an entry."""
+    """Flags the deliveries about which these logs may lack an entry."""
     if logs == HOME:
         return home_doubted
     spans = list(case.open_spans.values())
@@ -146,13 +149,13 @@ def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, l
 
 
 def _begun(found: Deliveries) -> Ints:
-    """When each delivery began; `NONE` if unknown, so that it may have begun at any time."""
+    """The time at which each delivery began; `NONE` if it is unknown, which counts as the beginning of time."""
     return np.where(found.begun_time == BIG, NONE, found.begun_time)
 
 
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
-    """Whether a home of the delivery may have lost entries: a home that entries name; any home, if none is named; or
-    the router at which its publisher was attached meanwhile, which perhaps no remaining entry names."""
+    """Flags the deliveries of which a home may have lost entries. Homes are the routers that entries name as home; any
+    router, if no entry names a home; and the routers at which the publisher was attached at that time."""
     if not case.open_homes:
         return np.zeros(len(found.uses.key), np.bool_)
     ended = np.where(found.told_time != BIG, found.told_time, taken(facts.rows.time, found.accepted_first, BIG))
@@ -163,13 +166,15 @@ def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
 
 
 def _named(facts: Facts, found: Deliveries, case: Case) -> Iterator[tuple[Flags, Sequence[Span]]]:
-    """The deliveries that name the router of an open log as a home, or name no home."""
+    """For each open log: flags of the deliveries whose entries name its router as a home, or name no home; and the span
+    of the doubt."""
     for log, span in case.open_spans.items():
         yield found.groups.any(facts.home == facts.home_code(log)) | (found.first_home == NONE), [span]
 
 
 def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Sequence[Span]]) -> Spans:
-    """The deliveries of each publisher, with its spans. Publishers that no control row names get all open windows."""
+    """For each publisher with spans: flags of its deliveries, and the spans. Publishers that no control row names get
+    the spans of all open logs."""
     publishers = found.uses.publisher()
     known = case.clients.publishers
     listed: Spans = [(publishers == name.encode(), spans(client)) for name, client in known.items() if spans(client)]
@@ -177,8 +182,9 @@ def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Seque
 
 
 def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags, Flags]:
-    """Two flags a delivery, for publishers that came back with their kept state: whether the kept delivery had no
-    answer and was never settled; and whether it left traces and was published before the publisher came back."""
+    """Two flags for each delivery of a publisher that came back with its state file: whether the file has the delivery
+    without an outcome, and the publisher did not settle it afterwards; and whether the delivery left traces in logs,
+    and was published before the publisher came back."""
     rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
     in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
     kept = found.groups.any(in_last & facts.tells(Event.KEPT) & (rows.outcome == LoggedOutcome.NONE))
@@ -191,13 +197,14 @@ def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags
 
 
 def _was_open(facts: Facts, published: Ints) -> Flags:
-    """Whether these entries of a publisher's log are about deliveries without an outcome."""
+    """Flags the rows of publishers' logs by which a delivery had no outcome yet."""
     event, outcome = taken(facts.rows.event, published), taken(facts.rows.outcome, published)
     found: Flags = (event == Event.PUBLISHED) | ((event == Event.KEPT) & (outcome == LoggedOutcome.NONE))
     return found
 
 
 def _told_hlc(time_us: Ints, case: Case) -> Ints:
-    """The highest hybrid clock at the time at which the publisher read the answer; `BIG` if it did not."""
+    """The highest hybrid clock of any router at the time at which the publisher read the answer; `BIG` if it did
+    not."""
     known = time_us != BIG
     return np.where(known, case.hybrid.latest(np.where(known, time_us, 0)), BIG)

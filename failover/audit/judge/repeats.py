@@ -1,10 +1,10 @@
-"""Deliveries that a subscriber processed more than once, and whether exactly once was promised.
+"""Finds the deliveries that a subscriber processed more than once, and decides whether exactly once was promised.
 
-Only *at least once* is promised in four cases (protocol 1, 10); each repeat counts by its reason:
+The mesh promises only *at least once* in four cases (protocol 1, 10). Each repeat counts by its reason:
 
-1. An attach of the subscriber began afresh between.
+1. An attach of the subscriber began afresh between the two times.
 2. The publisher uses settle mode first, and attached again.
-3. A publisher without a timeout had ended for a router that lost its home.
+3. A publisher without a timeout had ended for a router that lost contact with its home.
 4. A router read an attach of the publisher late, and this ended a life that went on at another router.
 """
 
@@ -26,7 +26,7 @@ Rows = list[int]
 
 
 class Repeats:
-    """One flag per pair."""
+    """The repeats; one flag per pair of delivery and subscriber."""
 
     def __init__(self, each: Testimony) -> None:
         repeated = _suspects(each)
@@ -38,13 +38,12 @@ class Repeats:
         by_publisher = weaker(each, repeated)
         afresh &= ~np.logical_or.reduce([*by_publisher.values()])
         self.unpromised: Mapping[str, Flags] = {**by_publisher, AFRESH: afresh}
-        """Keyed by the reasons of `kinds.REPEATED`."""
+        """Reason of `kinds.REPEATED` -> flags of the pairs that were processed more than once for this reason."""
         self.duplicated: Flags = repeated & ~np.logical_or.reduce([*self.unpromised.values()])
 
 
 def weaker(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
-    """Which of these pairs had a delivery more than once because their publisher has a weaker promise; keyed by the
-    reasons of `kinds.REPEATED` that are about publishers."""
+    """Reason of `kinds.REPEATED` that is about publishers -> flags of the repeated pairs for which it holds."""
     first = repeated & _settled_first(each)
     ended = repeated & ~first & has_ended(each)
     late = repeated & ~first & ~ended & _given_up_late(each, repeated)
@@ -52,9 +51,9 @@ def weaker(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
 
 
 def _suspects(each: Testimony) -> Flags:
-    """The pairs that may have been processed more than once. A subscriber's own logs show it directly. Routers' logs
-    show it if a router sent the delivery after it was accepted, or if routers sent it several times, or if there are
-    more acceptances than routers that log one."""
+    """Flags the pairs that may have been processed more than once. A subscriber's own logs show this directly. In the
+    logs of routers there are three signs: a router sent the delivery after its acceptance; routers sent it several
+    times; or there are more acceptances than routers with an acceptance."""
     pairs, accepted, facts = each.pairs, each.pairs.edge_stamp >= 0, each.facts
     later = pairs.last_sent_hlc > taken(facts.rows.hlc, pairs.edge_stamp)
     later |= pairs.groups.count(facts.by_router & facts.tells(Event.DELIVERED)) > 1
@@ -62,7 +61,7 @@ def _suspects(each: Testimony) -> Flags:
 
 
 def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
-    """For each of these pairs, all rows of the deciding logs in which it was sent or accepted."""
+    """Yields each of these pairs with all rows, in the logs that decide, by which it was sent or accepted."""
     if not len(pairs):
         return
     facts = each.facts
@@ -74,7 +73,7 @@ def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
 
 
 class _Witness(ABC):
-    """The entries of logs about one delivery and one subscriber."""
+    """Reads the entries about one delivery and one subscriber, in the logs that decide."""
 
     def __init__(self, each: Testimony, pair: int) -> None:
         self._facts, self._attaches = each.facts, each.case.attaches
@@ -113,16 +112,16 @@ class _Itself(_Witness):
 
 
 class _Routers(_Witness):
-    """The logs of routers."""
+    """Reads the logs of the subscriber's routers."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun(self._subscriber, self._attach(row))
 
     def repeats(self, rows: Rows) -> bool:
-        """Whether it was accepted twice at one router; or sent again on the attach that accepted it; or sent and
-        accepted on a later attach. A sending alone on a later attach does not count, because it may go to a link that
-        its client has left. No clock orders what two routers read from one client. The epochs of its attaches do, if it
-        echoes them."""
+        """Whether the subscriber accepted the delivery twice at one router; or got it again on the attach on which it
+        accepted it; or got and accepted it on a later attach. If a router only sent it on a later attach, this does not
+        count, because the client may have left this link. No clock orders the entries of two routers about one client;
+        only the epochs of its attaches do, if the client echoes them."""
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
         is_ordered = not self._client.is_read_in_disorder
         for row in rows:
@@ -152,8 +151,9 @@ class _Routers(_Witness):
 
 
 class _OfIngress(_Routers):
-    """The logs of routers, about the ingress of a replica set. The set keeps each answer, and the next leader gives it
-    again (protocol 14.3). So a delivery counts as repeated only if one attach accepts it twice."""
+    """Reads the logs of routers about the ingress of a replica set. The set keeps each answer, and the next leader
+    gives the same answer again (protocol 14.3). So a delivery counts as repeated only if one attach accepts it
+    twice."""
 
     def repeats(self, rows: Rows) -> bool:
         attaches = defaultdict[Life, Rows](list)
@@ -170,7 +170,8 @@ def _witness(each: Testimony, pair: int) -> _Witness:
 
 
 def _settled_first(each: Testimony) -> Flags:
-    """Whether its publisher ever used settle mode first, and homes received it under several epochs."""
+    """Flags the pairs whose publisher ever used settle mode first, if homes received the delivery under several
+    epochs."""
     facts = each.facts
     received = facts.at_home & facts.tells(Event.RECEIVED)
     found: Flags = (each.deliveries.groups.distinct(received, facts.rows.epoch) > 1)[each.at]
@@ -178,8 +179,9 @@ def _settled_first(each: Testimony) -> Flags:
 
 
 def sent_anew(each: Testimony) -> Flags:
-    """Whether its publisher settles first, and attached again after a home had answered, and so settled, the delivery.
-    The publisher has lost the answer, and the home that receives the delivery then takes it for a new one."""
+    """Flags the pairs whose publisher uses settle mode first and attached again after a home had answered the delivery,
+    which also settled it. The publisher has not read the answer; the home to which it transfers the delivery again
+    takes it for a new delivery."""
     facts, deliveries = each.facts, each.deliveries
     answered = deliveries.groups.lowest(facts.at_home & facts.tells(Event.ACCEPTED), facts.epoch_hlc)
     found: Flags = (answered < deliveries.sent_last)[each.at]
@@ -187,7 +189,8 @@ def sent_anew(each: Testimony) -> Flags:
 
 
 def has_ended(each: Testimony) -> Flags:
-    """Whether a router other than its home gave it up because its publisher, which has no timeout, had ended there."""
+    """Flags the pairs whose delivery a router, other than its home, gave up because the publisher, which has no
+    timeout, had ended for this router."""
     facts = each.facts
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (facts.rows.peer != NONE)
     found: Flags = each.deliveries.groups.any(given_up)[each.at]
@@ -195,9 +198,9 @@ def has_ended(each: Testimony) -> Flags:
 
 
 def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
-    """Whether a router gave a repeated delivery up because it read that the publisher had begun another life, although
-    the former life went on: a home received the delivery on a later attach, and this attach was not of the other
-    life."""
+    """Flags the repeated pairs whose delivery a router gave up because it read, late, that the publisher had begun
+    another life, although the former life went on. The sign: a home received the delivery on a later attach, which did
+    not belong to the other life."""
     facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (rows.detail != NONE)
     given_up &= facts.epoch_hlc < deliveries.sent_last[deliveries.uses.of]

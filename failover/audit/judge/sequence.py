@@ -1,9 +1,9 @@
-"""The order in which a publisher published: the place of each delivery, comparable within one publisher.
+"""Finds the order in which a publisher published: the place of each delivery, comparable within one publisher.
 
-The publisher's log decides, if it is whole. Else its homes decide, unless its epochs are not in the order of its
-attaches. If a publisher came back with its kept state, its log lacks only the deliveries of the last moments of earlier
-lives. Their homes show these deliveries, and they come after all deliveries that the log of that life has. Deliveries
-that no home had received by then are in the kept state, in order.
+If the publisher's log is whole, the log decides. Otherwise its homes decide, unless its epochs are not in the order of
+its attaches. If a publisher came back with its state file, its log lacks only the deliveries of the last moments of an
+earlier life. The logs of their homes show these deliveries; their places are after all deliveries in the log of that
+life. Deliveries that no home had received by then are in the state file, in order.
 """
 
 import numpy as np
@@ -17,20 +17,21 @@ from failover.audit.read.facts import Facts, taken
 from topic.journal import Event
 
 Order = tuple[Ints, Ints]
-"""Major and minor; the minor is `NONE` if the delivery has no place."""
+"""The place of each delivery, as a major and a minor number; the minor number is `NONE` if the place is unknown."""
 BEHIND = 1 << 62
-"""More than any place in a log. A place after the log adds its epoch and n, in 31 bits each: below 2 ** 63."""
+"""More than any place in a log. A place after the end of a log is this number plus epoch and `n`, in 31 bits each, so
+it stays below 2 ** 63."""
 N_BITS = 31
 AGE_MS = 1 << 30
-"""An epoch counts in ms from the beginning of its publisher's life, plus this, because a router's clock may be
-behind."""
+"""The epoch in such a place counts in ms from the start of the publisher's process, plus this number, because a
+router's clock may be behind."""
 
 
 def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:
     names = found.uses.publisher()
     whole, resumed = (np.isin(names, [name.encode() for name in known]) for known in (case.whole, case.resumed))
     by_log, by_home = (whole | resumed) & (found.published >= 0), ~(whole | resumed) & (found.ranked >= 0)
-    by_home &= ~home_doubted  # an earlier place may be missing
+    by_home &= ~home_doubted  # the entry with an earlier place may be lost
     clients = case.clients.publishers.values()
     by_home &= ~np.isin(names, [client.name.encode() for client in clients if client.is_disordered])
     major = np.where(by_log, taken(facts.incarnation, found.published), taken(facts.epoch_hlc, found.ranked))
@@ -48,8 +49,8 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
 
 
 def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
-    """The publisher's life in which a router received these, by the clock of one host, and their place after the log of
-    that life; `NONE` if the log is whole."""
+    """The life of the publisher's process in which a router received each of these deliveries, by the clock of one
+    host; and the minor number of a place after the log of this life, `NONE` if the log is whole."""
     logs = client.logs_in_order
     lives = np.array([log.incarnation for log in logs], np.int64)
     at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1

@@ -1,7 +1,7 @@
-"""The verdicts on each (delivery, subscriber): a function for each kind of violation, and what is unknown.
+"""Judges each pair of a delivery and a subscriber, with one function for each kind of violation; and each delivery of a
+balanced address, which one subscriber gets.
 
-The same for each delivery of a balanced address, which one subscriber gets. `order` judges the order last, over all
-deliveries of a publisher to a subscriber.
+`order` judges the order of the deliveries of a publisher to a subscriber, after all buckets.
 """
 
 from collections.abc import Mapping
@@ -24,31 +24,31 @@ SECOND = "second"
 
 @attrs.frozen
 class SubscriberVerdicts:
-    """One flag per pair."""
+    """The verdicts on pairs; each column has one flag per pair."""
 
     violations: Violating
     owed: Flags
     taken: Flags
     unknown: Flags
     unplaced: Flags
-    """It is unknown whether these came in order."""
+    """Whether it is unknown if the delivery came in order."""
     handed: Order
     vague: Flags
-    """The audit concludes nothing about these."""
+    """Whether the audit concludes nothing about the pair."""
     unordered: Flags
-    """These may rightly have come later, for one of these reasons: another filter may have let them through then;
-    another subscriber had them before; a router had given them up; their publisher sent them anew; no attach shows in
-    which order they were sent."""
+    """Whether the delivery may come late for a good reason: a filter left it out at first; another subscriber had it
+    before; a router had given it up; its publisher sent it anew; or no attach shows in which order routers sent it."""
     unsure: Flags
-    """These may rightly have come later if a log that lacks its end had an entry of this."""
+    """Whether a log that lacks its end may have lost such a reason."""
     timely: Flags
-    """The subscriber had certainly answered it before the publisher was answered."""
+    """Whether the subscriber certainly answered the delivery before the publisher read an answer."""
     repeated: Mapping[str, Flags]
-    """Processed more than once without a promise against it, keyed by the reasons of `kinds.REPEATED`."""
+    """Reason of `kinds.REPEATED` -> flags of the pairs that were processed more than once, which no promise
+    excludes."""
     unowed: Mapping[str, Flags]
-    """Processed, though not owed, keyed by the reasons of `kinds.UNOWED`."""
+    """Reason of `kinds.UNOWED` -> flags of the pairs that were processed, though not owed."""
     unprocessed: Mapping[str, Flags]
-    """Owed, and not processed, keyed by `kinds.UNPROCESSED`."""
+    """Reason of `kinds.UNPROCESSED` -> flags of the pairs that were owed, and not processed."""
 
 
 def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
@@ -103,13 +103,13 @@ def _unordered(each: Testimony) -> Flags:
 
 
 def lost(each: Testimony, owed: Owed) -> Flags:
-    """Owed, and neither processed nor refused."""
+    """Flags the pairs that were owed, and neither processed nor refused."""
     return owed.missing & ~each.refused
 
 
 def sent_though_left_out(each: Testimony) -> Flags:
-    """The router sent it although it had left it out by the subscriber's filter, and the subscriber had not attached
-    there again."""
+    """Flags the pairs whose delivery a router sent although it had left it out by the subscriber's filter before, and
+    the subscriber had not attached there again."""
     rows, left_out, sent = each.facts.rows, each.pairs.left_out, each.pairs.last_sent
     found: Flags = (left_out != NONE) & (sent != NONE) & (taken(rows.log, left_out) == taken(rows.log, sent))
     found &= taken(rows.place, left_out) < taken(rows.place, sent)
@@ -121,9 +121,9 @@ def sent_though_left_out(each: Testimony) -> Flags:
 
 
 def early(each: Testimony) -> tuple[Flags, Flags]:
-    """Two flags a pair: whether the publisher was answered before the subscriber had accepted, and whether it certainly
-    was not. Between two routers the hybrid clocks decide, however their wall clocks are set. A corrected wall clock is
-    no evidence against them, because the clock that corrected it may have been set."""
+    """Two flags for each pair: whether the publisher read *accepted* before the subscriber had accepted, and whether it
+    certainly did not. Hybrid clocks decide between two routers. A corrected wall clock proves nothing against them,
+    because the clock by which it was corrected may itself have been wrong."""
     later, known = _edge_later(each)
     after, before = _clocks(each)
     in_time = known & ~later
@@ -134,25 +134,25 @@ def early(each: Testimony) -> tuple[Flags, Flags]:
 
 
 def accepted_though_refused(each: Testimony, owed: Owed) -> Flags:
-    """Owed, and the subscriber refused it and never processed it."""
+    """Flags the pairs that were owed, and that the subscriber refused and never processed."""
     return owed.missing & each.refused
 
 
 def never_published(each: Testimony) -> Flags:
-    """Handed to a subscriber, although certainly no publisher published it."""
+    """Flags the pairs whose delivery the subscriber got, although certainly no publisher published it."""
     return each.was_handed & each.fates.invented[each.at]
 
 
 def sent_by_nobody(each: Testimony) -> Flags:
-    """The subscriber was handed it, and no router logs that it sent it to this subscriber."""
+    """Flags the pairs whose delivery the subscriber got, although no router logs that it sent it to this subscriber."""
     unsent: Flags = (each.pairs.own_order >= 0) & (each.pairs.last_sent_hlc == NONE)
     return unsent & ~_unended(each)
 
 
 def outcome_disputed(each: Testimony, owed: Owed) -> Flags:
-    """A router logs an acceptance that the subscriber's log lacks, or only refusals although the subscriber accepted.
-    This concerns subscribers with logs whose routers log an acceptance only when they read it. If a tag was used again,
-    it is unknown which delivery a map names."""
+    """Flags the pairs for which a router logs an acceptance that the subscriber's log lacks, or only refusals although
+    the subscriber accepted. Only subscribers with logs and in settle mode second count, because their routers log an
+    acceptance only when they read it. If a tag was used again, it is unknown which delivery a map names."""
     pairs, told, clear = each.pairs, each.pairs.edge_stamp >= 0, ~each.deliveries.uses.reused[each.at]
     own_doubted = each.doubted | each.bridged | _unended(each)
     invented = told & (clear | (pairs.edge_count > 0)) & (pairs.own_count == 0) & ~own_doubted & ~lost(each, owed)
@@ -172,14 +172,14 @@ def _is_refused_on_link(each: Testimony) -> Flags:
 
 
 def _unended(each: Testimony) -> Flags:
-    """Whether the delivery may have lasted until the end of all logs while any log lacks its end."""
+    """Flags the pairs whose delivery may have lasted until the end of all logs, if any log lacks its end."""
     found: Flags = (each.accepted_time == BIG) & bool(each.case.unfinished)
     return found
 
 
 def _before_any_answer(each: Testimony) -> Flags:
-    """Whether it was processed at a time at which its publisher, whose log breaks off later, cannot have had an
-    answer."""
+    """Flags the pairs that were processed at a time at which the publisher, whose log breaks off later, certainly had
+    no answer."""
     since, processed = each.fates.unheard_since[each.at], each.processed
     by = taken(each.facts.rows.time, processed) + each.slack(processed, each.deliveries.published[each.at])
     found: Flags = (processed >= 0) & (since != NONE) & (by <= since)
@@ -187,8 +187,8 @@ def _before_any_answer(each: Testimony) -> Flags:
 
 
 def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
-    """Two flags a pair: whether the subscriber's acceptance came to its router after the home had accepted, and whether
-    this is known."""
+    """Two flags for each pair, by hybrid clocks: whether the subscriber's acceptance reached its router after the home
+    had accepted, and whether both times are known."""
     rows, source = each.facts.rows, each.facts.source
     edge, home = each.pairs.edge_stamp, each.accepted
     known = (edge >= 0) & (home >= 0)
@@ -199,8 +199,9 @@ def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
 
 
 def _heard_too_soon(each: Testimony) -> Flags:
-    """Whether the only router that sent it logs the acceptance sooner than the subscriber can have given it. Two
-    durations show this, each by one clock, so the difference between the clocks does not matter."""
+    """Flags the pairs for which the only router that sent the delivery logs the acceptance sooner than the subscriber
+    can have given it. Two durations show this: the router's wait for the answer, and the subscriber's time to process.
+    Each is measured by one clock, so the difference between the clocks does not matter."""
     rows, pairs = each.facts.rows, each.pairs
     sent, heard, came, done = pairs.first_sent, pairs.edge_stamp, pairs.own_order, pairs.own_processed
     shown = (sent >= 0) & (heard >= 0) & (came >= 0) & (done >= 0) & ~taken(rows.undated, heard, True)
@@ -212,15 +213,15 @@ def _heard_too_soon(each: Testimony) -> Flags:
 
 
 def _answer(each: Testimony) -> Ints:
-    """The row at which the publisher read *accepted*; if no log of the publisher has it, the row at which its home
-    accepted the delivery."""
+    """For each pair, the row at which the publisher read *accepted*; if no log of the publisher has it, the row at
+    which its home accepted the delivery."""
     told = each.deliveries.told_accepted[each.at]
     return np.where(told >= 0, told, each.accepted_first)
 
 
 def _clocks(each: Testimony) -> tuple[Flags, Flags]:
-    """Two flags a pair: whether, by wall clocks, it was processed certainly after, and certainly before, the publisher
-    read the answer."""
+    """Two flags for each pair, by wall clocks: whether the subscriber processed the delivery certainly after, and
+    certainly before, the publisher read the answer."""
     time, processed, answer = each.facts.rows.time, each.processed, _answer(each)
     known = (processed >= 0) & (answer >= 0)
     slack = each.slack(processed, answer)
@@ -228,11 +229,12 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
     return known & (later > slack), known & (later <= -slack)
 
 
-# one of many (protocol 12)
+# balanced addresses and queues (protocol 12)
 
 
 def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
-    """One flag per delivery: the violations, and whether it is unknown that a subscriber has had it."""
+    """The violations, with one flag per delivery, and flags of the deliveries for which it is unknown whether one
+    subscriber had them."""
     sure = each.deliveries.balanced & each.deliveries.uses.sure
     if not sure.any():
         return {"processed by several": sure, "processed by nobody": sure}, sure
@@ -241,15 +243,16 @@ def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
 
 
 def had_by_several(each: Testimony) -> Flags:
-    """More than one subscriber has processed it. Subscribers are left out if their link had ended, or if they were
-    apart for too long, when it was accepted: such a subscriber may have had the delivery before the next one got it."""
+    """Flags the deliveries that more than one subscriber has processed. Subscribers whose link had ended at the
+    acceptance, or that were apart for too long, do not count: the home may have offered the delivery to another
+    subscriber after them."""
     stays = each.taken & ~ended(each) & ~each.pairs.apart
     found: Flags = np.bincount(each.at[stays], minlength=len(each.deliveries.balanced)) > 1
     return found
 
 
 def had_by_nobody(each: Testimony) -> Flags:
-    """Accepted at a time at which certainly no subscriber had processed it yet."""
+    """Flags the deliveries that were accepted at a time at which certainly no subscriber had processed them."""
     too_early, _ = early(each)
     may_have = (each.taken & ~too_early) | each.doubted | each.edge_doubted
     number = len(each.deliveries.balanced)

@@ -1,6 +1,6 @@
 """The result of judging a bucket: counts, and the first few violations of each kind.
 
-Its size does not depend on the size of the bucket, and the tallies of several buckets add up.
+A tally does not grow with its bucket, and the tallies of several buckets can be added.
 """
 
 from collections import Counter
@@ -34,21 +34,21 @@ class Verdicts:
     fates: Fates
     publishers: Violating
     unshared: Flags
-    """The deliveries of balanced addresses of which it is unknown whether one subscriber had them."""
+    """Flags the deliveries of balanced addresses for which it is unknown whether one subscriber had them."""
     subscribers: SubscriberVerdicts
     routers: RouterVerdicts
     queues: QueueVerdicts | None
-    """None if the entries of replicas about messages were not judged."""
+    """None if the audit has not judged the entries of replicas about messages."""
 
 
 @attrs.frozen(slots=True, order=True)
 class Violation:
-    """One violation; all parties are named."""
+    """One violation, with the names of all parties."""
 
     key: str
     life: int
     router: str
-    """Empty if the rule is not about one router's record."""
+    """The router of the record; empty if the rule is not about a record."""
     publisher: str
     subscribers: tuple[str, ...]
 
@@ -56,22 +56,22 @@ class Violation:
 @attrs.define(slots=True)
 class Tally:
     publishers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Keyed by publisher and by what is counted. `pairs` is keyed by publisher, subscriber and what is counted."""
+    """Publisher and name of a count -> count. `pairs`: publisher, subscriber and name of a count -> count."""
     addresses: dict[str, str] = attrs.field(factory=dict)
     pairs: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
     violations: Counter[str] = attrs.field(factory=Counter)
-    """Keyed by kind."""
+    """Kind of violation -> number of violations."""
     findings: dict[str, list[Violation]] = attrs.field(factory=dict)
     in_vain: InVain = attrs.field(factory=Counter)
     without: Without = attrs.field(factory=dict)
     away: Away = attrs.field(factory=Counter)
     unknown_records: int = 0
     left_out: int = 0
-    """The number of deliveries that began, or may have begun, before the logs that are kept."""
+    """The number of deliveries that began, or may have begun, before the start of all kept logs."""
     queues: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """The number of messages, keyed by the address of the egress of their queue and by what is counted."""
+    """Address of a queue's egress and name of a count -> number of messages."""
     passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
-    """Keyed by log and set."""
+    """Log and set -> the messages that passed the set's queues."""
     unstored: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     """The result of `judge.queues.passages.unstored`."""
 
@@ -95,7 +95,7 @@ class Tally:
 
 
 class Counting:
-    """Counts one bucket."""
+    """Counts the verdicts on one bucket."""
 
     def __init__(self, facts: Facts, found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts) -> None:
         self._facts, self._found, self._pairs, self._records = facts, found, pairs, records
@@ -175,7 +175,7 @@ class Counting:
         _add(self.tally.pairs, names, which, flags)
 
     def _find(self, kind: str, flag: Flags, deliveries: Ints, tell: Callable[[int], Told]) -> None:
-        """Count the violations, and keep those with the lowest keys."""
+        """Count the violations, and keep the violations with the lowest keys as findings."""
         at = np.flatnonzero(flag)
         if not len(at):
             return
@@ -203,7 +203,8 @@ class Counting:
 
 
 def _add(to: Counter[Any], names: Sequence[tuple[str, ...]], which: Ints, flags: Mapping[str, Flags]) -> None:
-    """Count by name and what is counted; `which` is the name that each element has."""
+    """Add the counts of the flagged elements to `to`, for each name and flag. `which`: the index of each element's name
+    in `names`."""
     for what, flag in flags.items():
         for name, number in zip(names, np.bincount(which[flag], minlength=len(names)).tolist(), strict=True):
             to[*name, what] += number

@@ -1,6 +1,7 @@
-"""The evidence for the verdicts on subscribers: which logs tell of each (delivery, subscriber), and what they may lack.
+"""The evidence for the verdicts on subscribers: the facts about each pair of a delivery and a subscriber from the logs
+that decide, and the entries that these logs may lack.
 
-The logs of a subscriber decide if it has any; else the logs of its routers decide.
+If a subscriber has logs of its own, these decide; otherwise the logs of its routers decide.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ UNORDERED_US = 1 << 60
 
 
 class Testimony:
-    """One element per pair; `at` is its delivery."""
+    """The evidence about pairs; each column has one element per pair. `at`: the delivery of each pair."""
 
     def __init__(self, facts: Facts, pairs: Pairs, of: Deliveries, fates: Fates, case: Case) -> None:
         self.facts, self.pairs, self.case = facts, pairs, case
@@ -37,14 +38,15 @@ class Testimony:
         self._order = np.argsort(pairs.subscriber, kind="stable")
         self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
         self.accepted, self.accepted_first, self.unmeant = self._acceptances()
-        """The rows of the first acceptance by a home, in the order of hybrid clocks and of wall clocks. Acceptances
-        without the subscriber do not count, unless all are without it: a zombie may have gone on without a subscriber
-        that the next home awaited. `unmeant` flags a delivery that was accepted only in epochs before the subscriber
-        was in any audience, or, if the subscriber is plain, only by homes that did not know it."""
+        """`accepted` and `accepted_first`: the row of the first acceptance by a home, in the order of hybrid clocks and
+        of wall clocks. Acceptances without the subscriber do not count, unless all are without it: a zombie may have
+        accepted without a subscriber that the next home awaited. `unmeant`: whether the delivery was accepted only in
+        epochs before the subscriber was in any audience, or, if the subscriber is plain, only by homes that did not
+        know it."""
         hlc, time = taken(facts.rows.hlc, self.accepted), taken(facts.rows.time, self.accepted_first)
         self.accepted_hlc = np.where(self.accepted != NONE, hlc, fates.accepted_hlc[at])
         self.accepted_time = np.where(self.accepted_first != NONE, time, fates.accepted_time[at])
-        """The time of this acceptance; if no home logs one, the time at which the publisher read it."""
+        """The time of the first acceptance; if no home logs one, the time at which the publisher read it."""
         self.acceptor = taken(facts.home, self.accepted)
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
 
@@ -61,10 +63,10 @@ class Testimony:
         by_edge = pairs.edge_stamp >= 0
         count = np.where(self.own, np.maximum(pairs.own_count, self.bridged & by_edge), by_edge)
         self.taken: Flags = count > 0
-        """Whether it processed the delivery."""
+        """Whether the subscriber processed the delivery."""
         self.refused: Flags = np.where(self.own, pairs.own_refused, pairs.edge_refused)
         self.processed: Ints = np.where(self.own, pairs.own_processed, pairs.edge_accepted)
-        """The row that first shows it."""
+        """The first row by which the subscriber processed the delivery."""
         self.handed = self._handed()
         self.disordered = self._flag(lambda client: not client.logs and client.is_read_in_disorder)
 
@@ -86,8 +88,8 @@ class Testimony:
 
     @cached_property
     def taken_over_hlc(self) -> Ints:
-        """The hybrid clock at which the home that accepted the delivery had received it; `BIG` if the home does not log
-        it."""
+        """The hybrid clock at which the home that accepted the delivery had received it; `BIG` if this home's log does
+        not show it."""
         facts, number = self.facts, len(self.facts.homes) + 1
         rows = np.flatnonzero(facts.at_home & facts.tells(Event.RECEIVED))
         told, of = np.unique(self.deliveries.uses.of[rows] * number + facts.home[rows] + 1, return_inverse=True)
@@ -99,12 +101,12 @@ class Testimony:
         return np.where(is_told, first[place], BIG)
 
     def lacking(self, logs: str) -> Flags:
-        """Flags the pairs of which these logs may lack an entry."""
+        """Flags the pairs about which these logs may lack an entry."""
         known = {OWN: self.doubted, EDGE: self.edge_doubted, LINK: self.link_doubted}
         return known[logs] if logs in known else self.fates.lacking(logs)[self.at]
 
     def lacking_of_any(self, logs: str) -> Flags:
-        """Flags the deliveries of which these logs may lack an entry, for any subscriber."""
+        """Flags the deliveries about which these logs may lack an entry, for any subscriber."""
         if logs not in (OWN, EDGE, LINK):
             return self.fates.lacking(logs)
         found: Flags = np.bincount(self.at[self.lacking(logs)], minlength=len(self.deliveries.balanced)) > 0
@@ -128,16 +130,16 @@ class Testimony:
         return np.where(unordered, UNORDERED_US, np.where(one_clock, 0, SKEW_US))
 
     def is_put_right(self, one: Ints, other: Ints) -> Flags:
-        """Whether the times of these two rows are comparable only because one clock was corrected by others."""
+        """Flags the pairs of rows whose times are comparable only after the audit has corrected a clock."""
         ahead_us = np.array([self.case.clocks.ahead_us.get(log.name, 0) for log in self.facts.rows.logs], np.int64)
         by_one, by_other = (taken(ahead_us, taken(self.facts.rows.log, row), 0) for row in (one, other))
         found: Flags = by_one != by_other
         return found
 
     def _handed(self) -> Order:
-        """The place at which the subscriber was first handed it, in the order of its own log. Without a log, the place
-        at which its routers sent it, in the order of its attaches: no clock orders what two routers out of contact send
-        to one client."""
+        """The place at which the subscriber first got the delivery, in the order of its own log. Without a log, the
+        place at which its routers sent the delivery, in the order of its attaches, because no clock orders the
+        transfers of two routers out of contact to one client."""
         rows, pairs, life = self.facts.rows, self.pairs, sent_under(self.facts, self.case)
         sent = pairs.groups.first(life != NONE, life, rows.place)
         index = np.where(self.own, pairs.own_order, sent)
@@ -145,8 +147,8 @@ class Testimony:
         return major, taken(rows.place, index)
 
     def _joined(self) -> Flags:
-        """Whether the home that accepted the delivery had logged by then that it joined the subscriber in its attach of
-        that time."""
+        """Flags the pairs whose home, before it accepted the delivery, had logged that it joined the subscriber in the
+        attach of that time."""
         found = np.zeros(len(self.at), np.bool_)
         for code, client in self.clients if self.case.open_spans else ():
             pairs = self.pairs_of(code)
@@ -167,8 +169,8 @@ class Testimony:
         return found
 
     def _overlaps(self, of: Callable[[Client], Sequence[Span]], otherwise: Sequence[Span] = ()) -> Flags:
-        """Whether the delivery was under way while entries about the subscriber may have been lost. `otherwise` has the
-        spans for subscribers that no control row names."""
+        """Flags the pairs whose delivery was under way in a span in which entries about the subscriber may have been
+        lost. `of`: the spans of a subscriber. `otherwise`: the spans of subscribers that no control row names."""
         spans: Spans = [
             (self.pairs_of(code), otherwise if client is None else of(client)) for code, client in self.clients
         ]
@@ -178,9 +180,9 @@ class Testimony:
 
 
 def sent_under(facts: Facts, case: Case) -> Ints:
-    """For each row in which a router sends a delivery to a subscriber without a log: the clock of the attach's epoch
-    under which it sent the delivery; if no log names that attach, the hybrid clock of the row. `NONE` for all other
-    rows."""
+    """For each row by which a router sent a delivery to a subscriber without a log, the clock of the epoch of the
+    attach under which the router sent it; if no log names this attach, the hybrid clock of the row. `NONE` for all
+    other rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
     sent = facts.by_router & facts.tells(Event.DELIVERED) & ~own[rows.subscriber]

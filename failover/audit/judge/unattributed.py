@@ -1,10 +1,9 @@
-"""Accepted deliveries that their audience does not assign to a subscriber, because the audience is lost or did not
-count.
+"""Finds accepted deliveries that a subscriber may have missed although no rule says that it was owed them.
 
-*Unaddressed*: the audience is lost with the log of the home, so other logs have to show which subscribers were owed the
-delivery. *Without*: the home accepted the delivery while it did not know, or no longer awaited, a subscriber that
-should have had it; the delivery was not owed, but reports show it. *Away*: the same, but the subscriber was gone for
-longer than its timeout.
+*Unaddressed*: the audience of the delivery is lost with the log of the home, so other logs have to show which
+subscribers were owed the delivery. *Without*: the home accepted the delivery while it did not know, or no longer
+awaited, a subscriber that was there; the delivery was not owed, but reports show it. *Away*: like *without*, but the
+subscriber was gone for longer than its timeout.
 """
 
 from collections import Counter
@@ -23,7 +22,7 @@ from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, Facts, taken
 
 InVain = Counter[tuple[str | None, bool]]
-"""The number of deliveries, keyed by their last known home, and by whether a known subscriber did not get them."""
+"""Last known home of a delivery, and whether a known subscriber did not get the delivery -> number of deliveries."""
 Without = dict[tuple[str, str, str], "Missed"]
 """Keyed by publisher, subscriber and home."""
 Away = Counter[tuple[str, str]]
@@ -53,8 +52,8 @@ class Unattributed:
         self._received_hlc = np.where(found.received_hlc != BIG, found.received_hlc, fates.accepted_hlc)
 
     def unaddressed(self, verdicts: SubscriberVerdicts) -> tuple[InVain, Flags]:
-        """The unaddressed deliveries: counted, and one flag per delivery. Left out are deliveries before which routers
-        with whole logs had forgotten all subscribers."""
+        """The number of unaddressed deliveries, and their flags. Left out are deliveries that were accepted after all
+        routers had lost their stores, if the logs of this are whole: then no subscriber was owed anything."""
         unheard = self._fates.unheard
         astray = (self._fates.is_accepted | unheard) & ~self._found.has_audience
         for lost in self._case.state_losses:
@@ -75,7 +74,7 @@ class Unattributed:
         return counted, found
 
     def without(self, verdicts: SubscriberVerdicts) -> tuple[Without, Away]:
-        """The missed deliveries, counted."""
+        """The numbers of missed deliveries: of subscribers that were there, and of subscribers that were away."""
         without, away = Without(), Away()
         for name, at, there in self.missed(verdicts):
             away.update((publisher, name) for publisher in self._publishers(at[~there]))
@@ -84,8 +83,9 @@ class Unattributed:
         return without, away
 
     def missed(self, verdicts: SubscriberVerdicts) -> Iterator[tuple[str, Ints, Flags]]:
-        """For each subscriber that routers had to know: the deliveries that it was neither owed nor given, and that its
-        filter did not leave out, and whether it was there."""
+        """Yields each subscriber that routers had to know, with the deliveries that it missed, and a flag for each of
+        them: whether the subscriber was there. A delivery is missed if the subscriber was not owed it and did not get
+        it, and its filter did not leave it out."""
         got = self._served(verdicts.owed | verdicts.taken | self._pairs.passed)
         for name, presence in self._case.presences.items():
             meant = self._fates.is_accepted & ~self._found.balanced
@@ -96,7 +96,7 @@ class Unattributed:
             yield name, at, self._within(at, presence.there)
 
     def _within(self, at: Ints, spans: Sequence[Span]) -> Flags:
-        """Which of these were received and accepted within one of the spans."""
+        """Flags the deliveries that were received and accepted within one of the spans."""
         received, accepted = self._received_hlc[at], self._fates.accepted_hlc[at]
         found = np.zeros(len(at), np.bool_)
         for since, till in spans:
@@ -107,7 +107,8 @@ class Unattributed:
         return [name.decode() for name in self._found.uses.publisher()[deliveries].tolist()]
 
     def _by_home(self, deliveries: Ints) -> Iterator[tuple[str, str, Missed]]:
-        """The missed deliveries by publisher and by the home that accepted them, "" if unknown."""
+        """Yields publisher, home and missed deliveries. The home is the one that accepted the deliveries, "" if it is
+        unknown."""
         rows, accepted = self._facts.rows, self._found.accepted[deliveries]
         homes = [*(log.name for log in rows.logs), ""]
         by = [homes[log] for log in taken(rows.log, accepted).tolist()]
@@ -122,7 +123,7 @@ class Unattributed:
         return self._facts.rows.meets(self._found.address, address)
 
     def _served(self, flags: Flags) -> Ints:
-        """The numbers of the flagged pairs, in order."""
+        """The flagged pairs, each as one number, sorted."""
         return np.sort(self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags]))
 
     def _number(self, deliveries: Ints, subscriber: Ints | int) -> Ints:
@@ -130,8 +131,8 @@ class Unattributed:
         return found
 
     def _are(self, served: Ints, deliveries: Ints, name: str) -> Flags:
-        """Whether each of these deliveries was served to the subscriber. Callers ask this for many subscribers, so it
-        must not sort."""
+        """Flags the deliveries whose pair with this subscriber is in `served`. It does not sort, because it is called
+        for many subscribers."""
         numbers = self._number(deliveries, self._codes.get(name, len(self._codes)))
         found: Flags = np.searchsorted(served, numbers, side="right") > np.searchsorted(served, numbers, side="left")
         return found
@@ -141,8 +142,8 @@ class Unattributed:
         return (names[home] for home in self._found.last_home[deliveries].tolist())
 
     def _may_have_been_there(self, at: Ints, name: str, client: Client) -> Flags:
-        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted. True also if no
-        log shows which answer the publisher had."""
+        """Flags the deliveries at whose acceptance an attach of the subscriber had begun and not ended; also deliveries
+        of which no log shows the outcome."""
         hlc, time = self._fates.accepted_hlc[at], self._fates.accepted_time[at]
         begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
         found = np.zeros(len(at), np.bool_)
@@ -154,9 +155,9 @@ class Unattributed:
         return (found | self._fates.unheard[at]) & self._addressed(client.address)[at]
 
     def _unwatched(self, at: Ints) -> Flags:
-        """Whether the delivery's home, or a router that may have been it, has a log without a clean end, and no router
-        with a whole log saw which subscribers it joined. The wall clocks of the home and its witness may differ. This
-        does not matter for a router that died, because the witness loses the contact later than that."""
+        """Flags the deliveries whose home, or possible home, has a log without a clean end, while no router with a
+        whole log was in contact with it and saw which subscribers it joined. The wall clocks of the two routers may
+        differ; this does not matter for a router that died, because the other one loses the contact after the death."""
         blind = np.zeros(len(at), np.bool_)
         first, last = self._found.first_home[at], self._found.last_home[at]
         time = self._fates.accepted_time[at]

@@ -1,12 +1,12 @@
-"""Deliveries that share a key, told apart: a publisher may use a tag again once the delivery before is settled.
+"""Tells deliveries with the same key apart: a publisher may use a tag again once it has settled the earlier delivery.
 
-Routers withhold a key until the old delivery is forgotten (protocol 5, Reused tags), so the uses of one key follow each
-other in the mesh. Each use is a delivery of its own from here on. If the logs do not show for certain which use an
-entry belongs to, no use of that key is sure, and the audit concludes nothing from how they were told apart.
+Each *use* of a key is one delivery. Routers withhold a key until the old delivery is forgotten (protocol 5, Reused
+tags), so the uses of one key follow each other in the mesh. If the logs do not show for certain to which use an entry
+belongs, no use of that key is *sure*, and the audit concludes nothing about it.
 
-The publisher's own log shows the number of uses if it is whole. Otherwise the routers' logs do, by the places in the
-publisher's order (epoch, n) at which they received the key. A second transfer of a delivery that the publisher sent
-once is no new use: this is how the audit finds duplicates.
+If the publisher's own log is whole, it shows the number of uses. Otherwise the routers' logs show it, by the places in
+the publisher's order (epoch, n) at which they received the key. If the publisher's log shows one use, a second transfer
+of the key is no new use; this is how the audit finds duplicates.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,20 +24,20 @@ from topic.journal import Event
 
 Locate = Callable[[DeliveryEntry], int]
 Stamp = tuple[int, str, int]
-"""A place in the order of hybrid clocks; equal clocks are in the order of the logs."""
+"""A place in the order of hybrid clocks; entries with equal clocks are in the order of their logs."""
 
 
 @attrs.frozen
 class Uses:
-    """The deliveries of a bucket, one element each."""
+    """The deliveries of a bucket; the columns but `of` have one element per delivery."""
 
     of: Ints
-    """The delivery that each row concerns."""
+    """For each row, the delivery that the row concerns."""
     key: Texts
     number: Ints
-    """Which use of its key it is, from 1 on; 0 if its key was used once."""
+    """The number of this use of the key, from 1 on; 0 if the key was used once."""
     sure: Flags
-    """Whether it is certain which rows concern it."""
+    """Whether it is certain which rows concern the delivery."""
 
     @property
     def reused(self) -> Flags:
@@ -47,15 +47,16 @@ class Uses:
         return self.key.astype(f"S{NAME_LENGTH}")
 
     def name(self, delivery: int) -> tuple[str, int]:
-        """(key, which of its uses) for people; 0 also if the use is not certain."""
+        """The key, and the number of the use, for people; 0 also if the use is not certain."""
         return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
 
 
 def tell_apart(
     facts: Facts, whole: Collection[str], disordered: Collection[str] = (), settling_first: Collection[str] = ()
 ) -> Uses:
-    """`whole` are the publishers with whole logs. The routers' hybrid clocks do not order the entries about the
-    publishers in `disordered`. Those in `settling_first` ever used receiver settle mode first."""
+    """Finds the uses of all keys. `whole`: the publishers with whole logs. `disordered`: publishers about which the
+    hybrid clocks of routers order no entries. `settling_first`: publishers that ever used receiver settle mode
+    first."""
     of, keys = by_key(facts.rows.key)
     number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
     more: list[tuple[int, int, bool]] = []
@@ -86,8 +87,8 @@ def tell_apart(
 
 
 def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -> Flags:
-    """Keys that may have been used again: sent more than once, or received at several places of an order. Keys that a
-    whole log shows as sent once are left out."""
+    """Flags the keys that may have been used again: the publisher sent them more than once, or homes received them at
+    several places in the publisher's order. Keys that were sent once by a whole log are left out."""
     sent = groups.count(facts.tells(Event.PUBLISHED))
     received = facts.tells(Event.RECEIVED) & (facts.rows.n >= 0)
     moved = groups.distinct(received, facts.epoch_hlc, facts.rows.n) > 1
@@ -97,8 +98,9 @@ def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -
 
 
 def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) -> tuple[list[int], bool]:
-    """The use, from 1 on, that each row of one key belongs to, and whether that is certain. `whole`: the log of its
-    publisher is whole. `first`: its publisher ever used receiver settle mode first."""
+    """For each row about one key, the number of the use to which it belongs, from 1 on; and whether this is certain for
+    all rows. `whole`: the log of the publisher is whole. `first`: the publisher ever used receiver settle mode
+    first."""
     publishing = _in_order(row for row in rows if row.role == "publisher")
     uses = {id(row): use for row, use in zip(publishing, _publications(publishing), strict=True)}
     routed = _routed(rows)
@@ -112,8 +114,9 @@ def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) 
 
 
 def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
-    """Whether it can only be one use, although nothing orders the entries of different routers. A home gives one use
-    one place, the publisher settles it at one home, and no home receives it after its publisher's map left it out."""
+    """Whether these rows can only be about one use, although no clock orders the entries of different routers. A home
+    gives a use one place, the publisher settles the use at one home, and no home receives the use after a map of the
+    publisher lacked it."""
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     received = [(row.epoch_hlc or 0, row.n) for row in told if row.event == Event.RECEIVED and row.n >= 0]
     settled = {row.epoch_hlc for row in told if _is_settled_by(row)}
@@ -123,9 +126,9 @@ def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
 
 
 def _is_settled_by(row: DeliveryEntry) -> bool:
-    """Whether a home says that the publisher has settled the delivery, or will not come back to it. A home that gave it
-    up for another life of the publisher does not say so: the life that it took for over may go on at another router
-    (protocol 10), and the publisher sends the same delivery again there."""
+    """Whether a home logs that the publisher has settled the delivery, or will not resume it. If a home gave the
+    delivery up because of another life of the publisher, this does not count: the former life may go on at another
+    router (protocol 10), where the publisher sends the same delivery again."""
     given_up = row.event == Event.ABANDONED and row.detail is None
     return row.peer is None and (given_up or row.event == Event.SETTLED)
 
@@ -143,23 +146,25 @@ def _publications(rows: Iterable[DeliveryEntry]) -> Iterable[int]:
 
 @attrs.frozen
 class _Routed:
-    """The uses of one key, as the routers know them."""
+    """The uses of one key, by the logs of routers."""
 
     starts: Sequence[DeliveryEntry]
     """The row with which each use began."""
     ends: Sequence[Stamp]
-    """When each use was over, at the latest when the next one began; the last use may not be over."""
+    """The end of each use: its settlement, or the begin of the next use. The last use may have no end."""
     places: Mapping[tuple[int, int], int]
-    """The use that was received at this place (epoch, n)."""
+    """Place in the publisher's order (epoch, n) -> the number of the use that homes received there."""
     sent_again: bool
-    """Whether any use began in another epoch than the one before. In receiver settle mode first the home settles what
-    it answers, and tells the next home so. A publisher that has not read the answer sends the same use again."""
+    """Whether any use began in another epoch than the use before it. In receiver settle mode first this may be the same
+    use: the home settles each delivery with its answer, and a publisher that has not read the answer sends the delivery
+    again."""
 
 
 def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
-    """The uses of one key. A use begins at a new place in the same order, or after the publisher had settled the use
-    before. If a home receives the key in a later epoch without that, it is the same use, resumed at the next home. If a
-    home receives it in an older epoch, a former home had been paused and reads late what was sent to it then."""
+    """The uses of one key, by the logs of routers. A use begins at a new place in the same epoch, or after the
+    publisher has settled the use before. Without such a settlement, a receipt in a later epoch belongs to the same use,
+    which the publisher resumes at its next home. A receipt in an earlier epoch is no new use: a former home was paused,
+    and reads an old transfer late."""
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     omitting = _omitting(told)
     starts: list[DeliveryEntry] = []
@@ -178,7 +183,7 @@ def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
         elif _is_settled_by(row) and epoch >= latest:
             ends.setdefault(len(starts), _stamp(row))
             ended = True
-        elif row.event == Event.RESOLVED and epoch > latest:  # a later home, which never received it, says so
+        elif row.event == Event.RESOLVED and epoch > latest:  # the answer of a later home that never received the key
             ends.setdefault(len(starts), _stamp(row))
     return _Routed(starts, [ends[use] for use in range(1, len(starts) + 1) if use in ends], places, sent_again)
 
@@ -188,9 +193,9 @@ def _stamp(row: DeliveryEntry) -> Stamp:
 
 
 def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
-    """The epochs whose home answered that the delivery is settled, although nothing was settled in that epoch. The
-    publisher had settled the delivery earlier, so its transfer in that epoch is another use. A home without a record
-    answers only the routers that ask, and these may read the answer after the transfer."""
+    """The epochs in which a home answered that the delivery is settled, although no home settled it in this epoch. The
+    publisher had settled the delivery earlier, so a transfer of the key in this epoch is another use. A home without a
+    record answers only routers that ask, and these may read the answer after the transfer."""
     omitting, settling = set[int](), set[int]()
     for row in told:
         epoch = row.epoch_hlc or 0
@@ -202,13 +207,14 @@ def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
 
 
 class _Clocks:
-    """Maps clocks to uses: the wall clocks of hosts on which it is known when each use began, and the hybrid clock."""
+    """Finds the use of a row by its clock: by the wall clock of a host for which the begin of each use is known, or by
+    the hybrid clock."""
 
     def __init__(self, publishing: Sequence[DeliveryEntry], routed: _Routed, *, whole: bool) -> None:
         self.certain = True
         starts = routed.starts
         published = sum(row.event == Event.PUBLISHED for row in publishing)
-        unreceived = published - len(starts)  # the last may never have reached a router
+        unreceived = published - len(starts)  # the last use may never have reached a router
         told = unreceived <= 0 or (unreceived == 1 and publishing[-1].event == Event.PUBLISHED)
         self._by_stamp = told and (unreceived >= 0 or not whole or not published)
         self._routed = routed
@@ -227,9 +233,9 @@ class _Clocks:
             self._walls[self._own_host] = self._guess
 
     def of_router(self, row: DeliveryEntry) -> int:
-        """The use that a router's row concerns. A place in the publisher's order belongs to one use, and a settled use
-        was over by then. For all other rows the publisher's own clock decides best; hybrid clocks decide if no start is
-        missing."""
+        """The use that a router's row concerns. If the row has a place in the publisher's order, the place decides. If
+        the row is about a settlement, the use had ended by then. For other rows the publisher's own clock decides best;
+        hybrid clocks decide if the begin of every use is known."""
         if self._by_stamp and (use := self._routed.places.get((row.epoch_hlc or 0, row.n))):
             return use
         if row.event in (Event.RESOLVED, Event.SETTLED):
@@ -239,8 +245,8 @@ class _Clocks:
         return self.of_client(row)
 
     def _of_settled(self, row: DeliveryEntry) -> int:
-        """The last use that was over. A later use may have begun before the row by the row's clock, but not by its
-        home's: the clock of the row's router may be ahead."""
+        """The last use that had ended at the row's time. By the row's clock, a later use may have begun already,
+        because the clock of the row's router may be ahead."""
         if self._by_stamp:
             return max(bisect_right(self._routed.ends, _stamp(row)), 1)
         return max(min(bisect_right(self._over, row.time), self.of_client(row)), 1)
@@ -256,14 +262,14 @@ class _Clocks:
 
 
 def _only_host(rows: Sequence[DeliveryEntry]) -> str:
-    """The host that wrote all rows; empty if it is unknown or not one host."""
+    """The host that wrote all rows; empty if it is unknown, or if several hosts wrote them."""
     hosts = {row.host for row in rows}
     return hosts.pop() if len(hosts) == 1 else ""
 
 
 def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
-    """When each publication may have begun: right after the last entry about the one before. One entry stands for all
-    publications within a moment, so their own time is less exact."""
+    """The earliest time of each publication: the time of the last entry about the publication before it. One entry
+    stands for all publications within a moment, so the time of the entry itself is less exact."""
     ends: list[int] = []
     for before, row in zip([None, *publishing], publishing, strict=False):
         if row.event == Event.PUBLISHED:
@@ -272,9 +278,9 @@ def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
 
 
 def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
-    """The uses of a router's rows. A record that begins with a subscriber's map belongs to the use that its home shows
-    next, or that is settled next. No hybrid clock orders a map: a router with a faster clock may have sent the
-    subscriber what the map names."""
+    """Maps each row of a router (by its id) to its use. A record that begins with a subscriber's map belongs to the use
+    that the router next receives or sees settled. No hybrid clock orders the entries of a map: a router with a faster
+    clock may have sent the subscriber these deliveries."""
     following: DeliveryEntry | None = None
     told: dict[int, DeliveryEntry] = {}
     for row in reversed(log):
@@ -287,9 +293,9 @@ def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
 
 
 def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Locate) -> dict[int, int]:
-    """The use that each row of a log concerns: the use of the opening row before it, because entries about the end of
-    one use may come after the next has begun elsewhere. A row after a record was forgotten opens the next use: outcomes
-    from a map come before the placeholder."""
+    """Maps each row of a log (by its id) to its use: the use of the last `opening` row before it. The clock alone does
+    not decide, because entries about the end of one use may come after the next use has begun elsewhere. After a
+    FORGOTTEN row, any row opens a use, because outcomes from a map come before the PLACEHOLDER row."""
     uses: dict[int, int] = {}
     current, incarnation = 0, None
     for row in log:
@@ -304,9 +310,9 @@ def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Loca
 def _of_subscriber(
     log: Sequence[DeliveryEntry], rows: Iterable[DeliveryEntry], known: dict[int, int], clocks: _Clocks
 ) -> dict[int, int]:
-    """The uses of a subscriber's rows, by the wall clock of its host. On a host whose clock is unknown they are counted
-    one by one, if the subscriber was handed the key as often as routers sent it: the uses follow each other, whichever
-    router's clock is ahead."""
+    """Maps each row of a subscriber (by its id) to its use, by the wall clock of the subscriber's host. If this clock
+    does not show the begin of each use, the first transfer that the subscriber got is the first that routers sent, and
+    so on, provided that it got as many as routers sent."""
     handed = [row for row in log if row.event == Event.DELIVERED]
     if all(clocks.known_at(row.host) for row in log):
         return _follow(log, (Event.DELIVERED,), clocks.of_client)

@@ -1,1 +1,1 @@
-"""The messages of queues, by the entries of replicas of sets (protocol 14)."""
+"""Judges the messages of queues by the entries that replicas of sets log about them (protocol 14)."""

@@ -1,8 +1,8 @@
-"""Judge the messages of queues: the entries of replicas are compared with the entries of homes and clients about the
+"""Judges the messages of queues. It compares the entries of replicas with the entries of homes and clients about the
 deliveries that bring messages to queues and take them to consumers (protocol 14).
 
-Each replica logs what it does to messages as it applies the log of its set, and all replicas apply the same entries. So
-one replica's entry is enough. A replica without the entry may only be behind.
+Each replica logs the changes of messages when it applies the log of its set, and all replicas apply the same entries.
+So an entry of one replica is enough. A replica without the entry may only be behind.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ def apart(rows: Rows) -> tuple[Rows, Rows]:
 
 @attrs.frozen
 class Messages:
-    """Columns with one element for each delivery key and queue: a message that the queue has, or had, by this key."""
+    """The messages that queues have, or had; each column has one element for each delivery key and queue."""
 
     groups: Groups
     rows: Rows
@@ -46,18 +46,18 @@ class Messages:
     address: Ints
     """The code of the address of the egress of the queue."""
     delivery: Ints
-    """The first delivery with that key; `NONE` if only replicas log one."""
+    """The first delivery with this key; `NONE` if only replicas log the key."""
     uses: Ints
-    """How many deliveries have that key."""
+    """The number of deliveries with this key."""
     judged: Flags
-    """Whether that number is certain, and the set was never recovered."""
+    """Whether this number is certain, and the set was never recovered."""
 
     def tells(self, *events: Event) -> Flags:
         found: Flags = np.isin(self.rows.event, [int(event) for event in events])
         return found
 
     def left(self, *why: MessageEnd) -> Flags:
-        """The rows by which messages have left for one of these reasons."""
+        """Flags the rows by which messages have left their queue for one of these reasons."""
         codes = codes_of([each.value for each in why], self.rows.strings)
         found: Flags = self.tells(Event.LEFT) & np.isin(self.rows.detail, codes[codes != NONE])
         return found
@@ -91,22 +91,22 @@ class QueueVerdicts:
 
     messages: Messages
     accepted: Violating
-    """Per delivery."""
+    """The violations of deliveries: one flag per delivery."""
     unknown: Flags
-    """The deliveries of which it is unknown whether a queue got them."""
+    """Flags the deliveries for which it is unknown whether a queue got them."""
     violations: Violating
-    """Per message."""
+    """The violations of messages: one flag per message."""
     repeated: Mapping[str, Flags]
-    """Per pair of delivery and ingress: whether the delivery was enqueued more than once by a publisher that is
-    promised no more, by the reasons of `kinds.REPEATED`."""
+    """Reason of `kinds.REPEATED` -> flags of the pairs of delivery and ingress whose message was enqueued more than
+    once, which this reason excuses."""
     passed: Mapping[tuple[str, str], Passage]
-    """Keyed by log and set."""
+    """Log and set -> the messages that passed the set's queues."""
     unstored: Counter[tuple[str, str]]
     """The result of `passages.unstored`."""
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """The number of messages, keyed by the address of the egress of their queue, and by what is counted:
-        `enqueued`, `returned`, or a `MessageEnd`."""
+        """Address of a queue's egress and name of a count -> number of messages. The counts are `enqueued`, `returned`
+        and each `MessageEnd`."""
         of, found = self.messages, Counter[tuple[str, str]]()
         flags = {why.value: of.groups.any(of.left(why)) for why in MessageEnd}
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}
@@ -155,8 +155,8 @@ def _by_ingress(each: Testimony) -> Flags:
 
 
 def never_enqueued(of: Messages, each: Testimony) -> Flags:
-    """The deliveries that an ingress accepted although no replica says that their queue has them, or that a leader
-    accepted before its own replica says so."""
+    """Flags the deliveries that an ingress accepted although no replica logs that their queue has them, or that a
+    leader accepted before its own replica logged this."""
     facts, rows = each.facts, each.facts.rows
     codes = np.unique(each.pairs.subscriber[_by_ingress(each)])
     answered = facts.by_router & facts.tells(Event.OUTCOME) & facts.accepted & (rows.detail == NONE)
@@ -177,8 +177,9 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
 
 
 def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
-    """The queues that ingresses put deliveries with these addresses into, each as the code of the address of its
-    egress: `NONE` if the queue is not known, a code that no text has if nobody tells of the queue."""
+    """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address: the
+    code of the address of the queue's egress. `NONE` if the queue is unknown; a code that no text has if no log names
+    the queue."""
     strings, clients = each.facts.rows.strings, dict(each.clients)
     known = {text: code for code, text in enumerate(strings)}
     number = len(strings) + 1
@@ -201,7 +202,7 @@ def _queue_of(client: Client, address: str) -> str:
 
 
 def _find(of: Messages, key: Texts, address: Ints) -> Ints:
-    """The messages of these keys in these queues; `NONE` if no replica tells of one."""
+    """The index of the message with each key in each queue; `NONE` if no replica logs such a message."""
     if not len(of.key):
         return np.full(len(key), NONE, np.int64)
     _, group = np.unique(np.concatenate([of.key, key]), return_inverse=True)
@@ -215,17 +216,17 @@ def _find(of: Messages, key: Texts, address: Ints) -> Ints:
 
 
 def enqueued_twice(of: Messages) -> Flags:
-    """The messages that are at more positions of their queue than there are deliveries with their key."""
+    """Flags the messages that are at more positions of their queue than there are deliveries with their key."""
     found: Flags = of.judged & (of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n) > of.uses)
     return found
 
 
 def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
-    """The messages that left their queue as accepted or rejected, although no home of the delivery says that a consumer
-    had answered so."""
+    """Flags the messages that left their queue as accepted or rejected, although no home of the delivery logs such an
+    answer of a consumer."""
     facts = each.facts
     answered = facts.at_home & facts.tells(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
-    has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])  # any of its uses
+    has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])  # any use of the key
     is_open = bool(each.case.open_homes or each.case.cut)
     doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]
     found: Flags = of.judged & of.groups.any(of.left(MessageEnd.DEQUEUED)) & ~has_answer & ~doubted
@@ -233,8 +234,8 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
 
 
 def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
-    """The messages that came back to their queue, or left it as if no consumer had them, although a consumer with a
-    timeout had processed them and had not ended by then."""
+    """Flags the messages that came back to their queue, expired or were purged, although a consumer with a timeout had
+    processed them, and its link had not ended by then."""
     taken_back = of.tells(Event.RETURNED) | of.left(MessageEnd.EXPIRED, MessageEnd.PURGED)
     when = of.groups.highest(taken_back, of.rows.hlc)
     at = np.full(len(each.deliveries.uses.key), NONE, np.int64)

@@ -1,5 +1,5 @@
-"""The number of messages that came into the queues of a set and left them, by the log of each replica. It is compared
-with the content that the replica logs."""
+"""Counts the messages that came into the queues of a set and left them, by the log of each replica, and compares these
+counts with the content that the replica logs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,14 @@ from topic.identity import is_egress, queue_of
 from topic.journal import Event
 
 WRAP: Final = 1 << 64
-"""Sums of positions count modulo this."""
+"""The modulus for sums of positions."""
 
 
 @attrs.define(slots=True)
 class Passage:
     """The messages that came into the queues of a set and left them, by one log. The first element of each list counts
-    those before the first CONTENT entry of the set, each other element those behind the next CONTENT entry."""
+    the messages before the set's first CONTENT entry; each later element counts the messages after the next CONTENT
+    entry."""
 
     messages: list[int]
     """The growth of the number of messages."""
@@ -34,7 +35,7 @@ class Passage:
 
 
 def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
-    """The passages of each set in each log, keyed by log and set."""
+    """Log and set -> the messages that passed the set's queues, by this log."""
     signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     logs = {log.name: code for code, log in enumerate(told.logs)}
@@ -50,9 +51,9 @@ def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
 
 
 def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
-    """Three sums for each set. *messages* and *positions*: the number of messages that were enqueued and have not left,
-    at positions at which the stores of the set have no message, and the sum of these positions. *former*: the number of
-    entries of an earlier life. The sums are right only after all buckets are added up."""
+    """Set and name -> one of three sums. `messages`: the number of messages that were enqueued and have not left, and
+    that are in no store of the set. `positions`: the sum of the positions of these messages. `former`: the number of
+    entries of an earlier life of the set. The sums are right only after those of all buckets are added."""
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     found = Counter[tuple[str, str]]()
     for set_ in at_rest.replicas:
@@ -66,8 +67,8 @@ def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
 
 
 def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
-    """The places where a replica has other messages than it has told of since the CONTENT entry before: the set and the
-    index, and the log of the replica."""
+    """Yields a text for each CONTENT entry that does not fit the entry before it and the messages logged in between:
+    the set and the index of the entry, and the log of the replica."""
     for (log, set_), through in passed.items():
         listed = contents[log, set_]
         for before, content, more, sum_ in zip(
