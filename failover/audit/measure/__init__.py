@@ -1,1 +1,2 @@
-"""How the run went, in figures: latencies, pauses, what met a fault on its way. The verdict does not rest on it."""
+"""Measures the run in figures: latencies, pauses, and the fates of deliveries that were under way during a fault. The
+verdict does not depend on these figures."""

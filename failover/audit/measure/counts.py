@@ -1,7 +1,7 @@
-"""The counts behind the figures, taken in one bucket of deliveries.
+"""Counts, in one bucket of deliveries, the numbers from which the figures are computed.
 
-Latencies are differences of wall clocks, so a latency is known only if one host wrote both ends. The clock of the
-frame's host places the faults. Times in a state are differences of one router's clock.
+A latency is a difference of two times of wall clock, so it is known only if one host wrote both entries. The times of
+faults are by the clock of the host in the frame. A time in a state is a difference of two times of one router's clock.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
 STEPS = 8
-"""Buckets of a histogram for every doubling: a quantile is right within 5 %."""
+"""Buckets of a histogram for each doubling of the latency, so that a quantile is exact within 5 %."""
 UNKNOWN = -1
 """The bucket of unknown latencies."""
 MOST_BUCKETS = 63 * STEPS + 1
@@ -35,7 +35,7 @@ STATES = {
     "settled": "at a router after settlement, until it was forgotten",
 }
 Who = tuple[str, str, str]
-"""(role, name, host)"""
+"""A client: its role, its name and its host."""
 
 
 @attrs.define(slots=True)
@@ -68,13 +68,13 @@ class Metered:
     add up."""
 
     latencies: Counter[tuple[str, int, int]] = attrs.field(factory=Counter)
-    """Keyed by measure, slice and bucket."""
+    """Measure, slice and bucket of the histogram -> number of deliveries."""
     longest: Counter[tuple[str, int]] = attrs.field(factory=Counter)
-    """The longest latency of a measure in a slice, in µs."""
+    """Measure and slice -> the longest latency, in µs."""
     progress: dict[Who, Progress] = attrs.field(factory=dict)
     waits: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Keyed by router and state: the number of records. The next two fields have the sum of their times and the
-    longest, in µs."""
+    """Router and state -> number of records. The next two fields have the sum of the times in this state, and the
+    longest one, in µs."""
     waited_us: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     longest_us: Counter[tuple[str, str]] = attrs.field(factory=Counter)
 
@@ -82,7 +82,7 @@ class Metered:
         self.latencies.update(other.latencies)
         self.waits.update(other.waits)
         self.waited_us.update(other.waited_us)
-        self.longest |= other.longest  # of counters, the maximum
+        self.longest |= other.longest  # `|` of counters is the maximum
         self.longest_us |= other.longest_us
         for who, progress in other.progress.items():
             if who in self.progress:
@@ -124,8 +124,8 @@ def _count_latencies(metered: Metered, facts: Facts, uses: Uses, frame: Frame) -
 
 
 def _slices(begun: Ints, ended: Ints, frame: Frame) -> Ints:
-    """The slice in which each delivery was published. If the next fault began before the delivery ended, the first
-    slice of this fault."""
+    """The slice of each delivery: the slice in which it was published, or, if the next fault began before the delivery
+    ended, the first slice of this fault."""
     boundaries = np.array(frame.boundaries, np.int64)
     first, last = (np.searchsorted(boundaries, time, side="right") for time in (begun, ended))
     return np.where(np.isin(first, frame.calm), np.minimum(first + 1, last), first)
@@ -154,7 +154,7 @@ def _of_publishers(facts: Facts, frame: Frame) -> Iterator[tuple[Who, Progress]]
 def _progress(
     facts: Facts, frame: Frame, role: str, at: Ints, names: Sequence[str], who: Ints
 ) -> Iterator[tuple[Who, Progress]]:
-    """The progress by client and host; `who` is the client of each row."""
+    """Yields the progress of each client on each host. `who`: the client of each row."""
     hosts = ["", *facts.hosts]
     whose = who * len(hosts) + facts.host[at] + 1
     order = np.lexsort((facts.rows.time[at], whose))

@@ -33,7 +33,7 @@ class Crossing:
     at_us: int
     crossed: int
     fates: dict[str, int]
-    """Keyed by `FATES`, as far as they are known without the order of deliveries."""
+    """Fate (one of `FATES`) -> number of deliveries. These fates do not include the order of deliveries."""
 
 
 @attrs.frozen(slots=True)
@@ -55,7 +55,7 @@ class RouterRow:
     """Outcomes of its subscribers other than acceptances."""
     rehomed: int
     placeholders: dict[str, int]
-    """Keyed by what became of them: one of `RESOLUTIONS`, "forgotten", "held", "unknown"."""
+    """Fate of a placeholder -> number of placeholders. Fates are `RESOLUTIONS`, "forgotten", "held" and "unknown"."""
     fenced: int
     stolen: int
     """Links that attached at another router while they were attached here."""
@@ -64,10 +64,10 @@ class RouterRow:
 @attrs.define(slots=True)
 class Happened:
     routers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Keyed by router and one of `DOINGS`."""
+    """Router and one of `DOINGS` -> count."""
     placeholders: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     crossed: Counter[tuple[int, str]] = attrs.field(factory=Counter)
-    """Keyed by instant and fate."""
+    """Instant of a fault and fate -> number of deliveries."""
 
     def add(self, other: "Happened") -> None:
         for name in ("routers", "placeholders", "crossed"):
@@ -136,7 +136,7 @@ def _by_subscriber(facts: Facts, found: Deliveries) -> Groups:
 
 
 def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
-    """All but the first of each group."""
+    """Flags the rows of each group, except the first one."""
     first = groups.first(rows, hlc)
     again = rows.copy()
     again[first[first >= 0]] = False
@@ -144,7 +144,7 @@ def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
 
 
 def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[str, str]]:
-    """The router of each record that began as a placeholder, and what became of the record."""
+    """Yields the router and the fate of each record that began as a placeholder."""
 
     def last(event: Event) -> Ints:
         return records.groups.highest(facts.tells(event), facts.rows.place)
@@ -161,8 +161,8 @@ def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[
 
 
 def _ended(facts: Facts, found: Deliveries) -> Ints:
-    """When each delivery's publisher had an outcome or gave the delivery up: µs of wall clock, `BIG` if no log shows
-    it."""
+    """The time at which the publisher of each delivery read an outcome or gave the delivery up, in µs of wall clock;
+    `BIG` if no log shows it."""
     given_up = found.groups.lowest(facts.by_router & facts.tells(Event.ABANDONED), facts.rows.time)
     ended = found.told_time
     for other in (taken(facts.rows.time, found.answered, BIG), found.home_settled_time, given_up):

@@ -38,7 +38,7 @@ class Distribution:
     unknown: int
     """Deliveries whose latency is unknown: their publisher has no log, or the clocks are of different hosts."""
     buckets: tuple[tuple[int, int], ...]
-    """(number, count), see `bucket_us`."""
+    """Pairs of a bucket's number (`bucket_us`) and its count."""
 
 
 @attrs.frozen(slots=True)
@@ -58,7 +58,7 @@ class Pause:
     us: int
 
     def is_of(self, fault: Fault) -> bool:
-        """Whether it overlaps a fault, or begins right after it."""
+        """Whether the pause overlaps a fault, or begins right after it."""
         till = FOREVER - LINGER_US if fault.until_us is None else fault.until_us
         return self.since_us + self.us > fault.at_us and self.since_us < till + LINGER_US
 
@@ -77,7 +77,7 @@ class Pauses:
 class FaultMeasure:
     fault: Fault
     accepted: tuple[Quantiles, ...]
-    """Before, during, after."""
+    """The quantiles before, during and after the fault."""
     processed: tuple[Quantiles, ...]
     subscribers: Pauses
     """Pauses between processed deliveries."""

@@ -1,4 +1,4 @@
-"""The facts about a whole run that the counting of deliveries needs: when the run was, and when faults struck.
+"""The facts about a whole run that workers need to count deliveries: the time of the run, and the times of faults.
 
 The instants at which faults begin and end cut a run into slices. Workers count measures by slice, and reports show them
 by phase.
@@ -34,7 +34,7 @@ WIDTHS_US = tuple(
 )
 MOST_FAULTS = 100
 ELSEWHERE = -1
-"""The slice of entries that were written by another host's clock."""
+"""The slice of entries with the clock of another host."""
 WHOLE, BEFORE, DURING, AFTER = "the whole run", "before the first fault", "during faults", "after and between faults"
 
 

@@ -1,4 +1,4 @@
-"""The participants of a run, and what the control rows tell of links, routers and their clocks: a `case`.
+"""The clients and routers of a run, with their links, contacts and clocks, as the control rows show them: a `case`.
 
 No module here judges single deliveries. Only `exchanges` reads some deliveries, to compare clocks.
 """

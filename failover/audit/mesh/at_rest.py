@@ -1,14 +1,14 @@
 """The messages of queues in the stores of replica sets that no process uses (protocol 13.5, 14).
 
-An entry that a replica has applied is decided: a majority of the stores has it, and each later snapshot has its effect.
-So a message that was enqueued and never left its queue, by the logs, is lost if
+An entry that a replica has applied is decided: a majority of the stores has the entry, and each later snapshot has its
+effect. So a message that was enqueued and never left its queue, by the logs, is lost in two cases:
 
-1. a snapshot behind its entry lacks it; or
-2. so many stores lack it that the others are no majority.
+1. A snapshot after its entry lacks the message.
+2. So many stores lack the message that the others are no majority.
 
-A store that was set aside, is in use or has begun anew counts for 2 as one that has the message. So does one of another
-configuration than all others: while the voters change, a majority of the former ones may have it. Entries behind the
-snapshot need not be decided.
+In case 2, some stores count as if they had the message: a store that was set aside, is in use, or has begun anew. If
+the stores have different configurations, case 2 does not apply, because a majority of former voters may have the
+message. Entries after a snapshot need not be decided.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class StoredReplica:
     snapshot: int
     """The index of its snapshot."""
     has: Ints
-    """The positions of the messages in its snapshot, and of the messages that its later entries enqueue, in order."""
+    """The positions of the messages in the snapshot, and of the messages that later entries enqueue, sorted."""
     configurations: frozenset[Configuration]
     """The configurations in the snapshot and in the later entries."""
 
@@ -67,7 +67,7 @@ class AtRest:
     """All stores of the run directories that could be read."""
 
     replicas: Mapping[str, Sequence[StoredReplica]] = attrs.Factory(dict)
-    """Keyed by set: the stored replicas that take part in its life."""
+    """Set -> its stored replicas, without those that have no life."""
     stamps: Stamps = attrs.Factory(dict)
 
     def lacking(self, set_: str, positions: Ints) -> Flags:
@@ -100,7 +100,7 @@ class AtRest:
         return AtRest(found, self.stamps)
 
     def life_of(self, set_: str) -> int:
-        """The life as a clock. A replica's entries of this life have later clocks."""
+        """The life of the set, which is a clock. All entries of replicas in this life have later clocks."""
         return self.replicas[set_][0].life
 
     @property
@@ -110,7 +110,7 @@ class AtRest:
 
 
 def at_rest(contents: Iterable[StoreOf], stamps: Stamps | None = None) -> AtRest:
-    """The stored replicas; `contents` are routers, each with the sets in its store."""
+    """The stored replicas. `contents`: each router with the contents of the sets in its store."""
     found: dict[str, list[StoredReplica]] = {}
     for router, sets in contents:
         for set_, content in sets.items():

@@ -1,8 +1,8 @@
-"""Attaches of subscribers, and which of them began afresh.
+"""Finds the attaches of subscribers, and the attaches that began afresh.
 
-An attach begins afresh if the client or its router sent a null map, or if the client uses settle mode first or did so
-in its attach before. Deliveries across an attach that begins afresh are promised at least once, not exactly once
-(protocol 1): no router knows which deliveries the subscriber had processed before.
+An attach begins afresh if the client or its router sent a null map, or if the client uses settle mode first or used it
+in its attach before. A delivery before such an attach may be delivered again after it (protocol 1, *at least once*),
+because no router knows which deliveries the subscriber has processed.
 """
 
 from bisect import bisect_left, bisect_right
@@ -29,13 +29,16 @@ At = TypeVar("At", bound=tuple[int, object])
 @attrs.frozen
 class SubscriberAttaches:
     told: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """Keyed by router's log and subscriber: the places of the answers to its attaches, and their epochs."""
+    """Router's log and subscriber -> the answers to the subscriber's attaches: the place of each in the log, and its
+    epoch."""
     begins: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """The same for the places where its attaches begin, which follow the outcomes that its map states."""
+    """Router's log and subscriber -> the begins of the subscriber's attaches: the place of each in the log, and its
+    epoch. The router logs the outcomes in the attach's map before the begin."""
     afresh: Mapping[str, Sequence[Life]]
-    """Keyed by subscriber: the attaches that began afresh by the routers' logs, in order."""
+    """Subscriber -> its attaches that began afresh, by routers' logs, in order."""
     own: Mapping[str, Sequence[tuple[int, int]]]
-    """Keyed by subscriber: the incarnation and place of the attaches that began afresh by its own logs, in order."""
+    """Subscriber -> its attaches that began afresh, by its own logs, in order: the incarnation of the log, and the
+    place in it."""
 
     def between(self, log: str, subscriber: str, since: int, till: int) -> bool:
         """Whether the router answered an attach of the subscriber between these places."""
@@ -43,8 +46,9 @@ class SubscriberAttaches:
         return bisect_left(told, since, key=_place) < bisect_left(told, till, key=_place)
 
     def at(self, log: str, subscriber: str, place: int, *, by_map: bool) -> Life:
-        """The attach to which this place of a router's log belongs: the last one answered before. An outcome from a map
-        belongs to the attach that begins next, answered or not. If that attach began afresh, the outcome is older."""
+        """The attach to which an entry at this place of a router's log belongs: the last one that the router answered
+        before. With `by_map`, the entry is an outcome from a map; it belongs to the attach that begins next, answered
+        or not. If that attach began afresh, the outcome is older."""
         if by_map:
             begins = self.begins.get((log, subscriber), ())
             following = bisect_right(begins, place, key=_place)

@@ -1,9 +1,9 @@
-"""When a router joined a subscriber, and when that ended, from the control rows alone.
+"""Computes the times in which routers had joined subscribers. It reads only the control rows.
 
-Routers log the audiences that they compute. *Stays* are the second opinion: a router owes a subscriber what the router
-receives from a publisher between the subscriber's JOINED entry there and its departure. A delivery of a publisher that
-gates the subscriber is not owed. *Terms* say when a home no longer owes a subscriber what it owed before. Both belong
-to one epoch: a subscriber that comes back begins a new stay and a new term.
+Routers log the audiences that they compute. *Stays* check these audiences: a router owes a subscriber each delivery
+that it receives from a publisher between the subscriber's JOINED entry and its departure. Deliveries of a publisher
+that gates the subscriber are not owed. *Terms* show when a home no longer owes a subscriber the deliveries that it owed
+before. Both belong to one epoch: a subscriber that comes back begins a new stay and a new term.
 """
 
 from collections import defaultdict
@@ -32,15 +32,15 @@ class Membership:
     since: int
     till: int = FOREVER
     closed: int = FOREVER
-    """The hybrid clock of the departure, if another router logged it. The stay ends when this router's clock is past
-    it, because this router cannot know of the departure earlier. A subscriber without a timeout also departs from a
+    """The hybrid clock of the departure, if another router logged it. The stay ends when the clock of this router is
+    past this clock, because it cannot know of the departure earlier. A subscriber without a timeout also departs from a
     router when it attaches at another one."""
     gates: list[Gate] = attrs.field(factory=list)
 
 
 @attrs.frozen(slots=True)
 class Term:
-    """The time from one JOINED entry of a subscriber at a home to the next, or without end; all values are hybrid
+    """The time from one JOINED entry of a subscriber at a home to the next one, or without an end. All times are hybrid
     clocks."""
 
     home: str
@@ -48,7 +48,7 @@ class Term:
     since: int
     till: int
     ended: int
-    """If the home accepted a delivery after this, it did not owe the delivery to the subscriber."""
+    """From this time on, the home no longer owes the subscriber the deliveries of this term."""
 
 
 def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -> list[Membership]:
@@ -87,7 +87,7 @@ def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], l
 
 
 def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Term]]:
-    """Keyed by subscriber: its terms at each home that joined it, and the terms of its attaches."""
+    """Subscriber -> its terms at each home that joined it, and the terms of its attaches."""
     joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":
@@ -102,8 +102,8 @@ def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict
 
 
 def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Term]:
-    """The terms at homes where the subscriber expired before they joined it. A home also awaits subscribers from its
-    state store, and subscribers of which other routers tell."""
+    """The terms at homes for which the subscriber expired before they joined it: a home also awaits subscribers that it
+    knows from its state store, or from other routers."""
     for life, at, home in client.closings:
         if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
             yield Term(home, 0, at, min(at, closed_at(client, life)))
@@ -112,14 +112,14 @@ def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) ->
 def _terms_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Term]:
     ordered = sorted(begun)
     ends = [*(since for since, _ in ordered[1:]), FOREVER]
-    for (since, life), till in zip(ordered, ends, strict=False):  # nothing begun: the logs have only its departure
+    for (since, life), till in zip(ordered, ends, strict=False):  # `ordered` is empty if logs have only its departure
         expired = [at for ended, at, where in client.closings if where == home != "" and ended >= life and at > since]
         yield Term(home, since, till, min([closed_at(client, life), *expired]))
 
 
 def closed_at(client: Client, life: int) -> int:
-    """The hybrid clock at which this life of the subscriber, or a later one, was closed. This holds for every home,
-    unlike expiry."""
+    """The hybrid clock at which this life of the subscriber, or a later one, was closed. Unlike an expiry, a close
+    holds for every home."""
     return min((at for ended, at, where in client.closings if where == "" and ended >= life), default=FOREVER)
 
 

@@ -1,4 +1,5 @@
-"""All knowledge besides the deliveries (logs, clients, stays) that a worker needs to judge them."""
+"""Everything that a worker needs to judge deliveries, besides the deliveries themselves: logs, clients, contacts,
+clocks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -45,38 +46,38 @@ from topic.journal import Event
 @attrs.frozen
 class Case:
     logs: Mapping[str, Log]
-    """Keyed by name: source.incarnation."""
+    """Name (source.incarnation) -> log."""
     clients: KnownClients
     terms: Mapping[str, Sequence[Term]]
-    """Keyed by subscriber."""
+    """Subscriber -> its terms."""
     stays: Sequence[Membership]
     presences: Mapping[str, Presence]
-    """Keyed by subscriber."""
+    """Subscriber -> its presence."""
     partings: Partings
-    """Keyed by home and subscriber."""
+    """Home and subscriber -> their partings."""
     ended_in_use: Sequence[EndedLink]
     acquaintance: Acquaintance
     state_losses: Sequence[StateLoss]
     forgetful: frozenset[str]
-    """The names of routers' logs that began without the state store of the incarnations before."""
+    """The names of the logs of routers that started without the state store of their earlier incarnations."""
     hearing: Hearing
     attaches: SubscriberAttaches
     """The attaches of subscribers."""
     suspended: Mapping[str, frozenset[str]]
-    """Keyed by log: the subscribers whose last entry about their link in this log is SUSPENDED."""
+    """Log -> the subscribers whose last entry about their link in this log is SUSPENDED."""
     hybrid: HybridTimeline
     clocks: Clocks
     contents: Contents
     recovered: frozenset[str]
     """The names of sets that an operator has recovered."""
     heard: Sequence[ControlRow]
-    """The endings of links that routers can have heard of without logging them."""
+    """Made-up EXPIRED entries: endings of links that a router can have heard of, and has not logged."""
     watched: Mapping[str, Sequence[Span]]
-    """Keyed by open router's log: when, in µs of wall clock, no client can have attached there unseen. Empty if the
-    state stores show that no client attached unseen anywhere."""
+    """Router's open log -> the spans, in µs of wall clock, in which no client can have attached there without an entry
+    in another log. Empty if the state stores show that no client has attached like this anywhere."""
     since: int
-    """µs of wall clock. The audit does not judge what began earlier, because the logs from then are deleted; 0 if none
-    are."""
+    """µs of wall clock. The audit does not judge deliveries that began earlier, because logs of that time are deleted;
+    0 if none are."""
     at_rest: AtRest = attrs.Factory(AtRest)
     """The stores of the routers; empty if a process uses them."""
 
@@ -87,7 +88,7 @@ class Case:
 
     @cached_property
     def open_spans(self) -> dict[str, Span]:
-        """Keyed by open router's log: when entries of it may be missing, in µs of wall clock."""
+        """Router's open log -> the span, in µs of wall clock, in which its entries may be missing."""
         return {log.name: span(log, end) for log, end in open_ends(self.logs.values()).items()}
 
     @cached_property
@@ -97,7 +98,7 @@ class Case:
 
     @cached_property
     def ends(self) -> dict[str, int]:
-        """Keyed by log that its writer could not write for a while: the place from which on the audit ignores its
+        """Log with a gap, which its writer could not write for a while -> the place from which on the audit ignores its
         entries."""
         return _ends(self.logs.values())
 
@@ -112,7 +113,7 @@ class Case:
 
     @cached_property
     def resumed(self) -> dict[str, Resumption]:
-        """Keyed by publisher."""
+        """Publisher that came back with its state file -> its last resumption."""
         publishers = self.clients.publishers.values()
         return {client.name: client.resumed for client in publishers if client.resumed is not None}
 
@@ -136,8 +137,8 @@ class Case:
 def make_case(
     control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = (), past: Past = NO_PAST
 ) -> Case:
-    """Build the case from the rows about links and routers. `some` are packed rows of deliveries, by which clocks are
-    compared. `past` tells what came before the rows of `control`."""
+    """Build the case from the rows about links and routers. `some`: packed rows of some deliveries, to compare clocks
+    by them. `past`: the facts from rows before `control` that the audit has forgotten."""
     ends, begins = _ends(inventory.logs), {log.name: log.begin for log in inventory.logs}
     told = [
         row

@@ -1,14 +1,15 @@
-"""Wall clocks that disagree: this module finds them by what hosts did together, and corrects them before any
-comparison.
+"""Finds wall clocks that disagree, by events that two hosts have logged, and corrects these clocks before the audit
+compares times.
 
-Two routers log their contact within moments of each other, and so do a router and a client an attach. If two logs
-differ by more than `SKEW_US` there, one clock is wrong, whichever host it claims to be on. Clocks that agree within
-`SKEW_US` stay as they are. All times are put on the clock of most clients. Hybrid clocks need no correction, but they
-are ahead of the wall clock by as much as the fastest clock of the mesh: see `HybridTimeline`.
+Two routers log their contact at almost the same time. A router and a client log an attach at almost the same time. If
+the times of the two entries differ by more than `SKEW_US`, one clock is wrong, even if both logs name the same host.
+Clocks that agree within `SKEW_US` are not corrected. All times are converted to the clock of most clients. Hybrid
+clocks need no correction, but they are ahead of the wall clock by as much as the fastest clock of the mesh: see
+`HybridTimeline`.
 
-A clock cannot be corrected if it was set while its log was written, or if it disagrees with others of its host. Such a
-clock *orders* nothing: each entry of its log may have happened at any time. A client's entries about its link then have
-the time 0.
+The audit cannot correct a clock that was set while its log was written, or that disagrees with other clocks of its
+host. Such a clock *orders* nothing: each entry of its log may have happened at any time. A client's entries about its
+link then have the time 0.
 """
 
 from bisect import bisect_right
@@ -31,11 +32,11 @@ SET_BACK_US = 100_000
 COUNTER_BITS = 16
 """The bits of a hybrid clock below its milliseconds (protocol 2)."""
 SKEW_US = 1_000_000
-"""Wall clocks of different hosts count as equal within this."""
+"""Times of different hosts that differ by at most this count as equal."""
 BELIEVED_US: Final = 10_000_000
 """A router believes an echoed epoch that is at most this far ahead of the router's clock (protocol 2)."""
 Differences = Mapping[tuple[str, str], int]
-"""Keyed by two clocks: how far the second is ahead of the first, in µs."""
+"""Two clocks, or two logs -> how far the second one's clock is ahead of the first one's, in µs."""
 
 
 @attrs.frozen(slots=True)
@@ -50,15 +51,15 @@ class Disagreement:
 
 @attrs.frozen
 class Clocks:
-    """Keyed by log (source.incarnation): the wall clock that wrote the log, "" if unknown, and how far this clock is
-    ahead."""
+    """The wall clocks of all logs. `clock`: log (source.incarnation) -> the name of its clock, "" if unknown.
+    `ahead_us`: log -> how far its clock is ahead, in µs."""
 
     clock: Mapping[str, str]
     ahead_us: Mapping[str, int]
     unordered: Mapping[str, str] = attrs.field(factory=dict)
-    """Maps a log to the reason why its clock orders nothing."""
+    """Log -> the reason for which its clock orders nothing."""
     met: Differences = attrs.field(factory=dict)
-    """Keyed by two logs that noted the same event."""
+    """Two logs that noted the same events -> how far the second one's clock is ahead."""
 
     def differ(self, names: Iterable[str]) -> bool:
         """Whether the clocks of these logs differ, or may differ, by so much that routers do not believe each other's
@@ -94,11 +95,11 @@ Compare = Callable[[Clocks], Sequence[Disagreement]]
 def find_clocks(
     rows: Sequence[ControlRow], logs: Sequence[Log], before: Clocks = NO_CLOCKS, compare: Compare = lambda _: ()
 ) -> Clocks:
-    """The clocks of all logs. `before` are the clocks that forgotten rows showed. `compare` returns further
-    disagreements of clocks that are already corrected."""
+    """The clocks of all logs. `before`: the clocks of logs whose rows are forgotten. `compare`: finds further
+    disagreements of corrected clocks, by deliveries."""
     met = {**dict(_met(rows, {log.name: log.host for log in logs})), **before.met}
     unordered = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
-    while True:  # a log that orders nothing corrects no other clock either
+    while True:  # again without the blamed logs, because their clocks must not correct others
         trusted = {pair: us for pair, us in met.items() if not unordered.keys() & {*pair}}
         clock = {**_clocks(logs, trusted), **before.clock}
         ahead = _ahead(_references(logs, clock), _between(trusted, clock))
@@ -112,8 +113,8 @@ def find_clocks(
 
 
 def _cut_off(found: Clocks, ahead: Mapping[str, int], trusted: Differences, logs: Sequence[Log]) -> dict[str, str]:
-    """The logs whose clock disagrees with the reference clock, and has met it only by way of logs that order nothing.
-    It is unknown how far such a clock is ahead."""
+    """Log -> reason, for logs whose clock disagrees with the reference clock, and can be compared with it only through
+    logs that order nothing. It is unknown how far such a clock is ahead."""
     references = _references(logs, found.clock)[:1]
     known = _ahead(references, _between(trusted, found.clock))
     guessed = _ahead(references, _between(found.met, found.clock))
@@ -131,8 +132,8 @@ def _set_back(log: Log) -> str:
 
 
 def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequence[Log]) -> Iterator[Disagreement]:
-    """Pairs of logs that noted the same event, and are apart after the correction: one of their clocks was set. Two
-    routers may note their contact a second apart, and a client may read its answer late."""
+    """Pairs of logs that noted the same event at different times even after the correction: one of their clocks was
+    set. Two routers may note their contact a second apart, and a client may read the answer to its attach late."""
     here, routers = {log.name for log in logs}, {log.name for log in logs if log.role == "router"}
     for (one, other), us in met.items():
         if {one, other} <= here:
@@ -142,8 +143,8 @@ def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequenc
 
 
 def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) -> dict[str, str]:
-    """Maps each blamed log to the reason. A log is blamed if its clock disagrees with the most others. If logs of one
-    host disagree, only disagreements within a host count."""
+    """Blamed log -> reason. A log is blamed if its clock disagrees with the most other clocks. If logs of one host
+    disagree, only disagreements within a host count."""
     host = {log.name: log.host for log in logs}
     clock = {log.name: clocks.clock[log.name] or log.name for log in logs}
     trusted = [each for each in found if not {each.one, each.other} & {*clocks.unordered}]
@@ -164,8 +165,8 @@ def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) 
 
 
 def _most(found: Iterable[Disagreement]) -> Iterator[tuple[str, Disagreement]]:
-    """The names that disagree with the most others, each with its largest disagreement. If several names have equally
-    many, all of them are returned: no log shows which one is right."""
+    """The names that disagree with the most other names, each with its largest disagreement. If several names disagree
+    with equally many, all of them are returned, because no log shows which one is right."""
     worst: dict[str, dict[str, Disagreement]] = {}
     for each in sorted(found, key=lambda each: abs(each.us)):
         worst.setdefault(each.one, {})[each.other] = worst.setdefault(each.other, {})[each.one] = each
@@ -178,7 +179,8 @@ def _seconds(us: int) -> str:
 
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
-    """Keyed by two logs that noted the same event: how much later the second log noted it, by their clocks, in µs."""
+    """Yields each two logs that noted the same event, and how much later the second one noted it, by their clocks, in
+    µs."""
     noted: dict[tuple[str, str], list[ControlRow]] = {}
     attached: dict[tuple[bool, str], list[ControlRow]] = {}
     first_told = (row for row in rows if row.event in (Event.CONTACT, Event.ATTACHED) and not row.details.get("again"))
@@ -198,9 +200,9 @@ def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple
 
 
 def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Iterator[tuple[ControlRow, ControlRow]]:
-    """The attaches that a router and a client both logged, matched by their epochs. A client may have given up before
-    the answer, or its router may have gone down with its machine. If the client has read no epoch, the attaches match
-    only if both logged equally many."""
+    """The attaches that both a router (`told`) and a client (`own`) have logged, matched by their epochs. Some attaches
+    are in one log only, because the client gave up before the answer, or the router's machine went down. If the
+    client's entries have no epochs, the attaches match only if both logs have equally many."""
     by_epoch = {(row.epoch_hlc, row.home): row for row in told}
     if any(row.epoch_hlc is not None for row in own):
         yield from ((by_epoch[epoch], row) for row in own if (epoch := (row.epoch_hlc, row.home)) in by_epoch)
@@ -209,27 +211,26 @@ def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Ite
 
 
 def _same_contacts(told: Sequence[ControlRow], others: Sequence[ControlRow]) -> list[tuple[ControlRow, ControlRow]]:
-    """The contacts that both routers have logged. One router may have logged some alone. When two routers meet, their
-    hybrid clocks agree."""
+    """The contacts that both routers have logged, matched by their hybrid clocks, which agree when a contact begins.
+    Some contacts are in one log only."""
     nearest = [_nearest(one, others) for one in told]
     pairs = [(one, other) for one, other in zip(told, nearest, strict=True) if other is not None]
     return [(one, other) for one, other in pairs if _nearest(other, told) is one and _apart(one, other) <= SKEW_US]
 
 
 def _nearest(row: ControlRow, others: Sequence[ControlRow]) -> ControlRow | None:
-    """The row of `others` (one log, in order of hybrid clocks) that is nearest."""
+    """The row of `others` with the nearest hybrid clock. `others`: rows of one log, in the order of hybrid clocks."""
     at = bisect_right(others, row.hlc, key=lambda other: other.hlc)
     return min(others[max(at - 1, 0) : at + 1], key=partial(_apart, row), default=None)
 
 
 def _apart(one: ControlRow, other: ControlRow) -> int:
-    """The distance in µs of the hybrid clock."""
+    """The difference of the hybrid clocks of two rows, in µs."""
     return abs(wall_us(other.hlc) - wall_us(one.hlc))
 
 
 def _clocks(logs: Sequence[Log], met: Differences) -> dict[str, str]:
-    """Maps a log to its clock. Logs of one host have one clock, except logs that disagree with most of the others
-    there."""
+    """Log -> its clock. All logs of a host have one clock, except logs that disagree with most other logs there."""
     apart: Counter[str] = Counter()
     together: Counter[str] = Counter()
     host = {log.name: log.host for log in logs}
@@ -250,15 +251,16 @@ def _between(met: Differences, clock: Mapping[str, str]) -> dict[tuple[str, str]
 
 
 def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
-    """All clocks: first by the number of clients' logs, then by the number of all logs."""
+    """All clocks, sorted by the number of their clients' logs, then by the number of all their logs; highest first."""
     clients = Counter(clock[log.name] for log in logs if log.role != "router")
     all_logs = Counter(clock[log.name] for log in logs)
     return sorted({*clock.values()}, key=lambda of: (-clients[of], -all_logs[of], of))
 
 
 def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
-    """How far each clock is ahead of the first reference that it has met, directly or by way of other clocks. The way
-    with the smallest differences counts, because two logs may note their meeting up to a second apart."""
+    """Clock -> how far it is ahead of the first reference with which it can be compared, directly or through other
+    clocks. Of several ways through other clocks, the one with the smallest differences counts, because two logs may
+    note one event up to a second apart."""
     others: dict[str, list[tuple[str, int]]] = {}
     for (one, other), us in between.items():
         others.setdefault(one, []).append((other, us))
@@ -275,7 +277,7 @@ def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
 
 
 def aligned(rows: Rows, clocks: Clocks) -> Rows:
-    """The same rows with corrected wall clocks."""
+    """The rows, with corrected wall clocks. Changes `rows`."""
     ahead = np.array([clocks.ahead_us.get(log.name, 0) for log in rows.logs], np.int64)
     if ahead.any():
         rows.time = rows.time - ahead[rows.log]
@@ -288,10 +290,10 @@ def aligned(rows: Rows, clocks: Clocks) -> Rows:
 
 
 class HybridTimeline:
-    """Maps an instant of wall clock to the hybrid clock of the mesh, by the entries of routers around it."""
+    """Converts times of wall clock to hybrid clocks of the mesh, by the entries of routers around each time."""
 
     def __init__(self, rows: Iterable[ControlRow]) -> None:
-        """`rows` are aligned."""
+        """`rows`: control rows with corrected clocks."""
         told = sorted((row.time, wall_us(row.hlc) - row.time) for row in rows if row.role == "router" and row.time > 0)
         self._times = [time for time, _ in told]
         lags = [max(lag, 0) for _, lag in told]
@@ -302,17 +304,17 @@ class HybridTimeline:
         return wall_hlc(time_us + self._ahead[bisect_right(self._times, time_us)])
 
     def latest(self, time_us: Ints) -> Ints:
-        """The highest hybrid clock of each instant's millisecond."""
+        """The highest hybrid clock in the millisecond of each time."""
         ahead = np.array(self._ahead, np.int64)[np.searchsorted(self._times, time_us, side="right")]
         found: Ints = ((time_us + ahead) // 1000 << 16) + 65535
         return found
 
 
 def wall_hlc(time_us: int) -> int:
-    """The hybrid clock at an instant of wall clock, if no clock is ahead."""
+    """The hybrid clock at a time of wall clock, if no clock is ahead."""
     return time_us // 1000 << 16
 
 
 def wall_us(hlc: int) -> int:
-    """The wall clock of a hybrid clock in µs, exact to the millisecond."""
+    """The wall clock in a hybrid clock, in µs, exact to the millisecond."""
     return (hlc >> COUNTER_BITS) * 1000

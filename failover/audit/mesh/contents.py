@@ -1,6 +1,7 @@
-"""The content of queues, as replicas of a set log it at some indices of the set's log (protocol 13, 14).
+"""The contents of queues. Replicas of a set log them at some indices of the set's log (protocol 13, 14).
 
-Pure Python over the control rows. All replicas log their content at the same indices, and when they begin with a state.
+All replicas log their content at the same indices, and also when they begin with a state. The module reads the control
+rows in plain Python.
 """
 
 from collections import defaultdict
@@ -24,11 +25,11 @@ class ToldContent:
     positions: int
     """The sum of the messages' positions."""
     begins: bool
-    """Whether the replica has begun with this state. Then it does not say how the state came about."""
+    """Whether the replica has begun with this state. Then its log does not show how the state came about."""
 
 
 Contents = Mapping[tuple[str, str], Sequence[ToldContent]]
-"""Keyed by log and set, in the order of the log."""
+"""Log and set -> the contents, in the order of the log."""
 
 
 def find_contents(rows: Iterable[ControlRow]) -> Contents:
@@ -58,7 +59,8 @@ def recovered_sets(contents: Contents) -> frozenset[str]:
 
 
 def disagreeing(contents: Contents) -> Iterator[tuple[str, str]]:
-    """The set and index at which the contents of two replicas differ, and the two logs, as text."""
+    """Yields two texts for each index at which the contents of two replicas differ: the set and the index; and the two
+    logs."""
     known: dict[tuple[str, int, int], tuple[str, ToldContent]] = {}
     for (log, set_), told in contents.items():
         for content in told:

@@ -1,12 +1,12 @@
-"""Wall clocks compared by deliveries: a message arrives after it was sent, and so does its answer.
+"""Compares wall clocks by deliveries: a message arrives after it was sent, and its answer arrives after it was given.
 
     its router     ──●────────────●──
                       ╲          ╱         by one clock: sent before it came, answered before the answer was read
     a client       ────●────────●────
 
-If something came before it was sent, by their clocks, either the clocks disagree or a log is wrong. Durations need no
-common clock, and show which is the case: the asking side cannot have waited for less time than the answer took. If its
-wait is long enough, the clocks disagree.
+If a message or an answer arrived before it was sent, by the two clocks, either the clocks disagree or a log is wrong.
+Two durations show which is the case, because each is measured by one clock: the side that sent the message cannot have
+waited for less time than the other side took to answer. If it has waited long enough, the clocks disagree.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from failover.audit.read.facts import Facts, Groups, by_key, taken
 from topic.journal import Event
 
 LEAST = 3
-"""The number of exchanges that must show a disagreement."""
+"""The least number of exchanges that must show a disagreement."""
 
 
 @attrs.frozen
@@ -35,7 +35,7 @@ class _Exchanges:
 
 
 def disagreements(rows: Rows) -> list[Disagreement]:
-    """The disagreements, each between two logs, with the furthest that their clocks are apart."""
+    """The disagreements of two logs, each with the largest difference that an exchange shows."""
     facts = Facts(rows)
     of, keys = by_key(rows.key)
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -73,8 +73,8 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
 
 
 def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterator[_Exchanges]:
-    """The exchanges of routers that had the acceptance of one of their subscribers before the home accepted. Each is
-    compared with that home, and with the publisher, because the home's clock may be wrong, too."""
+    """The exchanges of homes, and of publishers, with a router that had the acceptance of its subscriber before the
+    home accepted. Publishers are compared, too, because the home's clock may be wrong."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
@@ -88,10 +88,10 @@ def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterato
 
 
 def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _Exchanges) -> Iterator[_Exchanges]:
-    """The exchanges of subscribers with the publisher and with the home. They count if the subscriber's router has
-    waited for the acceptance, and had it before the home accepted. A comparison with this router alone does not
-    suffice, because the router's clock may have been set. Exchanges on one host are left out: one clock then shows that
-    the home accepted too early."""
+    """The exchanges of publishers, and of homes, with a subscriber. They count if the subscriber's router has waited
+    for the acceptance, and had it before the home accepted. A comparison with this router alone does not suffice,
+    because the router's clock may be wrong. Exchanges on one host are left out: there, one clock shows that the home
+    accepted too early, which is a violation."""
     time, hlc, host = facts.rows.time, facts.rows.hlc, facts.host
     told = np.logical_and.reduce([rows >= 0 for rows in attrs.astuple(subscribers)])
     sent, came, answered, heard = (rows[told] for rows in attrs.astuple(subscribers))
@@ -106,8 +106,8 @@ def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _
 
 
 def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], int]]:
-    """The two logs of each exchange that shows a disagreement, and the µs by which the second clock is ahead at
-    least."""
+    """Yields the two logs of each exchange that shows a disagreement, and the least number of µs by which the second
+    clock is ahead."""
     log, time = facts.rows.log, facts.rows.time
     each = (told.asked, told.came, told.answered, told.heard)
     whole = np.logical_and.reduce([rows >= 0 for rows in each])

@@ -1,7 +1,8 @@
-"""When a whole mesh forgot its links: all routers had ended, and none found its state store when it started again.
+"""Finds the times at which a whole mesh forgot its links: all routers had ended, and none found its state store when it
+started again.
 
-No subscriber is owed the deliveries that the mesh accepted before the subscriber was back, because no router knew of it
-(protocol 10, Limits). This excuse does not hold if a single router remembers.
+No subscriber is owed the deliveries that the mesh accepted before the subscriber was back, because no router knew the
+subscriber (protocol 10, Limits). If a single router remembers its links, this excuse does not hold.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,13 +21,13 @@ class StateLoss:
     at: int
     """The hybrid clock from which on no router knows of earlier links."""
     homes: tuple[str, ...]
-    """The router incarnations that began at this clock or later."""
+    """The incarnations of routers that began at this clock or later."""
     whole: bool
     """Whether the logs of all these incarnations are whole."""
 
 
 class RouterLife(NamedTuple):
-    """One incarnation of a router; hybrid clocks."""
+    """One incarnation of a router, with its begin and end as hybrid clocks."""
 
     name: str
     began: int
@@ -60,7 +61,8 @@ def _life(log: Log, began: Mapping[str, int], hybrid: HybridTimeline) -> RouterL
 
 
 def _forgot(lives: Sequence[RouterLife], at: int, empty: Collection[str]) -> bool:
-    """Whether this router had ended before that clock, and began again without its state store."""
+    """Whether a router with these incarnations had ended before the hybrid clock `at`, and began again without its
+    state store. `empty`: the logs of incarnations that found no store."""
     before = [life for life in lives if life.began < at]
     after = [life for life in lives if life.began >= at]
     return bool(before and after) and before[-1].ended < at and after[0].name in empty

@@ -1,4 +1,4 @@
-"""What links and routers did in the control rows that the audit has forgotten, as far as it still matters.
+"""The facts about links and routers from control rows that the audit has forgotten, as far as it still needs them.
 
 Only an audit that forgets rows (`follow.forgetting`) has a past.
 """
@@ -20,16 +20,16 @@ class Past:
     till: int = 0
     """The hybrid clock up to which rows are forgotten."""
     clients: KnownClients = NOBODY
-    """All clients that the control rows have ever named."""
+    """All clients in the control rows so far."""
     clocks: Clocks = NO_CLOCKS
     """The clocks of logs that have ended, and the comparisons (`met`) of logs that have not."""
     told: Mapping[str, Mapping[int, Heard]] = attrs.field(factory=dict)
-    """Keyed by subscriber and its last life: the routers that may still know of it, each with the hybrid clock since
-    when."""
+    """Subscriber -> its last life -> the routers that may still know the subscriber, each with the hybrid clock from
+    which on."""
     heard: Sequence[ControlRow] = ()
     """The endings of links that other routers can have heard of: EXPIRED entries."""
     partings: Partings = attrs.field(factory=dict)
-    """The partings that were over, of subscribers without which a home has accepted a delivery."""
+    """The partings that had ended, of subscribers without which a home has accepted a delivery."""
     ended_in_use: Sequence[EndedLink] = ()
 
 

@@ -1,10 +1,11 @@
-"""When every router had to know a subscriber, when the subscriber was there, and when it was apart from a home.
+"""Computes three kinds of times: when every router had to know a subscriber, when the subscriber was there, and when it
+was apart from a home. It reads only the control rows.
 
-All of this comes from the control rows alone. A subscriber is *known* from the answer to its attach until it closes its
-link: it has to get what routers receive in that time (protocol 1). It is *there* while its process runs, by its own
-logs, or else while a router has its link. A gap of at most its timeout does not count, because routers wait for that
-long. A subscriber that is away for longer has no promise. A subscriber is *apart* from a home while the home is out of
-contact with its custodian, or while the custodian does not have its link.
+A subscriber is *known* from the answer to its attach until it closes its link: it has to get the deliveries that
+routers receive in that time (protocol 1). It is *there* while its process runs, by its own logs; without logs, while a
+router has its link. A gap of at most its timeout does not count, because routers wait for so long. A subscriber that is
+away for longer has no promise. A subscriber is *apart* from a home while the home is out of contact with its custodian,
+or while the custodian does not have its link.
 
 A link is *ended in use* if a router ended it as expired while its client was attached there.
 """
@@ -27,7 +28,8 @@ OF_HOME = (Event.JOINED, Event.EXPIRED, Event.CONTACT, Event.LOST, Event.KEPT, E
 
 @attrs.frozen(slots=True)
 class Presence:
-    """When one subscriber or publisher was known and was there; spans are of hybrid clocks."""
+    """The spans, in hybrid clocks, in which routers had to know one subscriber or publisher (`known`), and in which it
+    was there (`there`)."""
 
     known: Sequence[Span]
     there: Sequence[Span]
@@ -35,32 +37,34 @@ class Presence:
 
 @attrs.frozen(slots=True)
 class Parting:
-    """The time during which a subscriber was apart from a home; `since` and `till` are hybrid clocks."""
+    """A *parting*: a time in which a subscriber and a home were out of contact. `since` and `till` are hybrid
+    clocks."""
 
     since: int
     till: int
     known: bool
     """Whether the home knew the subscriber before."""
     lasted_us: int | None
-    """Its length in µs of wall clock. None if it lasted until the end of the log, or if one of its two entries has no
-    time because the clock of that log orders nothing."""
+    """The length in µs of wall clock. None if the parting lasted until the end of the log, or if one of its two entries
+    has no time because the clock of that log orders nothing."""
     ending: str | None
-    """The reason, maybe empty, that a router logged when it ended the link, if the parting began so; else None."""
+    """If the parting began because a router ended the link: the reason that the router logged, maybe empty. Else
+    None."""
 
     @property
     def weight(self) -> tuple[bool, int]:
-        """Sorts partings: reports name the one that weighs most."""
+        """A key to sort partings. Reports name the parting with the highest key."""
         return self.known, self.till - self.since
 
 
 Partings = Mapping[tuple[str, str], Sequence[Parting]]
-"""Keyed by home (router.incarnation) and subscriber."""
+"""Home (router.incarnation) and subscriber -> their partings."""
 
 
 def presences(
     rows: Iterable[ControlRow], clients: Mapping[str, Client], hybrid: HybridTimeline, logs: Mapping[str, Log]
 ) -> dict[str, Presence]:
-    """Keyed by client; `clients` are those of one role."""
+    """Client -> its presence. `clients`: all clients of one role."""
     told: dict[str, list[ControlRow]] = defaultdict(list)
     for row in rows:
         name = row.subscriber or row.publisher or ""
@@ -79,15 +83,15 @@ def _presence(client: Client, rows: Sequence[ControlRow], hybrid: HybridTimeline
 
 
 def _known(client: Client, row: ControlRow, hybrid: HybridTimeline) -> Span:
-    """The span from this answer on. A router's answer has the router's hybrid clock, and a client's entry its wall
-    clock."""
+    """The span from an ATTACHED entry to the end of the link. A router's entry has a hybrid clock, a client's entry
+    only a wall clock."""
     if row.role == "router":
         return row.hlc, closed_at(client, life_of(row))
     return hybrid.at(row.time + SKEW_US), closed_at(client, hybrid.at(row.time - SKEW_US))
 
 
 def _held(rows: Iterable[ControlRow], hybrid: HybridTimeline, logs: Mapping[str, Log]) -> Iterator[Span]:
-    """The spans in which a router had the link, each by this router's own log."""
+    """The spans in which a router had the client's link, by the log of this router."""
     since: dict[str, int] = {}
     for row in sorted((row for row in rows if row.role == "router"), key=lambda row: row.place):
         begun = since.pop(row.log_name, None)
@@ -135,7 +139,7 @@ def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Parting]:
     for row in rows:
         mine = row.subscriber == subscriber
         if row.event == Event.BOOT:
-            apart = attrs.evolve(row, time=row.incarnation * 1000)  # its clocks are not set yet
+            apart = attrs.evolve(row, time=row.incarnation * 1000)  # a BOOT entry has no time of its own yet
         elif mine and row.event == Event.KEPT:
             known, custodian, life = True, (row.home or "").rpartition(".")[0], life_of(row)
         elif mine and row.event == Event.EXPIRED:
@@ -162,7 +166,8 @@ def _apart(since: ControlRow, till: ControlRow | None, *, known: bool) -> Partin
 
 
 def _is_gone(row: ControlRow, subscriber: str, custodian: str | None) -> bool:
-    """Whether the row ends the contact with the subscriber's custodian, or the custodian's hold of the link."""
+    """Whether the row shows that the home lost contact with the subscriber's custodian, or that the custodian suspended
+    the subscriber's link."""
     if row.event == Event.LOST:
         return row.peer == custodian
     return row.event == Event.SUSPENDED and row.subscriber == subscriber and row.source == custodian
@@ -181,8 +186,8 @@ class EndedLink:
 
 
 def ended_in_use(rows: Iterable[ControlRow], presences: Mapping[str, Presence]) -> Iterator[EndedLink]:
-    """The links that were ended in use. A link of a client that was already gone is none, even if its router did not
-    know yet."""
+    """Yields the links that a router ended as expired while they were in use. A client that was already gone does not
+    count, even if its router did not know this yet."""
     attached: dict[tuple[str, str], int] = {}
     events = (Event.ATTACHED, Event.SUSPENDED, Event.STOLEN, *CLOSING)
     for row in sorted((row for row in rows if row.role == "router" and row.event in events), key=lambda row: row.place):

@@ -1,11 +1,12 @@
-"""When a router can have known of a subscriber's attach, directly or from other routers; from the control rows alone.
+"""Computes when a router can have known of a subscriber's attach, directly or from other routers. It reads only the
+control rows.
 
 A router that was cut off or down while a subscriber attached elsewhere does not know the subscriber. If a publisher
-brings a delivery to it that the subscriber should get, the router accepts the delivery without the subscriber: a limit
-(protocol 10). Three kinds of routers log that they know of an attach: the custodian, each router that joined the
-subscriber, and a router that found it in its state store. All other routers can only have heard of it from these, by
-their contacts. `Acquaintance.reach` is the most that a router can have known. `Acquaintance.spans` is what it must have
-heard, if no log lacks its end.
+brings a delivery to this router that the subscriber should get, the router accepts the delivery without the subscriber:
+this is a limit (protocol 10). Three kinds of routers log that they know of an attach: the custodian, each router that
+joined the subscriber, and a router that found the subscriber in its state store. All other routers can only have heard
+of the attach from these, by their contacts. `Acquaintance.reach` has the routers that can have heard of it.
+`Acquaintance.spans` has the times at which a router must have heard of it, if no log lacks its end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,20 +35,20 @@ BEGINNING = (Event.BOOT, Event.CONTINUED)
 
 @attrs.frozen
 class Acquaintance:
-    """Which routers knew of which subscribers."""
+    """The knowledge of routers about subscribers."""
 
     _told: Mapping[str, Mapping[int, Heard]]
-    """Keyed by subscriber and life: when each router first logged that it knows of the subscriber."""
+    """Subscriber -> life -> the hybrid clock at which each router first logged that it knows the subscriber."""
     _neighbours: Neighbours
     _listening: Neighbours
-    """The same contacts without their last moments before a loss."""
+    """The contacts in `_neighbours`, without their last moments before a loss."""
     _takes: int
-    """How long a message is under way at most, as a difference of hybrid clocks."""
+    """The longest time of a message between two routers, as a difference of hybrid clocks."""
 
     def spans(self, subscriber: Client, home: str) -> list[Span]:
-        """The spans of hybrid clock in which this router incarnation must have heard of the subscriber, and not of its
-        ending. News that a router sent just before the contact was lost may not have arrived, nor news that it has just
-        sent."""
+        """The spans of hybrid clock in which the incarnation `home` of a router must have heard of the subscriber, and
+        not of its ending. News that a router has just sent, or sent just before the loss of a contact, may not have
+        arrived."""
         found = []
         for life, told in self._told.get(subscriber.name, {}).items():
             ends = (at for ended, at, where in subscriber.closings if where in ("", home) and ended >= life)
@@ -56,8 +57,8 @@ class Acquaintance:
         return found
 
     def reach(self, subscriber: Client) -> Heard:
-        """The routers that can have known of the subscriber and not of its ending, each with the hybrid clock since
-        when."""
+        """The routers that can have known the subscriber and not its ending, each with the hybrid clock from which
+        on."""
         found: Heard = {}
         for life, told in self._told.get(subscriber.name, {}).items():
             ended = {where for closed, _, where in subscriber.closings if closed >= life}
@@ -70,7 +71,7 @@ class Acquaintance:
 def acquaintance(
     rows: Sequence[ControlRow], logs: Iterable[Log], before: Mapping[str, Mapping[int, Heard]] = MappingProxyType({})
 ) -> Acquaintance:
-    """The acquaintance of routers with subscribers; `before` comes from forgotten rows."""
+    """The knowledge of routers about subscribers. `before`: the same from forgotten rows (`Past.told`)."""
     told = {name: {life: dict(heard) for life, heard in lives.items()} for name, lives in before.items()}
     for row in rows:
         if row.role == "router" and row.subscriber is not None and row.event in KNOWING:

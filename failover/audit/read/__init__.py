@@ -1,1 +1,1 @@
-"""From files to rows: where logs and chaos.json are, what entries say, as columns. Nothing is judged here."""
+"""Reads log files and chaos.json, and turns their entries into rows and columns. Nothing is judged here."""

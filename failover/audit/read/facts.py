@@ -1,7 +1,8 @@
-"""Facts about the rows of one bucket, and about groups of rows, for all groups at once.
+"""Computes facts about the rows of one bucket, and about groups of these rows, for all groups at once.
 
-`Facts` has the writer and the home of each row. `Groups` finds the first row of each group, the number of rows, the
-highest value; it gets the group of each row. A row is named by its index; `NONE` if a group has no such row.
+`Facts` has the writer and the home of each row. `Groups` gets the group of each row; it finds the first row of each
+group, the number of rows, or the highest value. A result that is a row is its index, or `NONE` if a group has no such
+row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -84,7 +85,8 @@ class Groups:
         self._is_of_all = at is None
 
     def told(self, flags: Flags) -> tuple[Ints, Ints]:
-        """Return the flagged rows, after the group of each."""
+        """Return two columns: the group of each flagged row, and the row. A row in several groups occurs several
+        times."""
         if self._is_of_all:
             rows = np.flatnonzero(flags)
             return self.of[rows], rows
@@ -92,7 +94,8 @@ class Groups:
         return self.of[chosen], self.at[chosen]
 
     def all_told(self, flags: Flags, groups: Ints) -> tuple[Ints, Ints]:
-        """Return all flagged rows of these groups, after the index in `groups` of the group of each."""
+        """Return two columns for all flagged rows of these groups: the index in `groups` of the row's group, and the
+        row."""
         group, rows = self.told(flags)
         order = np.argsort(group, kind="stable")
         start, end = (np.searchsorted(group[order], groups, side) for side in ("left", "right"))
@@ -147,7 +150,7 @@ def taken(column: Any, index: Ints, none: Any = NONE) -> Any:
     if not len(column):
         return np.full(len(index), none)
     found = column[index]
-    if found.dtype.kind == "u":  # has no room for `NONE`, which NumPy says since 2.5
+    if found.dtype.kind == "u":  # unsigned numbers cannot be `NONE`; NumPy raises an error since 2.5
         found = found.astype(np.int64)
     return np.where(index >= 0, found, none)
 
@@ -159,7 +162,7 @@ def by_key(keys: Texts) -> tuple[Ints, Texts]:
     number, ordered = number[order], keys[order]
     opening = np.ones(len(order), np.bool_)
     opening[1:] = number[1:] != number[:-1]
-    if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):  # two keys of one hash
+    if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):  # two keys have the same hash
         distinct, group = np.unique(keys, return_inverse=True)
         return group.astype(np.int64), distinct
     group = np.empty(len(order), np.int64)

@@ -16,10 +16,10 @@ FILE = "chaos.json"
 
 @attrs.frozen(slots=True)
 class Fault:
-    """Times are µs of wall clock, as in the logs."""
+    """One fault. Times are µs of wall clock, as in the logs."""
 
     fault: str
-    """Its kind, such as kill."""
+    """The kind of fault, such as kill."""
     targets: tuple[str, ...]
     at_us: int
     until_us: int | None
@@ -42,14 +42,14 @@ class Chaos:
     crashes: int = 0
     """Routers and clients that ended by themselves."""
     unfinished: tuple[str, ...] = ()
-    """The parts of the run that had not ended when the run did."""
+    """The parts of the run that were not complete at its end."""
 
 
 @attrs.frozen(slots=True)
 class ChaosFile:
     chaos: Chaos | None
     problem: str | None
-    """Why there is none, if there should be."""
+    """Why no chaos.json could be read; None if it was read, or if there is none."""
 
 
 def find_chaos(run_dirs: Sequence[str], read: Callable[[str], str | None]) -> ChaosFile:

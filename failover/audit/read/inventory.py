@@ -1,12 +1,12 @@
-"""Takes the inventory of the logs: which logs exist, which are missing or damaged, and where each ends. Pure Python
-over the control rows.
+"""Takes the inventory of the logs: finds the logs that exist, the missing and the damaged ones, and the end of each. It
+reads only the control rows.
 
-A log is one incarnation of one writer. A log is *whole* if it ends in STOPPED. The log of a killed writer is whole,
-too, if the writer had saved its entries (`topic.tail`), and a later log shows that the kernel, which had to write them
-to disk, went on. Any other log may lack entries at its end, as its writer still runs or went down with its machine.
-That is normal, but the audit concludes nothing from their absence. If a log could not be written for a while
-(`Event.GAP`), it ends where the gap begins: later entries do not count. Any other loss is a problem, a missing or
-damaged log: then there is no verdict.
+A log has the entries of one incarnation of one writer. A log is *whole* if it ends in STOPPED. The log of a killed
+writer is whole, too, if the writer had saved its entries (`topic.tail`), and a later log shows that the kernel, which
+had to write them to disk, went on. Any other log may lack entries at its end, because its writer still runs, or went
+down with its machine. This is normal, but the audit concludes nothing from the absence of these entries. If a log could
+not be written for a while (`Event.GAP`), the log counts as ended at the gap. Any other loss is a problem: a log is
+missing or damaged, and there is no verdict.
 """
 
 import json
@@ -90,22 +90,22 @@ class Log:
     last_time: int
     stopped: bool
     set_back_us: int = 0
-    """µs by which its clock was set back while it was written."""
+    """µs by which the writer's clock was set back while it wrote the log."""
     ordered: bool = True
     """Whether the audit orders entries by its wall clock."""
     boot: str = ""
-    """The run of its host's kernel; "" unless all that the writer saved during this run is here."""
+    """The boot of the host during which the log was written; "" unless all entries that the writer saved during this
+    boot are here."""
     saved: bool = False
-    """Whether a later log shows that this run of the kernel went on after the log's end."""
+    """Whether a later log shows that the host went on running after the log's end."""
     gap: "Gap | None" = None
-    """The point at which the log ends before its file does; None if there is no gap."""
+    """The gap at which the log counts as ended; None if it has none."""
     begin: int = 0
-    """The place from which on the log is known to be complete: the router deleted earlier entries (`log: {keep,
-    size}`)."""
+    """The log is complete from this place on; the router has deleted earlier entries (`log: {keep, size}`)."""
 
     @property
     def whole(self) -> bool:
-        """Whether the log has every entry whose effect left the process."""
+        """Whether the log certainly has all entries whose effects left the process."""
         return self.stopped or self.saved
 
     @property
@@ -130,7 +130,8 @@ class Inventory:
     problems: tuple[Problem, ...]
     kept: Kept
     torn: tuple[Problem, ...]
-    """Last blocks that were cut off while they were written; the log is read up to there."""
+    """The last blocks of logs that are incomplete because the writer ended while it wrote them. The audit reads these
+    logs up to there."""
 
 
 def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
@@ -164,8 +165,8 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
 
 
 def _check_places(segments: Iterable[ControlRow]) -> None:
-    """Raise `AuditError` if a router has logs in two run directories: these are two runs, and the facts of one say
-    nothing about the other. A client may have logs in several."""
+    """Raise `AuditError` if a router has logs in two run directories: then these are two runs, which must not be judged
+    together. A client may have logs in several directories."""
     places: dict[str, str] = {}
     for row in segments:
         place, _, _ = row.details["path"].rpartition(f"/{row.source}/log/")
@@ -195,15 +196,15 @@ def _kept_from(rows: Iterable[ControlRow]) -> Kept:
 
 
 def _kept(segments: Sequence[ControlRow], kept: Kept) -> list[ControlRow]:
-    """Return the segments without those that the router meant to delete and that are still there: segments before them
-    may be gone."""
+    """Return the segments from the first one that the router keeps. The router may not have deleted all earlier ones,
+    but some of them may be gone."""
     return [row for row in segments if (row.incarnation, row.details["segment"]) >= kept.get(row.source, (0, 0))]
 
 
 def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
     last = segments[-1]
     times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
-    known = [time or last.incarnation * 1000 for time in times if time is not None]  # 0: its clock was not set yet
+    known = [time or last.incarnation * 1000 for time in times if time is not None]  # 0: before the clock was set
     role = next((row.role for row in segments if row.details["blocks"]), last.role)
     first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2
     back = max(row.details["set_back"] for row in segments)
@@ -293,7 +294,7 @@ def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Itera
 
 
 def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log], kept: Kept) -> Iterable[Problem]:
-    """Yield the incarnations of routers that other logs name and that have no log."""
+    """Yield a problem for each incarnation of a router that other logs name, and that has no log."""
     logged = {log.name for log in logs}
     named: dict[str, str] = {}
     for row in rows:

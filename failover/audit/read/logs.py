@@ -18,7 +18,7 @@ from failover.audit.read.inventory import ControlRow
 from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, Wanted, buckets, pack_files
 
 LOCAL_BYTES = 100 << 20
-"""Larger logs are read by Spark, on all the cores that it gets."""
+"""Spark reads larger logs, on all the cores that it gets."""
 
 Answer = TypeVar("Answer")
 
@@ -33,8 +33,8 @@ class Logs(Protocol):
         """A random part of the rows about deliveries, packed; for a short run all of them."""
 
     def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterable[Left]:
-        """Yield the result of `on_bucket` for each bucket of packed rows; and the result of `on_joined` for each name,
-        over all that the buckets yield under this name."""
+        """Yield the result of `on_bucket` for each bucket of packed rows. `on_bucket` also returns named parts; yield
+        the result of `on_joined` for each name and all its parts."""
 
     def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterable[Answer]:
         """Yield the answers of a function to packed rows, a part at a time."""

@@ -38,7 +38,7 @@ OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
 OnJoined = Callable[[str, Iterable[bytes]], Left]
 """Works on a name and all parts with this name, from all buckets."""
 Wanted = Callable[[BlockView], bool]
-"""Whether the deliveries of a block are read."""
+"""Whether the reader reads the deliveries of a block."""
 
 
 @attrs.frozen(slots=True)

@@ -24,7 +24,7 @@ from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoine
 from failover.audit.read.session import spark_session
 
 OF_BUCKET = ""
-"""Stands for a name in rows that are results already."""
+"""In place of a name: the row has the result of a bucket, and no named part."""
 PACKED_SCHEMA, WORKED_SCHEMA, FOUND_SCHEMA = "bucket int, rows binary", "name string, rows binary", "found binary"
 TICK_S = 0.2
 Answer = TypeVar("Answer")
@@ -42,7 +42,8 @@ def spark_logs(
 
 
 class SparkLogs:
-    """See `logs.Logs`. The files are read once; work by bucket needs no other shuffle."""
+    """The logs of a run, read by Spark (`logs.Logs`). Spark reads the files once, and moves each row once, to the
+    executor that judges its bucket."""
 
     def __init__(
         self, spark: SparkSession, run_dirs: Sequence[str], progress: Progress = ignore, *, tagged: bool = False
@@ -60,7 +61,7 @@ class SparkLogs:
         number = buckets(size)
         pack: Any = partial(
             _pack, number, self._read, tagged
-        )  # pyspark's own annotation is narrower than what it calls
+        )  # pyspark's annotation is narrower than the functions that it accepts
         packed = self.files.select("path", "content").mapInArrow(pack, PACKED_SCHEMA)
         self._packed = packed.repartition(number, "bucket").persist()
 
@@ -98,7 +99,7 @@ class SparkLogs:
             for batch in batches:
                 yield _batch(found=pa.array([pickle.dumps(question(parts_of(batch)))], pa.binary()))
 
-        asked: Any = answered  # pyspark's own annotation is narrower than what it calls
+        asked: Any = answered  # pyspark's annotation is narrower than the functions that it accepts
         found = self.buckets().select("rows").mapInArrow(asked, FOUND_SCHEMA).collect()
         return (pickle.loads(row["found"]) for row in found)
 
@@ -140,7 +141,7 @@ def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[
 
     def watch() -> None:
         while not done.wait(TICK_S):
-            progress(min(read.value, size), size)  # a task that is tried again is counted again
+            progress(min(read.value, size), size)  # a repeated task counts its bytes again
 
     thread = Thread(target=watch, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The stores of replica sets in run directories of this machine, if no process uses them."""
+"""Reads the stores of replica sets in run directories of this machine, if no process uses them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,9 +11,9 @@ from topic.queues.storing import SetContent
 FOLDERS: Final = ("*", ".")
 """The folders of stores in a run directory: each router's folder, or the directory itself if it is one router's."""
 StoreOf = tuple[str, Mapping[str, SetContent]]
-"""A router, and the content of its store by set."""
+"""A router, and its store: set -> content."""
 Stamps = Mapping[Path, tuple[int, int]]
-"""The time of a file's last change, in nanoseconds, and its bytes, keyed by file; zeros if there is no file."""
+"""File -> the time of its last change, in nanoseconds, and its size in bytes; zeros if there is no file."""
 
 
 def find_stores(run_dirs: Iterable[str]) -> tuple[list[StoreOf], Stamps]:

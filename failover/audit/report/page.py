@@ -29,7 +29,7 @@ OPENINGS = {
 }
 """Sign and headline of each verdict."""
 COLUMNS = 8
-"""Publishers with a column of their own, at most; if there are more, one column has the totals."""
+"""The most publishers with a column of their own; if there are more, one column has the totals."""
 ROWS = 200
 _NUMBER = re.compile(r"(?<![^\s(])[0-9]{4,18}(?=[\s,;:.)]|$)(?![.:][^\s])")
 
@@ -115,7 +115,7 @@ def figures(measures: Measures | None) -> dict[str, Markup]:
 
 
 def _lines(story: DeliveryStory, finding: Finding) -> list[tuple[Step, str, bool]]:
-    """The steps to show, with the time of each, and whether it is about a subscriber that suffered."""
+    """The steps to show, each with its time, and whether it is about a subscriber of the violation."""
     first = story.steps[0]
     names = {name.removesuffix(f" on {story.address}") for name in finding.subscribers}
     return [(step, _when(step, first), bool(names & {*step.links})) for step in story.steps[:STEPS_SHOWN]]
@@ -124,13 +124,14 @@ def _lines(story: DeliveryStory, finding: Finding) -> list[tuple[Step, str, bool
 def _when(step: Step, first: Step) -> str:
     """The time since the first step, if both have the same clock."""
     if step.host != first.host:
-        return step.clock[:-3]  # to the ms
+        return step.clock[:-3]  # cut to milliseconds
     us = step.time - first.time
     return f"{us / 1_000_000:+.3f} s" if abs(us) >= 10_000_000 else f"{us / 1000:+.1f} ms"
 
 
 def slowest(states: Sequence[StateTime]) -> list[tuple[str, int, int, StateTime]]:
-    """(state, records, mean, the router that held one longest) over all routers."""
+    """For each state over all routers: its name, the number of records, their mean time, and the row of the router with
+    the longest time."""
     found = []
     for name in STATES:
         each = [time for time in states if time.state == name]

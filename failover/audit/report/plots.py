@@ -22,7 +22,7 @@ from failover.audit.measure.figures import Distribution, FaultMeasure, Measures,
 NARROW, WIDE = 4.3, 9.0
 """Inches, 72 units each. At 360 pixels, the text of a narrow plot has about its nominal size."""
 CURVES = 12
-"""Curves of subscribers, at most; if there are more subscribers, the plot shows those with the longest pauses."""
+"""The most curves of subscribers. If there are more subscribers, the plot shows those with the longest pauses."""
 BARS = 20
 BURST = 2.5
 """If a rate is more than this many times the usual one, it rises above its plot."""
@@ -232,8 +232,8 @@ def duration(us: float | None) -> str:
 
 
 def svg(figure: Figure, title: str, description: str) -> str:
-    """Return the figure as inline SVG: without the head of a file and needless ids, scaled to its container, with a
-    text for readers who cannot see it."""
+    """Return the figure as inline SVG: without a file header and needless ids, scaled to its container, with a
+    description for readers that cannot see it."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)

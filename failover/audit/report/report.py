@@ -22,7 +22,7 @@ from router.text.fitting import Fitting
 ROWS_SHOWN = 40
 LOGS_NAMED = 5
 EXCEPTIONS_SAID = 3
-"""Exceptions that the sentence names, at most; the report lists all."""
+"""The most exceptions that the sentence names; the report lists all."""
 
 
 class Verdict(IntEnum):
@@ -33,7 +33,7 @@ class Verdict(IntEnum):
     INCOMPLETE = 2
     UNDECIDED = 3
     QUALIFIED = 4
-    """It holds, but not for each subscriber that was there."""
+    """Exactly once holds, but not for each subscriber that was there."""
 
 
 @attrs.frozen(slots=True)
@@ -61,9 +61,9 @@ class PublisherRow:
     published: int
     accepted: int
     unanswered: int
-    """Published without a known outcome: owed to no subscriber."""
+    """Deliveries without a known outcome, which are owed to no subscriber."""
     alone: int = 0
-    """Accepted without any subscriber, by the logs of their homes (protocol 5, Nobody)."""
+    """Deliveries that were accepted without any subscriber, by the logs of their homes (protocol 5, Nobody)."""
 
 
 @attrs.frozen(slots=True)
@@ -80,18 +80,19 @@ class PairRow:
     violations: dict[str, int]
     unknown: int
     without: int = 0
-    """Accepted without the subscriber, which was there, and not owed to it: the publisher's home did not know the
-    subscriber, or had stopped waiting for it."""
+    """Deliveries that were accepted without the subscriber, and not owed to it, although it was there: the publisher's
+    home did not know the subscriber, or had stopped waiting for it."""
     away: int = 0
-    """Accepted without the subscriber, which was gone for longer than its timeout."""
+    """Deliveries that were accepted without the subscriber while it was gone for longer than its timeout."""
     unowed: dict[str, int] = attrs.field(factory=dict)
-    """Processed though not owed, keyed by the reasons of `kinds.UNOWED`."""
+    """Reason of `kinds.UNOWED` -> number of deliveries that the subscriber processed, though it was not owed them."""
     unprocessed: dict[str, int] = attrs.field(factory=dict)
-    """Owed and not processed, keyed by the reasons of `kinds.UNPROCESSED`."""
+    """Reason of `kinds.UNPROCESSED` -> number of deliveries that the subscriber was owed, and did not process."""
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks that explain the counts: why owed and processed differ, and what the subscriber missed by itself."""
+        """Remarks that explain the counts: the difference of owed and processed, and the messages that the subscriber
+        missed while it was away."""
         told = []
         if unowed := {reason: count for reason, count in self.unowed.items() if reason != SHARED}:
             told.append(f"{sum(unowed.values())} processed but not owed: {_listed(unowed, UNOWED)}")
@@ -105,23 +106,23 @@ class PairRow:
 
 @attrs.frozen(slots=True)
 class QueueRow:
-    """The fates of the messages of one queue, counted, by the logs of the replicas of its set."""
+    """The numbers of messages of one queue by their fates, from the logs of the replicas of its set."""
 
     queue: str
     set: str
     enqueued: int
     dequeued: int
-    """Accepted or rejected by consumers."""
+    """Messages that consumers accepted or rejected."""
     expired: int
     purged: int
     deleted: int
-    """Deleted with the queue."""
+    """Messages that were deleted with the queue."""
     sent: int
-    """Sent to another address, as dead letters or back, or waiting for that."""
+    """Messages that went to another address, as dead letters or back, or that wait in the outbox for this."""
     returned: int
     """The number of times that a message came back from a consumer."""
     waiting: int | None
-    """In the queue at the end of the logs; None: unknown."""
+    """Messages in the queue at the end of the logs; None: unknown."""
 
 
 def _listed(counts: dict[str, int], reasons: dict[str, str]) -> str:
@@ -134,7 +135,7 @@ class Report:
     publishers: tuple[PublisherRow, ...]
     pairs: tuple[PairRow, ...]
     violations: dict[str, int]
-    """Counts keyed by kind; kinds without a violation are left out."""
+    """Kind of violation -> number of violations; kinds without a violation are left out."""
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]
     """Unknown facts that matter to the verdict."""
@@ -145,15 +146,15 @@ class Report:
     torn: tuple[Problem, ...]
     logs: tuple[Log, ...]
     since: int = 0
-    """µs of wall clock, if older logs are deleted: deliveries that began before, or may have, are left out; 0: none
-    are."""
+    """The verdict covers deliveries that began after this time, in µs of wall clock, because older logs are deleted. 0:
+    it covers the whole run."""
     left_out: int = 0
     """The number of deliveries that are left out."""
     clocks: tuple[str, ...] = ()
-    """Wall clocks by which the audit orders nothing, and why."""
+    """The wall clocks by which the audit orders no entries, each with the reason."""
     unknown_records: int
-    """Settled records of routers without a clean end (or just before it): it is unknown whether the router forgot
-    them."""
+    """Records of settled deliveries of which it is unknown whether their router forgot them, because its log has no
+    clean end, or ends just after the settlement."""
     routers: tuple[RouterRow, ...] = ()
     crossings: tuple[Crossing, ...] = ()
     """Deliveries that were under way when a fault struck, for each fault."""
@@ -163,7 +164,8 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict. Damage comes first: an apparent violation may be a missing entry."""
+        """The verdict. If a log is damaged or missing, there is no verdict, even if rules found violations: these may
+        be caused by missing entries."""
         if self.problems:
             return Verdict.INCOMPLETE
         if self.violations:
@@ -186,15 +188,15 @@ class Report:
 
     @property
     def _unaccepted(self) -> str:
-        """Deliveries that were processed although their publisher read no acceptance: if it sends one again, it is
-        processed twice."""
+        """A remark about deliveries that subscribers processed although the publisher read no acceptance: if the
+        publisher sends such a message again, they process it twice."""
         counts = {reason: sum(row.unowed.get(reason, 0) for row in self.pairs) for reason in UNACCEPTED}
         known = {reason: count for reason, count in counts.items() if count}
         return f"; processed although not accepted: {_listed(known, UNOWED)}" if known else ""
 
     @property
     def _bounds(self) -> str:
-        """The time from which on the verdict holds, unless it covers the whole run."""
+        """A remark about the time from which on the verdict holds; empty if it covers the whole run."""
         if not self.since:
             return ""
         since = datetime.fromtimestamp(self.since // 1_000_000)
@@ -220,7 +222,7 @@ class Report:
 
     @property
     def _unconsumed(self) -> str:
-        """The messages of queues that no consumer had to process, or has processed yet."""
+        """A remark about messages of queues that no consumer had to process, or has processed yet."""
         names = {"sent": "sent to other addresses", "expired": "expired", "purged": "purged"}
         names |= {"waiting": "still in queues", "deleted": "deleted with a queue"}
         counts = {name: sum(getattr(row, name) or 0 for row in self.queues) for name in names}
@@ -268,7 +270,7 @@ class Report:
 
     @property
     def _unlogged(self) -> list[str]:
-        """The facts that no log has: entries that may be missing at the end of a log, and whether clients have logs."""
+        """Remarks about missing evidence: logs that may lack entries at their end, and clients without logs."""
         told = []
         if left_open := [log.name for log in self.logs if not log.whole]:
             more = ", …" if len(left_open) > LOGS_NAMED else ""

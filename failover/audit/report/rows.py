@@ -47,8 +47,8 @@ def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inve
 
 
 def dispute(tally: Tally, case: Case) -> None:
-    """Find the replicas whose queues have other messages than they, or other replicas, have logged. The tally is over
-    all buckets."""
+    """Add the violations `DISPUTED` to the tally of all buckets: replicas whose queues have other messages than they,
+    or other replicas, have logged."""
     found = [*disagreeing(case.contents), *disputed(case.contents, tally.passed)]
     wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
     tally.violations[DISPUTED] = len(wrong)
@@ -56,8 +56,8 @@ def dispute(tally: Tally, case: Case) -> None:
 
 
 def find_lost_at_rest(tally: Tally, case: Case) -> None:
-    """Find the messages that stores lack. The tally is over all buckets. If a log may lack the entry that a message has
-    left, nothing is concluded."""
+    """Add the violations `LOST_AT_REST` to the tally of all buckets: messages that the stores lack. If a log may lack
+    the entry that a message has left its queue, nothing is concluded."""
     if case.open_homes or case.cut:
         return
     stored = (set_ for set_ in case.at_rest.replicas if set_ not in case.recovered)
@@ -192,7 +192,8 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
 
 
 def _untraced(tally: Tally, client: Client) -> int:
-    """The number of messages that the publisher says it published before it came back, and that no log has."""
+    """The number of messages that the publisher, by its state file, published before it came back, and that no log
+    has."""
     return max(0, client.resumed.published - tally.publishers[client.name, "earlier"]) if client.resumed else 0
 
 

@@ -1,7 +1,7 @@
-"""The life of one delivery by all logs, in the order of time: the same for the terminal, JSON and the page.
+"""The life of one delivery by all logs, in the order of time; for the terminal, for JSON and for the page.
 
-Wall clocks give the order, after wrong ones are corrected (see `clocks`). Between routers the hybrid clock refines the
-order where wall clocks are not exact enough, but no further: it does not know what clients tell routers.
+Wall clocks give the order, after wrong ones are corrected (`mesh.clocks`). If the wall clocks of two routers are not
+exact enough, their hybrid clocks decide. Hybrid clocks do not order the entries of clients.
 """
 
 import json
@@ -53,7 +53,7 @@ BY = {
     BY_MAP: "the unsettled map of {subscriber} says: {outcome}",
     BY_TTL: "answered {publisher}: {outcome}, because it expired before any subscriber had it",
 }
-"""Texts keyed by the detail of an entry."""
+"""Detail of an entry -> text."""
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
@@ -207,7 +207,7 @@ def _used_again(entries: Sequence[DeliveryEntry], *, whole: bool) -> bool:
 
 
 def in_order(entries: Iterable[DeliveryEntry], setting: Setting) -> list[Placed]:
-    """Return each entry with the instant that orders it. This instant is not shown, see the module."""
+    """Return each entry with the instant by which it is sorted; the story shows its wall clock and not this instant."""
     found = list(entries)
     placed = [(setting.instant(entry), entry) for entry in found if entry.role != "router"]
     latest = 0
@@ -227,7 +227,8 @@ def _by_instant(placed: Placed) -> tuple[Any, ...]:
 
 
 def _alike(placed: Sequence[Placed], use: Use) -> Iterator[list[Placed]]:
-    """Yield the entries of each step: entries that one batch wrote about several subscribers make one step."""
+    """Yield the entries of each step: the entries that a router wrote in one batch about several subscribers are one
+    step."""
 
     def sort(item: Placed) -> tuple[Any, ...]:
         entry = item[1]
@@ -279,8 +280,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _asides(placed: Sequence[Placed], setting: Setting) -> tuple[list[tuple[int, Step]], int]:
-    """The events beside the delivery, as far as they concern the links and routers that it involved; and how many are
-    left out."""
+    """The events about links, routers and faults while the delivery was under way, if they concern its links and
+    routers; and the number of those that are left out."""
     if not placed:
         return [], 0
     since, till = placed[0][0], placed[-1][0]

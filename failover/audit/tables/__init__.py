@@ -1,4 +1,4 @@
-"""The contents of the logs, reconciled, as Spark DataFrames and Parquet: docs/tables.md.
+"""The contents of all logs, with corrected clocks and with verdicts, as Spark DataFrames and Parquet: docs/tables.md.
 
     from failover.audit import tables
 

@@ -1,4 +1,4 @@
-"""Makes Arrow's arrays of numpy's columns: times, names, lists. `NONE` becomes null."""
+"""Turns numpy's columns into Arrow's arrays: times, names, lists. `NONE` becomes null."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def numbers(values: Ints, known: Flags) -> pa.Array:
 
 
 def lists(of: Ints, values: pa.Array, number: int) -> pa.Array:
-    """A list for each of `number` rows. `of` is the row of each value, in rising order."""
+    """An array of `number` lists. `of`: for each value, the index of its list, in rising order."""
     return pa.ListArray.from_arrays(pa.array(np.searchsorted(of, np.arange(number + 1)), pa.int32()), values)
 
 

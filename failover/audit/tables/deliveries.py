@@ -23,7 +23,8 @@ JUDGED = tuple(column for column in DELIVERIES if column.name != "verdict")
 """All columns except the verdict, which `frames` adds."""
 MISSED = ("away", "there")
 Violated = tuple[Ints, Ints, Ints]
-"""Rows, kinds and logs (`NONE` where a rule is not about a router's record), side by side."""
+"""Violations, as three columns: the row, the kind and the log of each; the log is `NONE` if the rule is not about a
+router's record."""
 
 
 def delivery_rows(judged: Judged, case: Case, tags: Mapping[bytes, bytes]) -> pa.Table:
@@ -44,13 +45,13 @@ class _Rows:
 
     delivery: Ints
     pair: Ints
-    """Index of the pair; `NONE` if no log has an entry about delivery and subscriber. The pairs come first, in their
-    order."""
+    """For each row, the index of its pair of delivery and subscriber; `NONE` if no log has an entry about both. The
+    rows of all pairs come first."""
     subscriber: Ints
     """Index into `names`; `NONE` in the only row of a delivery without a subscriber."""
     names: Sequence[str]
     missed: Ints
-    """Index into `MISSED`."""
+    """The reason for which the subscriber missed the delivery, as an index into `MISSED`."""
 
     def __len__(self) -> int:
         return len(self.delivery)
@@ -61,7 +62,7 @@ def _rows(judged: Judged) -> _Rows:
     delivery without a subscriber."""
     pairs, codes = judged.pairs, {name: code for code, name in enumerate(judged.pairs.names)}
     number = max(len(codes), 1)
-    known = pairs.delivery * number + pairs.subscriber  # in rising order
+    known = pairs.delivery * number + pairs.subscriber  # sorted
     missed = np.full(len(known), NONE, np.int64)
     deliveries, subscribers, theirs = [pairs.delivery], [pairs.subscriber], list[Ints]()
     for name, at, there in judged.unattributed.missed(judged.verdicts.subscribers):
@@ -160,7 +161,7 @@ def _when(judged: Judged, index: Ints) -> pa.Array:
 
 
 def _since(judged: Judged, one: Ints, other: Ints) -> pa.Array:
-    """µs from one row to another; null unless one clock measured both."""
+    """The time from one row to another, in µs; null unless both have the same clock."""
     rows, host = judged.facts.rows, judged.facts.host
     known = (one >= 0) & (other >= 0) & (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
     known &= ~taken(rows.undated, one, False)

@@ -1,4 +1,4 @@
-"""The folder for the tables: on any path that Hadoop knows. A folder with other files is never used."""
+"""The folder for the tables, on any path that Hadoop knows. The audit never uses a folder with other files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ MARK = "_ONCEMESH_TABLES"
 
 
 class TablesFolder:
-    """Raises `AuditError` if the folder has files that are no tables of ours, or cannot be looked at: at construction
-    for a folder on this machine, which needs no Spark, and in `open` for a folder that only Hadoop reads."""
+    """The folder for the tables. If the folder has other files, or cannot be read, it raises `AuditError`: the
+    constructor does so for a folder on this machine, and `open` for a folder that only Hadoop reads."""
 
     def __init__(self, folder: str) -> None:
         """`folder`: a path without a scheme is on this machine, as with run directories."""

@@ -86,8 +86,8 @@ def _verdict() -> Any:
 
 
 def _overtaken(logs: SparkLogs, case: Case) -> DataFrame:
-    """The deliveries that were handed over out of order: few. To find them, Spark shuffles two places for each delivery
-    and subscriber."""
+    """The few deliveries that subscribers got out of order. To find them, Spark moves two places for each delivery and
+    subscriber between executors."""
 
     def packed(table: pa.Table) -> pa.Table:
         names, parts = zip(("", b""), *judge_rows(case, apart(unpack(parts_of(table)))[0]).order(), strict=True)
@@ -107,7 +107,7 @@ def _events(logs: SparkLogs) -> DataFrame:
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return event_rows(contents_of(batches))
 
-    told: Any = read  # pyspark's own annotation is narrower than what it calls
+    told: Any = read  # pyspark's annotation is narrower than the functions that it accepts
     segments = logs.files.filter(F.col("path").endswith(".oml")).select("path", "content")
     return segments.mapInArrow(told, spark_schema(EVENTS))
 

@@ -58,5 +58,5 @@ def _attach(client: Client, role: str, row: ControlRow) -> dict[str, Any]:
 
 
 def _when(row: ControlRow) -> datetime | None:
-    """The time of the row; None if the audit orders nothing by the clock of its log."""
+    """The time of the row; None if the clock of its log orders nothing."""
     return datetime.fromtimestamp(row.time / 1_000_000, UTC) if row.time > 0 else None

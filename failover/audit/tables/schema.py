@@ -36,7 +36,7 @@ TYPES: dict[str, tuple[DataType, Any]] = {
     "array<string>": (ArrayType(StringType()), pa.list_(pa.string())),
     VIOLATIONS: (ArrayType(_VIOLATION), pa.list_(pa.struct([("kind", pa.string()), ("router", pa.string())]))),
 }
-"""Maps SQL's name of a type to Spark's type and Arrow's type."""
+"""SQL's name of a type -> Spark's type and Arrow's type."""
 
 
 class Column(NamedTuple):
