@@ -71,7 +71,7 @@ class Transport:
         """Bytes of bodies that the connection has and has not written."""
         self.up = False
         self.sent = self.received = 0
-        """Numbers of bodies; those that travel as one count as one."""
+        """The numbers of sent and received bodies. Bodies that are joined into one count as one."""
 
     def fill(self) -> bool:
         """Give the connection as many bodies as it has room for. False if it holds none."""
@@ -85,7 +85,7 @@ class Transport:
 
 
 class Removable(Protocol):
-    """The end of this router (`router.plan.departure`), as this module needs it."""
+    """The part of `router.plan.departure` that this module uses: it decides when this router ends."""
 
     def removed(self) -> None:
         """A neighbour says that the mesh has removed this router."""

@@ -18,7 +18,7 @@ EXPLAINED = {
 }
 """Maps a count of a subscriber to the audit's counts and violations of pairs that mean the same."""
 SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
-"""The same for messages of which each is for one of many subscribers."""
+"""Maps a count of a publisher at a balanced address to the audit's violation that means the same."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 
@@ -84,8 +84,8 @@ def overtaken(numbers: Sequence[int]) -> int:
 def unexplained(
     clients: Mapping[str, Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]], violations: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield each difference between the clients' counts and the audit's: `clients` as chaos.json has them, the others
-    as audit.json does. A link's name begins with its client."""
+    """Yield each difference between the clients' counts and the audit's counts. `clients`: from chaos.json. `pairs` and
+    `violations`: from audit.json. The name of a link begins with the name of its client."""
     shared = [account for account in clients.values() if account["role"] == "publisher"]
     for what, kind in SHARED.items():
         count, known = sum(account.get(what, 0) for account in shared), violations.get(kind, 0)

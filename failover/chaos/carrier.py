@@ -1,9 +1,9 @@
-"""The seam between the faults on the links of a run and the network that carries the links: a fault makes a condition
-of a link.
+"""The interface between the faults on the links of a run and the network that carries the links.
 
-`links` says how bad each link is. A `Ground` says where the mesh stands and what carries its links. There are two
-grounds: `loopback` (all routers on this machine's own addresses, a TCP proxy in each link) and `hosts` (a network
-namespace for each router, a wire for packets between two interfaces).
+`links` turns the faults on a link into its condition, an `Impairment`. A `Carrier` carries one link in this condition.
+A `Ground` is the place where the mesh runs, with the carriers of its links. There are two grounds: `loopback` (all
+routers on this machine's own addresses, a TCP proxy in each link) and `hosts` (a network namespace for each router, a
+wire for packets between two interfaces).
 """
 
 import math
@@ -27,11 +27,11 @@ class Impairment:
     latency: float = 0.0
     jitter: float = 0.0
     resets: float = 0.0
-    """Resets of its connections, per second."""
+    """Resets of the link's connections, per second."""
     rate: float = math.inf
     """Bytes a second that the link carries."""
     loss: float = 0.0
-    """The share of its packets that get lost; a proxy loses none."""
+    """The share of packets that get lost; a proxy loses none."""
 
     def __or__(self, other: "Impairment") -> "Impairment":
         return Impairment(

@@ -27,14 +27,14 @@ AGAIN_S: Final = 0.5
 
 
 class Member:
-    """One client. `tell` gets each line for the user."""
+    """One client of a run. `tell`: called with each line for the user."""
 
     def __init__(
         self, client: ScriptClient, spec: Spec, tell: Callable[[str], None], command: Sequence[str] = COMMAND
     ) -> None:
         self.client = client
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
-        """Its counts as far as it has reported them, over all its lives; its ledger is more exact."""
+        """The counts that the client has reported, over all its lives; its ledger is more exact."""
         self.router: str | None = None
         """The router to which it is attached, or was last."""
         self.attached = False
@@ -159,7 +159,7 @@ class Member:
 
 
 class RunningClients:
-    """All clients."""
+    """All clients of a run."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {member.name: member for member in members}
@@ -188,8 +188,8 @@ def make_clients(
     namespace: str = "",
     programs: Mapping[str, Sequence[str]] = NONE,
 ) -> RunningClients:
-    """Make the clients of a run. Each client tries its own router first, then the others round the mesh. `programs` has
-    the commands of clients that are not ours, by name: they speak the same lines as `failover.chaos.client`."""
+    """Make the clients of a run. Each client tries its own router first, then the others in turn. `programs`: name ->
+    command of a client of another project; it reads and writes the same lines as `failover.chaos.client`."""
     specs = (attrs.evolve(_spec(one, script, addresses, folder), namespace=namespace) for one in script.clients)
     return RunningClients(
         Member(client, spec, tell, programs.get(client.name, COMMAND))

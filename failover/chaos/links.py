@@ -1,4 +1,4 @@
-"""The links of a run: the condition of each follows from all faults on it at the time."""
+"""The links of a run. The condition of a link follows from all faults that are on it at the time."""
 
 import math
 from collections.abc import Collection, Mapping

@@ -42,7 +42,7 @@ class Life(Enum):
 
 
 class ChaosMesh:
-    """`tell` gets each line for the user."""
+    """The mesh of a run. `tell`: called with each line for the user."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ChaosMesh:
         command: Sequence[str] = ROUTER_COMMAND,
         ground: Ground | None = None,
     ) -> None:
-        """By default the mesh stands on the loopback."""
+        """`ground`: the place of the mesh; by default the loopback."""
         self.topology = topology
         self.directory = directory
         self._ground: Ground = ground or Loopback()

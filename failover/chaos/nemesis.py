@@ -48,7 +48,7 @@ def now_us() -> int:
 
 
 class Nemesis:
-    """`tell` gets a line for each fault that strikes or ends."""
+    """Strikes the faults of a run. `tell`: called with a line for each fault that strikes or ends."""
 
     def __init__(self, script: Script, mesh: ChaosMesh, clients: RunningClients, tell: Callable[[str], None]) -> None:
         self.script = script

@@ -56,7 +56,8 @@ class LinkProxy:
         return self._address
 
     def become(self, condition: Impairment) -> None:
-        """Take on all of the condition at once: a link that stays silent carries nothing when it ceases to be slow."""
+        """Take on the whole condition at once, so that no moment has only a part of it: a silent link that stops being
+        slow stays silent all the time."""
         was, self.condition = self.condition, condition
         if not condition.silent:
             self._flows.set()
@@ -107,7 +108,7 @@ class LinkProxy:
                     _reset(far)
 
     async def _copy(self, here: trio.SocketStream, there: trio.SocketStream, both: trio.CancelScope) -> None:
-        """Copy one direction. The end of the stream is passed on; a broken stream ends both directions."""
+        """Copy the bytes of one direction. The end of the stream is passed on; a broken stream ends both directions."""
         put, take = trio.open_memory_channel[tuple[float, bytes]](UNDER_WAY)
         try:
             async with trio.open_nursery() as nursery:

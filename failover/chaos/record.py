@@ -76,8 +76,8 @@ class RunRecord:
 
 
 def accounts_of(clients: RunningClients, kinds: AddressKinds) -> dict[str, dict[str, int]]:
-    """Maps each client to its counts. Subscribers attach before anything is published, so each is owed every message of
-    its address; or all together are, at an address where each delivery is for one of them."""
+    """Maps each client to its counts. Subscribers attach before anything is published. So each subscriber is owed every
+    message of its address; at a balanced address, one of the subscribers is owed each message."""
     publishers = {one.name: (one.client.address, published(one.state)) for one in clients.of_role("publisher")}
     shared: dict[str, list[Sequence[int]]] = {}
     found = {name: account.counts() for name, (_, account) in publishers.items()}

@@ -78,8 +78,8 @@ async def perform(
     ground: Ground | None = None,
     programs: Mapping[str, Sequence[str]] = NONE,
 ) -> Ending:
-    """Run a script. `command` starts a router, and `programs` start the clients that are not ours (`make_clients`). By
-    default the mesh stands on the loopback."""
+    """Run a script. `command`: starts a router. `programs`: start the clients of other projects (`make_clients`).
+    `ground`: the place of the mesh; by default the loopback."""
     chosen: Ground = ground or Loopback()
     with chosen.entered():
         return await _perform(script, seed, directory, view, command, chosen, programs)
@@ -210,7 +210,7 @@ class _Run:
                 yield f"queue {row['name']} has {row['messages']} messages"
 
     async def _watch(self) -> None:
-        """Show which routers wait for which links, and report routers that end by themselves."""
+        """Show the waits of routers for links, and report routers that end by themselves."""
         while True:
             for name, reason in self.mesh.crashed():
                 self.view.tell(f"router {name} ended by itself: {reason}")

@@ -1,7 +1,7 @@
 """Shows a run: a live table on a terminal, plain lines elsewhere.
 
-Both show each fault when it strikes and ends. The table shows what each client does and which waits there are; the
-plain view has the same in one line every few seconds.
+Both show each fault when it strikes and ends. The table shows the state of each client and the present waits; the plain
+view prints the same in one line every few seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class Board:
     offered: float = 0.0
     """Messages per second that all publishers offer at present."""
     waits: Sequence[str] = ()
-    """Which routers wait for which links, a line each."""
+    """The waits of routers for links, a line each."""
 
 
 class View(Protocol):

@@ -1,4 +1,4 @@
-"""A delivery to a subscriber: the message, and its user's one answer to it."""
+"""A delivery to a subscriber: the message, and the single answer that the subscriber's user gives to it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -23,7 +23,7 @@ class Delivery:
     def __init__(self, answer: "Callable[[Delivery, Outcome], Awaitable[None]]", key: bytes, message: bytes) -> None:
         self.key = key
         self._message = message  # in an envelope, if its message-format is not 0
-        self.answered = False  # by the user
+        self.answered = False  # the user has answered
         self.state = NO_STATE  # the state in the unsettled map: the answer, once it is durable
         self.condition = ""  # AMQP's condition for a rejection
         self.description = ""
@@ -38,7 +38,7 @@ class Delivery:
 
     @property
     def format(self) -> int:
-        """The message-format: 0 is AMQP's own (AMQP 1.0 3.2), others are other standards'."""
+        """The message-format: 0 for messages of AMQP itself (AMQP 1.0 3.2); other standards define other formats."""
         return format_of(self._message)
 
     @property

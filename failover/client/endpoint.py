@@ -27,8 +27,8 @@ from topic.properties import EPOCH, GENERATION, TOLD
 TIMEOUT_S: Final = 60
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
-"""Seconds after which a user that never has to wait gives way to other tasks: commits need time, and routers give up a
-silent client."""
+"""Seconds after which a user that never has to wait gives way to other tasks. Otherwise these would not run: commits to
+the store, and frames to routers, which give up a silent client."""
 
 
 class Options(TypedDict, total=False):
@@ -39,7 +39,7 @@ class Options(TypedDict, total=False):
     timeout: int  # seconds for which the mesh waits for the client, and the client looks for a router. 0: none
     idle: float  # seconds of silence after which a router counts as gone; less, if its mesh says so
     events: Listener | None
-    credentials: Credentials  # default: anonymous
+    credentials: Credentials  # without them, the client is anonymous
     moves: bool  # whether it moves to another router if its router asks for it, as that router has fewer links
 
 
@@ -78,7 +78,7 @@ class Endpoint(Attachment):
     # -- for subclasses
 
     async def _finish(self) -> None:
-        """Wait for what an orderly end needs, before the client leaves the link."""
+        """Wait until the client can leave the link in order, for example until all outcomes are known."""
 
     def _map(self) -> Mapping[bytes, int] | None:
         """The unsettled deliveries with their states, for an attach that resumes; None for a null map."""

@@ -5,7 +5,7 @@ import ssl
 
 
 class ClientError(ConnectionError):
-    """The link is gone, or no router granted it. Has AMQP's condition and description, if the router gave any."""
+    """The link is lost, or no router granted it. It has the condition and the description from the router, if any."""
 
     def __init__(self, condition: str | None, description: str = "") -> None:
         text = condition or "the connection was lost"
@@ -24,7 +24,7 @@ class MovingError(ClientError):
 
 
 class StateError(ClientError):
-    """The client's state cannot be read or stored: where, and why. The client stops."""
+    """The client's state cannot be read or stored; the text has the place and the reason. The client stops."""
 
     def __init__(self, where: str, reason: str) -> None:
         ConnectionError.__init__(self, f"{where}: {reason}")
@@ -33,8 +33,8 @@ class StateError(ClientError):
 
 
 def why_unreachable(reason: Exception) -> str:
-    """Why no connection to a host came about, in words. trio says only that all addresses of the host have failed; each
-    address has its own cause."""
+    """The reason why the client could not connect to a host, in words: the cause at each of the host's addresses.
+    trio's own error says only that all addresses have failed."""
     errors = reason.__cause__.exceptions if isinstance(reason.__cause__, ExceptionGroup) else (reason,)
     numbers = [error.errno for error in errors if isinstance(error, OSError) and not isinstance(error, ssl.SSLError)]
     causes = dict.fromkeys(os.strerror(number) for number in numbers if number is not None and number > 0)

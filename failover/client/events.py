@@ -22,7 +22,7 @@ class Lost:
     """The link is no longer attached. The client looks for a router."""
 
     reason: str
-    condition: str | None = None  # AMQP's, if a router named one; MISSED, if a subscriber has missed messages
+    condition: str | None = None  # from the router, if it gave one; MISSED, if a subscriber has missed messages
 
 
 @frozen

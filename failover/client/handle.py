@@ -1,4 +1,5 @@
-"""A delivery of a publisher: its user waits here for the outcome, and the client finds here what a transfer needs."""
+"""A delivery of a publisher. The publisher's user waits here for the outcome, and the client keeps here the message and
+the state for its transfers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from router.amqp.format.values import NO_STATE
 
 
 class Handle:
-    """One delivery: its key in the mesh (None if the router belongs to no mesh), and its outcome to come.
+    """One delivery: its key in the mesh (None if the router belongs to no mesh), and its later outcome.
 
     The attributes from `message` on belong to the publisher.
     """
@@ -49,7 +50,7 @@ class Handle:
 
     @property
     def number(self) -> int:
-        """Its position among all messages that this link has ever sent, from 0 on."""
+        """The position of this message among all messages that the link has ever sent, from 0 on."""
         return int.from_bytes(self.tag, "big")
 
     async def outcome(self) -> Outcome:

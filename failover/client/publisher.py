@@ -3,7 +3,7 @@
 A delivery goes through these steps. The publisher writes it to the store; transfers it when there is credit; writes its
 outcome to the store; settles it and reports the outcome; forgets it. Its key names it in the whole mesh.
 
-When the link is attached again, the unsettled maps of both ends tell what became of the deliveries between transfer and
+When the link is attached again, the unsettled maps of both ends show the states of the deliveries between transfer and
 settlement (`comparison`). The publisher transfers these deliveries again, in their old order and before any new one. If
 the router does not know the link's former life, it returns another generation or a null map. Then the outcome of these
 deliveries is `IN_DOUBT`; or, with `resend_in_doubt`, the publisher sends them as new ones, at least once.
@@ -144,7 +144,7 @@ class Publisher(Endpoint):
         for tag, entry in saved.unsettled.items():
             assert entry.message is not None
             delivery = self._remember(tag, entry.message)
-            delivery.stored = delivery.transferred = delivery.logged = True  # for all we know
+            delivery.stored = delivery.transferred = delivery.logged = True  # perhaps an earlier process transferred it
             if entry.state in TERMINAL:
                 delivery.decide(entry.state)
         self.resumed = tuple(self._deliveries.values())
@@ -286,8 +286,8 @@ class Publisher(Endpoint):
                 self._transfer_state(link, delivery)
 
     def _transfer_state(self, link: Link, delivery: Handle) -> None:
-        """Resume a delivery whose outcome the router knows, without its message. If the publisher has another outcome,
-        it restates this one."""
+        """Resume a delivery whose outcome the router knows, without its message. If the publisher knows another
+        outcome, it states this other outcome again."""
         theirs = self._theirs[delivery.tag]
         state = agreed_state(delivery.state, theirs)
         handle = link.send(delivery.tag, b"", resume=True, state=state)

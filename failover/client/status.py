@@ -20,8 +20,8 @@ STATUS_ADDRESS = "$status"
 async def fetch_status(
     host: str, port: int, timeout: float, credentials: Credentials = NOBODY, scheme: str = "amqp"
 ) -> dict[str, Any]:
-    """Return a router's status. Raises OSError if the router cannot be asked, trio.TooSlowError if it does not answer
-    within `timeout` seconds."""
+    """Return a router's status. Raises OSError if no connection to the router is possible, trio.TooSlowError if it does
+    not answer within `timeout` seconds."""
     with trio.fail_after(timeout):
         async with _Inquiry(RouterAddress(host, port, scheme).url, credentials, timeout) as inquiry:
             return await inquiry.answer()

@@ -70,7 +70,7 @@ class Subscriber(Endpoint):
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._is_to_end = False
-        self._parts = 0.0  # the share of the map that incomplete maps in a row have told; 1.0: all of it, once
+        self._parts = 0.0  # the share of the map that the last incomplete maps have told together; 1.0: the whole map
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self

@@ -22,7 +22,7 @@ class BodyOwner(Owner, Protocol):
 
 
 class BodyConnection(Connection):
-    """A `Connection` with bodies."""
+    """A connection between two routers, with bodies between the AMQP frames."""
 
     handler: BodyOwner
 

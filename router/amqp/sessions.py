@@ -24,7 +24,7 @@ class Session:
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
-        self.channel: bytes | None = None  # the peer's
+        self.channel: bytes | None = None  # the peer's channel of the session
         self.handle_max = 2**32 - 1  # the highest handle that the peer allows us
         self.links: dict[Link, None] = {}  # links whose memory is not freed
         self.left: dict[Place, None] = {}  # places of links that the peer has detached and not closed

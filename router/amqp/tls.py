@@ -54,7 +54,7 @@ class TlsPipe(Pipe):
                     raise LeftError("the peer closed the connection during the TLS handshake") from None
             except ssl.SSLError:
                 with contextlib.suppress(trio.BrokenResourceError):
-                    await self.say_all()  # our alert
+                    await self.say_all()  # writes our TLS alert
                 raise
             else:
                 await self.say_all()

@@ -29,9 +29,8 @@ from topic.termini.attaches import Claim
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
 EXPIRED: Final = "oncemesh:expired"
-"""Names in the `info` of a rejection's error. The error's condition is a standard one, as some decoders know no
-others.
-"""
+"""Names of this project in the `info` of a rejection's error. The condition of the error is a standard one, because
+some decoders know no others."""
 CONDITIONS: Final = {
     Cause.REFUSED: (PRECONDITION_FAILED, PARTIAL_ACCEPTANCE),
     Cause.EXPIRED: (PRECONDITION_FAILED, EXPIRED),

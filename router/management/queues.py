@@ -88,7 +88,7 @@ READ_S: Final = 10.0
 PEEKED_BYTES: Final = 64 << 10
 """Bytes of messages after which no more are shown in one answer."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
-"""Other attributes of a queue. A body may repeat them."""
+"""The attributes of a queue that are no settings. The body of a request may have them; the router ignores them."""
 UNKNOWN: Final = QueueId(0, 0)
 """The version of the settings of a queue of which this router has no replica."""
 
@@ -335,15 +335,15 @@ def settings_in(said: Mapping[Any, Any]) -> QueueSettings:
 
 
 class SetOperations:
-    """An operator's changes to the sets of one router, by an UPDATE: one word in each request.
+    """An operator's changes to the sets of one router. Each UPDATE asks for one change:
 
     | body | does | at which router |
     | --- | --- | --- |
-    | `{ring: [ROUTER, …]}` | has these routers be the voters from now on | the leader |
+    | `{ring: [ROUTER, …]}` | makes these routers the voters | the leader |
     | `{begin: true}` | begins a set that does not begin by itself | a router of the ring |
-    | `{recover: true}` | makes the store of this router the set: what only others have is lost | one with a replica |
+    | `{recover: true}` | continues the set with the store of this router, and loses all others | one with a replica |
 
-    The router answers when it has taken the word. The row of the set shows what comes of it.
+    The router answers when it has begun the change. The row of the set shows the result.
     """
 
     def __init__(self, at: ObservedRouter) -> None:

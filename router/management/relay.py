@@ -69,7 +69,7 @@ class Relay:
         try:
             if kind != ASK:
                 raise AmqpError(f"kind {kind!r}")
-            self._asked[router] = number, read_request(message)  # in the place of one that it waits for no more
+            self._asked[router] = number, read_request(message)  # replaces an older one, for which it no longer waits
         except AmqpError as error:
             raise BreachError(f"the peer sent an invalid management request: {error}") from None
         self._come.set()

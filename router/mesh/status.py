@@ -150,8 +150,9 @@ def _linked(view: RouterView) -> set[str]:
 
 
 def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
-    """The neighbours whose link is not up: contact may exist through other routers. A neighbour in `names` answers for
-    its own end."""
+    """A text about the neighbours whose link is not up; empty if all are. The router may still be in contact with them
+    through other routers. A link is up if both ends report it; for a neighbour in `names`, its own check covers its
+    end."""
     missing = [
         other
         for other in neighbours

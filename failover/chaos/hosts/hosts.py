@@ -46,7 +46,7 @@ class Hosts:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Raises NamespaceError."""
+        """Implements `Ground.entered`. Raises NamespaceError."""
         with self._open:
             self._clients = self._new()
             with self._clients.entered():

@@ -10,7 +10,7 @@ _TCP: Final = struct.Struct("!HHIIHHHH")
 
 
 def connection_of(packet: bytes) -> bytes | None:
-    """The name of the packet's connection, equal in both directions and different for each connection; None if the
+    """A name for the packet's connection: equal in both directions, and different for each connection. None if the
     packet is not TCP."""
     if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != TCP:
         return None

@@ -1,4 +1,4 @@
-"""The parts of a chaos script: which keys each has and which parser reads each value (see `router.mesh.reading`)."""
+"""The parts of a chaos script: the keys of each part, and the parser of each value (`router.mesh.reading`)."""
 
 import re
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""A chaos script: which mesh, which clients, which faults, for how long. Reading the file is `reader`'s work.
+"""A chaos script: its mesh, its clients, its faults, and its duration. `reader` reads the file.
 
 All times are seconds from the moment at which all clients are attached.
 """

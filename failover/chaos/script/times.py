@@ -1,6 +1,6 @@
 """Times as a chaos script writes them: spans to draw from, windows, rates, bandwidths.
 
-Each parser raises ValueError with a sentence that says what was found and what was expected.
+Each parser raises ValueError, whose text quotes the wrong value and says what is expected.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Commands that look at a mesh from anywhere, as clients of `$management`: events, top, and what of status does."""
+"""Commands that look at a mesh from anywhere, as clients of `$management`: events, top, queue, forget and status."""

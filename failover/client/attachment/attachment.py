@@ -191,8 +191,8 @@ class Attachment(Handler):
         serving.cancel()
 
     def _lose(self, error: ClientError, *, fatal: bool = False, elsewhere: bool = False) -> None:
-        """Stop using the current connection; unsettled deliveries stay unsettled for the next one. `fatal`: the link
-        ends. `elsewhere`: the client tries another router first."""
+        """Stop using the current connection. Unsettled deliveries stay unsettled for the next connection. `fatal`: the
+        link ends. `elsewhere`: the client tries another router first."""
         was_attached = self._link is not None
         self._ghosts += self._attaching is not None and not was_attached
         self._connection = self._attaching = self._link = self._listening = None

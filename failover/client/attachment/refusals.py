@@ -17,9 +17,9 @@ OF_ROUTER: Final = (
     "amqp:resource-limit-exceeded",
     MISSED,
 )
-"""Conditions of detaches and closes that tell of the router and not of the client: another router may take the link.
-After the last one, the link begins afresh. A subscriber has missed messages while it was out of reach, and its user is
-told so; the deliveries of a publisher that were in doubt stay in doubt."""
+"""Conditions of detaches and closes that concern the router and not the client, so that another router may take the
+link. After the last one, the link begins afresh: a subscriber has missed messages while it was out of reach, and
+reports this to its user; the publisher's deliveries in doubt stay in doubt."""
 
 
 def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:

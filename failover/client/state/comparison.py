@@ -1,4 +1,4 @@
-"""Decides what the sender of a resumed link does with each delivery, by both ends' unsettled maps (protocol 6.8 and
+"""Decides the next step of a resumed link's sender for each delivery, by both ends' unsettled maps (protocol 6.8 and
 7.2).
 
 One table has the rules of AMQP 1.0 (2.6.3, 2.6.13, 2.7.3) for publishers, which are senders to a router. A publisher
@@ -7,7 +7,7 @@ keeps whole messages, and resumes each from its beginning. So `received` means t
 A map either leaves out a delivery-tag, or gives its state by AMQP's descriptor codes: `NULL`, `RECEIVED`, or a terminal
 one. If an incomplete map leaves out a tag, this proves nothing.
 
-Never here: links, messages, or what settling a delivery takes.
+This module knows no links and no messages, and settles nothing.
 """
 
 from enum import Enum, auto
@@ -26,8 +26,8 @@ class ResumeStep(Enum):
     NEW = auto()  # transfer the whole message as a new delivery, `resume` false
     WHOLE = auto()  # transfer the whole message, `resume` true
     STATE = auto()  # transfer `resume` true with the agreed state, without the message; settle when it may
-    SETTLED = auto()  # the same, and settled at once: both ends know the outcome
-    ABORTED = auto()  # transfer `resume` and `aborted` true: the receiver discards what it has; settles it too
+    SETTLED = auto()  # like STATE, but settled at once: both ends know the outcome
+    ABORTED = auto()  # transfer `resume` and `aborted` true: the receiver discards the delivery; this also settles it
     FORGET = auto()  # nothing is sent: the receiver has settled it
     IGNORE = auto()  # nothing to do for the sender: the receiver settles it when it reads the sender's map
     WAIT = auto()  # the receiver's map proves nothing about it: compare again at the next attach

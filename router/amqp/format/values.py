@@ -91,7 +91,7 @@ class ErrorCondition:
     description: str = ""
     info: Mapping[str, Any] = {}
     limit: str = ""
-    """In a detach of ours: the topology's name of the limit that the peer exceeded."""
+    """The topology's name of the limit that the peer exceeded, if this is the error of a detach of ours."""
 
 
 class HeldBytes(Protocol):

@@ -1,1 +1,2 @@
-"""Between proton and the socket: adds to outgoing frames what proton cannot say, and reads what proton cannot hear."""
+"""Works on the frames between proton and the socket: adds the fields that proton cannot write, and reads the fields
+that proton ignores."""

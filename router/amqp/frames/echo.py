@@ -73,7 +73,7 @@ class Echoes:
         self._sessions[session] = None
 
     def forget_session(self, session: Any) -> None:
-        """The session is over."""
+        """Forget a session that has ended."""
         self._sessions.pop(session, None)
 
     def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:

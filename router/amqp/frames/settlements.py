@@ -19,7 +19,7 @@ ENOUGH: Final = 128  # settled deliveries that the router answers at once, even 
 
 class _Session:
     def __init__(self, ours: bytes) -> None:
-        self.ours = ours  # its channel
+        self.ours = ours  # our channel of the session
         self.links: dict[Link, None] = {}  # its publishers with mode second that have not ended
         self.told: list[int] = []  # settlements to answer: the first and the last delivery-id of each, in turn
 
@@ -58,13 +58,13 @@ class Settlements:
         session.links[link] = None
 
     def forget(self, link: Link) -> None:
-        """The link is over."""
+        """Forget a link that has ended."""
         session = self._sessions.get(link.remote_channel)
         if session is not None:
             session.links.pop(link, None)
 
     def end(self, channel: bytes) -> None:
-        """The session is over."""
+        """Forget a session that has ended."""
         self._sessions.pop(channel, None)
 
     def told(self, channel: bytes) -> list[int] | None:

@@ -143,13 +143,13 @@ class Walk:
         self.forget()
 
     def end(self, channel: bytes) -> None:
-        """A session has ended."""
+        """Forget a session that has ended."""
         for end in [end for end in self.attached if end[0] == channel]:
             del self.attached[end]
         self.forget()
 
     def begin(self) -> None:
-        """An input begins."""
+        """Begin a new input."""
         self._new = MOST_NEW
         self.settles = False
 

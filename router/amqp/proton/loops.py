@@ -35,7 +35,7 @@ NOTHING: Final = Came([], [], [], [])
 
 
 class Loops:
-    """The loops in Python."""
+    """The implementation of the loops in Python."""
 
     is_compiled = False
 
