@@ -4,6 +4,7 @@ One action stands for a batch of deliveries: the core makes no action per messag
 """
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -191,6 +192,17 @@ class ConsumerDrains:
 
 
 @attrs.frozen(slots=True)
+class Browsed:
+    """The answer to a client that browses a queue (protocol 14.16)."""
+
+    link: Any
+    messages: Sequence[tuple[int, bytes]] | None
+    """The next messages of the queue, with their positions; None: no router has answered."""
+    next: int
+    """The position from which the next page begins."""
+
+
+@attrs.frozen(slots=True)
 class Note:
     """A line for the operator in the router's log."""
 
@@ -212,6 +224,7 @@ LinkAction = (
     | Chosen
     | Forget
     | Wanted
+    | Browsed
 )
 """The actions on a client's link."""
 

@@ -28,7 +28,7 @@ I/O.
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -45,10 +45,11 @@ from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.identity import ingresses_of
 from topic.journal import Block, Event
-from topic.queues.actions import Answered, BodiesFound, Logged, SetEvent, SetNote, Tell
+from topic.queues.actions import Answered, BodiesFound, Logged, PageFound, SetEvent, SetNote, Tell
+from topic.queues.browsing import Browsing
 from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.leader.log import Marking
-from topic.queues.operations import Configure, Declare, Operation, QueueId
+from topic.queues.operations import Browse, Configure, Declare, Operation, Page, QueueId
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.queues.wire import SETS
@@ -167,6 +168,7 @@ class Node:
         self.topic = topic
         self._port = sets
         self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
+        self._browsing = Browsing(sets.sets) if sets is not None else None
         self._changes: list[StoreChange | StoreRead] = []
         """Changes and reads that the store of the sets gets at the end of this pump."""
         self._store = store
@@ -216,6 +218,9 @@ class Node:
             self._port.sets.handle_timer(now)
         if self._leaders is not None:
             self._leaders.handle_timer(now)
+        if self._browsing is not None:
+            self._browsing.look(now)
+            self._flush_browsing()
 
     def deadline(self) -> float:
         if self._put_off:
@@ -432,6 +437,27 @@ class Node:
             known = ", ".join(prefix + "…" for prefix, kind in kinds if kind in of)
             raise ValueError(f"{what}, expected an address of {known}")
 
+    def browse(self, end: Any, asked: Browse, *, rests: bool = False) -> None:
+        """Get a page of the messages of a queue for the end of a client: the shell performs its `Browsed`. `rests`: the
+        client has seen all messages; the page is asked for with the next look."""
+        assert self._browsing is not None
+        if rests:
+            self._browsing.rest(end, asked)
+        else:
+            self._browsing.browse(end, asked)
+            self.later(self._flush_browsing)
+
+    def _browsed(self, number: int, page: Page | None) -> bool:
+        """A request is answered. Returns whether a client that browses has asked for that."""
+        browsed = self._browsing.answered(number, page) if self._browsing is not None else None
+        if browsed is not None:
+            self._shell.perform(browsed)
+        return browsed is not None
+
+    def _flush_browsing(self) -> None:
+        for browsed in self._browsing.flush(self.now()) if self._browsing is not None else ():
+            self._shell.perform(browsed)
+
     def read(self, set_: str, queue: QueueId, positions: Sequence[int]) -> int:
         """Start a read of message bodies that are not in memory. Returns the number of the read: a pump brings the
         bodies (`SetShell.found`) when the disk has read them."""
@@ -475,7 +501,10 @@ class Node:
             elif isinstance(action, Tell):
                 self.mesh.send((action.router,), action.payload, now)
             elif isinstance(action, Answered):
-                port.shell.answered(action)
+                if not self._browsed(action.number, None):
+                    port.shell.answered(action)
+            elif isinstance(action, PageFound):
+                self._browsed(action.number, action.page)
             elif isinstance(action, BodiesFound):
                 if self._leaders is None or not self._leaders.found(action):
                     port.shell.found(action)
@@ -487,6 +516,7 @@ class Node:
                 self._changes.append(action)
         if self._leaders is not None:
             self._leaders.follow(now)
+        self._flush_browsing()
 
 
 def boot(

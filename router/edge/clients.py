@@ -28,7 +28,7 @@ from router.edge.attach import (
     is_anonymous,
     is_dynamic_source,
 )
-from router.edge.ends import AddressNode, ClientEnd, End, Wakeable
+from router.edge.ends import AddressNode, ClientEnd, End, Wakeable, WrittenEnd
 from router.edge.guard import Guard, Visiting
 from router.edge.queue_address import address_inside
 from router.edge.status_node import STATUS_ADDRESS
@@ -90,7 +90,7 @@ class ClientEdge(Handler):
         """All open connections, in the order in which they opened."""
         self._numbers = count(1)
         self._topics = topics
-        self._full: dict[Wakeable, dict[ClientEnd, None]] = {}
+        self._full: dict[Wakeable, dict[WrittenEnd, None]] = {}
 
     # connections
 
@@ -203,6 +203,7 @@ class ClientEdge(Handler):
         end: End | None = link.context
         if end is not None:
             end.on_credit()
+            self._look(end)
 
     def on_echo(self, link: Link) -> None:
         end: End = link.context
@@ -239,7 +240,7 @@ class ClientEdge(Handler):
                 self._look(end)
             self.node.pump()
 
-    def _look(self, end: ClientEnd) -> None:
+    def _look(self, end: WrittenEnd) -> None:
         if end.awaits_writing and not end.link.ended:
             self._full.setdefault(end.link.connection, {})[end] = None
 

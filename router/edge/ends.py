@@ -34,6 +34,16 @@ class SeenLink(Protocol):
     def connection(self) -> Any: ...
 
 
+class WrittenEnd(Protocol):
+    """An end whose link may be full."""
+
+    @property
+    def link(self) -> SeenLink: ...
+    @property
+    def awaits_writing(self) -> bool: ...
+    def written(self) -> None: ...
+
+
 class ClientEnd(LinkEnd):
     """An end at a topic with a client behind it."""
 
@@ -99,6 +109,14 @@ class End:
     def state(self) -> Mapping[str, int] | None:
         """The flow properties for the client, sent whenever it asks for the flow state; None if there are none."""
         return None
+
+    @property
+    def awaits_writing(self) -> bool:
+        """As `ClientEnd.awaits_writing`."""
+        return False
+
+    def written(self) -> None:
+        """As `ClientEnd.written`."""
 
     def on_credit(self) -> None: ...
     def on_transfers(self, transfers: Transfers) -> None: ...

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from router.amqp.format.errors import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LIMIT
+from router.amqp.format.values import SELECTOR, SELECTOR_CODE
 from router.amqp.proton.link import Link
 from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
 from router.edge.attach import (
@@ -18,14 +19,17 @@ from router.edge.attach import (
     is_dynamic_source,
     read_request,
 )
+from router.edge.browser_link import BrowserLink
 from router.edge.dynamic import Answering, DynamicLink, new_address
 from router.edge.ends import TopicEnd
 from router.edge.guard import Guard
 from router.edge.publisher_link import PublisherLink
 from router.edge.queue_address import address_inside
+from router.edge.selector.selector import Selector
 from router.edge.subscriber_link import SubscriberLink
 from router.mesh.config import AddressRule
 from topic.directory.entry import Role
+from topic.edge.filters import NoLocal
 from topic.ends.publishing import AFRESH
 from topic.identity import link_name
 from topic.node import Node
@@ -60,6 +64,9 @@ class Topics:
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
         request = self._inside(read_request(link, address, self._prefixes, self._longest), receives=link.is_sender)
         kind = self._node.topic.kinds.of(request.identity.address)
+        if kind.is_of_set and link.browses:
+            self._attach_browser(link, address, request)
+            return
         if request.filters and not kind.takes_filters:
             raise Refusal(NOT_IMPLEMENTED, f"{address} is {kind.name} and takes no filter")
         self._guard.attaches(link.connection, address, receives=link.is_sender)
@@ -138,6 +145,17 @@ class Topics:
         if former is not None:
             claim = end.go_on_from(former)
         end.attach(claim, now, told=request.told, wants=request.wants)
+
+    def _attach_browser(self, link: Link, address: str, request: AttachRequest) -> None:
+        """A selector is applied; no-local is not, as a queue does not know who has published a message."""
+        selector = request.wants.other if isinstance(request.wants, NoLocal) else request.wants
+        assert selector is None or isinstance(selector, Selector)
+        self._guard.attaches(link.connection, address, receives=True)
+        if selector is not None:
+            asked = self._node.topic.edge.delivery.asked
+            self._guard.selects(link.connection, asked.with_another(link.connection.user, selector))
+        link.context = end = BrowserLink(link, self._node, address, selector)
+        end.begin({name: one for name, one in request.filters.items() if one.descriptor in (SELECTOR, SELECTOR_CODE)})
 
     def _attach_publisher(self, link: Link, request: AttachRequest, former: PublisherLink | None, now: float) -> None:
         end = link.context = PublisherLink(link, request, self._node, self._max_message)

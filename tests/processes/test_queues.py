@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 import trio
-from proton import Message
+from proton import Event, Message, Terminus
+from proton.handlers import MessagingHandler
+from proton.reactor import Copy, ReceiverOption, Selector
+from proton.utils import BlockingConnection
 
 from failover.client.endpoint import Options
 from failover.client.management import Management, RefusedError
@@ -28,9 +31,11 @@ from router.amqp.format.sections import write_message
 from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
 from router.entities.dispatch import ADDRESS
 from router.entities.queues import DECLARED_QUEUE
+from router.mesh.quantities import Address
 from router.mqtt.format.values import PacketKind, Reason
 from router.queues.store import STORE
 from tests.forks import COMMAND_LINE
+from tests.hangs import HANGS_S
 from tests.processes.clients import Clients, Delivery, Publisher, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually, running
 from tests.processes.test_mqtt_boot import answer, client
@@ -457,3 +462,48 @@ async def test_a_bound_queue_has_what_the_topic_had_though_its_leader_is_killed(
     expected = Counter(b"%d" % number for number in range(COUNT))
     assert [*had.values()] == [expected, expected]
     await check_exactly_once(own_mesh)
+
+
+def browsed(address: Address, queue: str, count: int, *options: ReceiverOption) -> tuple[list[bytes], list[bool]]:
+    """What a client of proton sees that browses a queue and drains, with credit for this many messages; and whether it
+    was sent settled."""
+    bodies, settled = list[bytes](), list[bool]()
+    connection = BlockingConnection(f"amqp://{address}", timeout=HANGS_S)
+    try:
+        fetcher = Fetched(bodies, settled)
+        receiver = connection.create_receiver(queue, credit=0, handler=fetcher, options=[Copy(), *options])
+        assert receiver.link.remote_source.distribution_mode == Terminus.DIST_MODE_COPY
+        receiver.link.drain(count)
+        connection.wait(lambda: receiver.link.credit == 0, msg="drained")
+    finally:
+        connection.close()
+    return bodies, settled
+
+
+class Fetched(MessagingHandler):
+    def __init__(self, bodies: list[bytes], settled: list[bool]) -> None:
+        super().__init__(prefetch=0, auto_accept=False)
+        self._bodies, self._settled = bodies, settled
+
+    def on_message(self, event: Event) -> None:
+        self._bodies.append(bytes(event.message.body))
+        assert event.delivery is not None
+        self._settled.append(event.delivery.settled)
+
+
+@pytest.mark.parametrize("router", [*"abc"])
+async def test_a_client_browses_a_queue(mesh: RunningMesh, clients: Clients, router: str) -> None:
+    queue = f"queue/browsed-{router}"
+    await fill(clients, await clients.publisher(mesh.address("a"), queue), 20)
+    holder = await clients.subscriber(mesh.address("b"), queue, credit=5, respond=hold, makes_up=False)
+    await clients.until(lambda: len(holder.received) == 5)
+    expected = [b"%d" % number for number in range(20)]
+    bodies, settled = await trio.to_thread.run_sync(browsed, mesh.address(router), queue, 100)
+    assert bodies == expected and all(settled)
+    bodies, _ = await trio.to_thread.run_sync(browsed, mesh.address(router), queue, 7)
+    assert bodies == expected[:7]
+    bodies, _ = await trio.to_thread.run_sync(browsed, mesh.address(router), queue, 7, Selector("amqp.durable"))
+    assert bodies == [], "no message is durable"
+    holder.link.flow(100)
+    await clients.until(lambda: len(holder.received) == 20)
+    assert holder.numbers == [*range(20)], "as if nobody had browsed"

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from topic.journal import Event
-from topic.queues.operations import Answer
+from topic.queues.operations import Answer, Page
 from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 
 
@@ -26,6 +26,14 @@ class Answered:
 
     number: int
     answer: Answer
+
+
+@attrs.frozen(slots=True)
+class PageFound:
+    """The page for the request of this number (`ReplicaSets.ask`)."""
+
+    number: int
+    page: Page
 
 
 @attrs.frozen(slots=True)
@@ -79,7 +87,9 @@ class BodiesFound:
     """Keyed by position: the bodies of the messages that still exist."""
 
 
-SetAction = Logged | Tell | Write | Renew | ReadPiece | ReadBodies | Answered | BodiesFound | SetNote | SetEvent
+SetAction = (
+    Logged | Tell | Write | Renew | ReadPiece | ReadBodies | Answered | PageFound | BodiesFound | SetNote | SetEvent
+)
 
 
 @attrs.frozen(slots=True)

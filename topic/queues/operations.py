@@ -7,6 +7,7 @@
 | `Delete(name, id)` | deletes the queue | the id |
 | `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and their number |
 | `Retry(name, id, address, runs)` | moves messages of the queue back to the address they came from | the same |
+| `Browse(name, first)` | nothing: it is in no log | a `Page` of messages from this position on |
 
 An operation may be decided twice, because a router sends its request again if the answer is lost with a leader. Other
 operations on the queue may be decided in between, and the second decision must not undo these. So all but `Declare`
@@ -14,8 +15,8 @@ name a queue by its id. `Configure` also names the version of the settings that 
 that it takes out, and `Retry` all positions, so later messages stay. `Declare` names nothing: when it is answered, the
 queue exists, even if another client has deleted it since the first decision.
 
-An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index, count] or
-[reason, why].
+An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index, count], [reason, why] or
+[messages, next].
 """
 
 import enum
@@ -166,7 +167,16 @@ class Retry:
     runs: tuple[Run, ...]
 
 
-Operation = Declare | Configure | Delete | Purge | Retry
+@attrs.frozen(slots=True)
+class Browse:
+    """Show the messages of a queue. Only the leader of the set answers, and no log has this (protocol 14.16)."""
+
+    name: str
+    first: int
+    """The position from which messages are shown."""
+
+
+Operation = Declare | Configure | Delete | Purge | Retry | Browse
 
 
 @attrs.frozen(slots=True)
@@ -209,9 +219,21 @@ class Refused:
     why: str
 
 
-Answer = Done | Refused
+@attrs.frozen(slots=True)
+class Page:
+    """Some messages of a queue, each as the next consumer would get it."""
 
-_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry)
+    messages: tuple[tuple[int, bytes], ...]
+    """In order, with their positions. Empty: the queue has no more."""
+    next: int
+    """The position from which the next page begins."""
+
+
+Answer = Done | Refused
+Reply = Answer | Page
+"""The answer to a request, of a log or of a leader alone."""
+
+_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry, Browse)
 """The kinds of operations; the index of each is its number in the bytes."""
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
@@ -266,9 +288,11 @@ def unpack(data: bytes, what: str) -> list[Any]:
     return parts
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: Reply) -> bytes:
     if isinstance(answer, Done):
         return bytes(msgpack.packb((*attrs.astuple(answer.id), *attrs.astuple(answer.version), answer.count)))
+    if isinstance(answer, Page):
+        return bytes(msgpack.packb((answer.messages, answer.next)))
     return bytes(msgpack.packb((answer.reason.value, _cut(answer.why))))
 
 
@@ -276,13 +300,15 @@ def _cut(why: str) -> str:
     return why.encode(errors="replace")[:MOST_WHY].decode(errors="ignore")
 
 
-def decode_answer(data: bytes) -> Answer:
+def decode_answer(data: bytes) -> Reply:
     """The answer in these bytes. Raises ValueError for bytes that `encode_answer` does not write."""
     parts = unpack(data, "an answer about queues")
     if parts and isinstance(parts[0], int):
         if len(parts) != 5:
             raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected two ids and a number")
         return Done(_id(parts[:2]), _id(parts[2:4]), _number(parts[4]))
+    if len(parts) == 2 and isinstance(parts[0], list):
+        return Page(tuple(map(_shown_message, parts[0])), _number(parts[1]))
     if len(parts) != 2 or not all(isinstance(part, str) for part in parts) or len(parts[1].encode()) > MOST_WHY:
         raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected an id, or a reason and its text")
     return Refused(RefusedFor(parts[0]), parts[1])
@@ -309,6 +335,12 @@ def _number(value: Any) -> int:
         raise ValueError(f"about a queue there is {reprlib.repr(value)}, expected a number from 0 to 2^63 - 1")
     assert isinstance(value, int)
     return value
+
+
+def _shown_message(value: Any) -> tuple[int, bytes]:
+    if not isinstance(value, list) or len(value) != 2 or not _is_count(value[0]) or not isinstance(value[1], bytes):
+        raise ValueError(f"a page of a queue has {reprlib.repr(value)}, expected a position and a message")
+    return value[0], value[1]
 
 
 def _settings(value: Any) -> QueueSettings:

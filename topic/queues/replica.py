@@ -13,7 +13,7 @@ from topic.errors import BreachError
 from topic.journal import Event
 from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
 from topic.queues.logged.message_log import ReplicaLog
-from topic.queues.operations import Answer, Declare, Done, QueueId, Refused, RefusedFor
+from topic.queues.operations import Browse, Declare, Done, QueueId, Refused, RefusedFor, Reply, decode
 from topic.queues.operations import encode as encode_operation
 from topic.queues.positions import position_of
 from topic.queues.proposals import Enqueued, Proposal, encode_proposal
@@ -76,7 +76,9 @@ class SetReplica:
         """`compare_every`: how many entries lie between two comparisons of the states. `raft`: makes a Raft."""
         self.plan = plan
         self.out: list[SetAction] = []
-        self.answers: list[tuple[str, int, Answer]] = []
+        self.browses: list[tuple[str, int, Browse]] = []
+        """Requests to browse: the router that asks, its number, and the request."""
+        self.answers: list[tuple[str, int, Reply]] = []
         """Answers to requests: the router that asked, its number of the request, and the answer."""
         self.decided: list[tuple[int, Enqueued | None]] = []
         """The decided proposals of this leader and of earlier ones: log index and answer."""
@@ -162,7 +164,12 @@ class SetReplica:
 
     def ask(self, router: str, requests: Iterable[tuple[int, bytes]]) -> None:
         """A router requests operations. They are proposed if this router leads."""
-        self._asked.extend((router, number, data) for number, data in requests)
+        for number, data in requests:
+            operation = decode(data)
+            if isinstance(operation, Browse):
+                self.browses.append((router, number, operation))
+            else:
+                self._asked.append((router, number, data))
 
     def forget(self, router: str) -> None:
         """The contact with the router has ended: its requests need no answer."""

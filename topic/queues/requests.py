@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from topic.queues.operations import Answer, Refused, RefusedFor
+from topic.queues.operations import Refused, RefusedFor, Reply
 from topic.queues.wire import Leads
 
 BATCH: Final = 64 * 1024
@@ -106,9 +106,9 @@ class Requests:
 
     # answers
 
-    def answer(self, router: str, answers: Iterable[tuple[int, Answer]], now: float) -> list[tuple[int, Answer]]:
+    def answer(self, router: str, answers: Iterable[tuple[int, Reply]], now: float) -> list[tuple[int, Reply]]:
         """A router has answered. Returns the answers that count: answers of a former leader do not."""
-        counting: list[tuple[int, Answer]] = []
+        counting: list[tuple[int, Reply]] = []
         for number, answer in answers:
             if router != self.leader or number not in self._open or number in self._unsent:
                 continue
@@ -120,7 +120,7 @@ class Requests:
                 counting.append((number, answer))
         return counting
 
-    def give_up(self, now: float) -> list[tuple[int, Answer]]:
+    def give_up(self, now: float) -> list[tuple[int, Reply]]:
         """Give up the requests whose time is over. Returns their answers."""
         over = [number for number, request in self._open.items() if request.until <= now]
         for number in over:

@@ -22,8 +22,18 @@ from itertools import chain, count
 from typing import Final
 
 from topic.errors import BreachError
-from topic.queues.actions import Answered, BodiesFound, SetAction, SetChange, SetEvent, SetNote, SetView, Tell
-from topic.queues.operations import Answer, Declare, Operation, QueueId, Refused, RefusedFor, encode
+from topic.queues.actions import (
+    Answered,
+    BodiesFound,
+    PageFound,
+    SetAction,
+    SetChange,
+    SetEvent,
+    SetNote,
+    SetView,
+    Tell,
+)
+from topic.queues.operations import Browse, Declare, Operation, Page, QueueId, Refused, RefusedFor, Reply, encode
 from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
@@ -187,8 +197,8 @@ class ReplicaSets:
             self._touched[plan.name] = None
         return number
 
-    def _answer(self, number: int, answer: Answer) -> None:
-        self.out.append(Answered(number, answer))
+    def _answer(self, number: int, answer: Reply) -> None:
+        self.out.append(PageFound(number, answer) if isinstance(answer, Page) else Answered(number, answer))
 
     def _no_set(self, queue: str) -> Refused:
         prefixes = " or ".join(f'"{prefix}"' for prefix in self.set_map.prefixes)
@@ -198,7 +208,7 @@ class ReplicaSets:
     def _take_requests(self, router: str, name: str, asked: Requested) -> None:
         """A router requests operations. Refuse a queue that belongs to another set by this router's map."""
         ours: list[tuple[int, bytes]] = []
-        others: list[tuple[int, Answer]] = []
+        others: list[tuple[int, Reply]] = []
         for number, data in asked.requests:
             queue = read_operation(data).name
             plan = self.set_map.plan_of(queue)
@@ -213,7 +223,7 @@ class ReplicaSets:
         if others:
             self._tell(router, name, Answers(tuple(others)))
 
-    def _take_answers(self, router: str, name: str, answers: Iterable[tuple[int, Answer]], now: float) -> None:
+    def _take_answers(self, router: str, name: str, answers: Iterable[tuple[int, Reply]], now: float) -> None:
         for number, answer in self._requests[name].answer(router, answers, now):
             self._answer(number, answer)
 
@@ -284,6 +294,22 @@ class ReplicaSets:
         of each."""
         decided, self._replicas[name].decided = self._replicas[name].decided, []
         return decided
+
+    def leader_of(self, queue: str) -> str:
+        """The router that leads the set of a queue of this name; empty if this router knows none."""
+        plan = self.set_map.plan_of(queue)
+        return self._requests[plan.name].leader if plan is not None else ""
+
+    def take_browses(self, name: str) -> list[tuple[str, int, Browse]]:
+        """Take the requests to browse queues of the set: the router that asks, its number, and the request. The caller
+        answers each."""
+        browses, self._replicas[name].browses = self._replicas[name].browses, []
+        return browses
+
+    def answer_browse(self, name: str, router: str, number: int, answer: Page | Refused) -> None:
+        """Reply such a request."""
+        self._replicas[name].answers.append((router, number, answer))
+        self._touched[name] = None
 
     # the store
 
@@ -422,15 +448,19 @@ class ReplicaSets:
         self._touched[name] = None
 
     def _spread_answers(self, name: str, replica: SetReplica, now: float) -> None:
-        by_router: dict[str, list[tuple[int, Answer]]] = {}
+        by_router: dict[str, list[tuple[int, Reply]]] = {}
         for router, number, answer in replica.answers:
             by_router.setdefault(router, []).append((number, answer))
         replica.answers.clear()
         for router, answers in by_router.items():
             if router == self._router:
                 self._take_answers(router, name, answers, now)
-            else:
-                self._tell(router, name, Answers(tuple(answers)))
+                continue
+            pages = [one for one in answers if isinstance(one[1], Page)]  # each may be as large as a message
+            others = [one for one in answers if not isinstance(one[1], Page)]
+            for some in (*([page] for page in pages), others):
+                if some:
+                    self._tell(router, name, Answers(tuple(some)))
 
     # for the status
 

@@ -16,6 +16,7 @@ from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
     MOST,
     Answer,
+    Browse,
     Configure,
     Declare,
     Delete,
@@ -158,6 +159,8 @@ class SetState:
             return Refused(RefusedFor.MALFORMED, f"an operation on queues is of life {life}, expected {MOST} at most")
         if isinstance(asked, Declare):
             return self._declare(asked, QueueId(life, index))
+        if isinstance(asked, Browse):
+            return Refused(RefusedFor.MALFORMED, "no log has a request to browse a queue")
         if isinstance(asked, Configure | Delete | Purge | Retry):
             return self._change(asked, QueueId(life, index))
         return self._carry_out(asked, QueueId(life, index))

@@ -17,7 +17,7 @@ import attrs
 import msgpack
 
 from topic.errors import BreachError
-from topic.queues.operations import Answer, Operation, decode_answer, encode_answer
+from topic.queues.operations import Operation, Reply, decode_answer, encode_answer
 from topic.queues.operations import decode as decode_operation
 from topic.raft.messages import Envelope
 from topic.raft.wire import MOST, MOST_NAME
@@ -41,7 +41,7 @@ class Requested:
 
 @attrs.frozen(slots=True)
 class Answers:
-    answers: tuple[tuple[int, Answer], ...]
+    answers: tuple[tuple[int, Reply], ...]
     """Each answer, with the number of its request."""
 
 

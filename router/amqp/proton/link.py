@@ -159,6 +159,12 @@ class Link(LinkDeliveries):
         return terminus.address if terminus else None
 
     @property
+    def browses(self) -> bool:
+        """Sending: the peer asks for distribution mode copy (AMQP 1.0 messaging 3.5.7)."""
+        mode = lib.pn_terminus_get_distribution_mode(lib.pn_link_remote_source(self.pointer))
+        return self.is_sender and bool(mode == lib.PN_DIST_MODE_COPY)
+
+    @property
     def place(self) -> Place:
         """The link's place. For the engine."""
         return self.session, self.is_sender, self.name

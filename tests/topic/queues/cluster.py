@@ -12,7 +12,7 @@ from itertools import combinations
 
 from tests.set_store import MemorySets, StoreNames
 from topic.journal import Event
-from topic.queues.actions import Answered, BodiesFound, Logged, SetEvent, SetNote, Tell
+from topic.queues.actions import Answered, BodiesFound, Logged, PageFound, SetEvent, SetNote, Tell
 from topic.queues.operations import Answer, Operation
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
@@ -243,6 +243,7 @@ class SetCluster:
             elif isinstance(action, BodiesFound):
                 host.found[action.number] = action.bodies
             else:
+                assert not isinstance(action, PageFound), "nobody browses"
                 host.waiting.append(action)
         assert not sets.has_work
         sets.check()

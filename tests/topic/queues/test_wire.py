@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topic.errors import BreachError
-from topic.queues.operations import Declare, Done, QueueId, Refused, RefusedFor
+from topic.queues.operations import Browse, Declare, Done, Page, QueueId, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 from topic.queues.wire import SETS, Answers, Leads, Message, Requested, decode, encode, read_operation
 from topic.raft.configuration import Replica
@@ -17,8 +17,9 @@ from topic.raft.messages import Envelope, Vote
 MESSAGES: list[Message] = [
     Envelope(100, Replica("a", b"store"), Replica("b", b""), Vote(2, 5, 1)),
     Leads(100, 3, True),
-    Requested(((0, encode_operation(Declare("queue/x"))), (7, b""))),
+    Requested(((0, encode_operation(Declare("queue/x"))), (1, encode_operation(Browse("queue/x", 5))), (7, b""))),
     Answers(((0, Done(QueueId(100, 5), QueueId(101, 9))), (7, Refused(RefusedFor.BUSY, "try again later")))),
+    Answers(((0, Page(((5, b"message"), (9, b"")), 10)), (1, Page((), 5)))),
 ]
 
 
@@ -47,6 +48,8 @@ def test_any_bytes_are_a_message_or_a_breach(kind: int, body: bytes) -> None:
         (2, ["s", [[1, "text"]]], "expected a number and bytes"),
         (2, ["s", [[True, b""]]], "expected a number and bytes"),
         (3, ["s", [[1, b"\xc1"]]], "no msgpack"),
+        (3, ["s", [[1, msgpack.packb([[[5, "text"]], 6])]]], "expected a position and a message"),
+        (3, ["s", [[1, msgpack.packb([[], -1])]]], "expected a number"),
         (3, ["s", [[1, msgpack.packb(["else", "why"])]]], "not a valid"),
     ],
 )

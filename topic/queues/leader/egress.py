@@ -36,7 +36,7 @@ from topic.ends.end import EndNode
 from topic.identity import egress_of
 from topic.queues.bodies.message_rows import QueueRows, SentRows
 from topic.queues.leader import publisher
-from topic.queues.leader.log import Marking, Proposer
+from topic.queues.leader.log import Marking, MessageView, Proposer
 from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
 from topic.queues.operations import QueueId
 from topic.queues.positions import index_of, position_of, runs_of
@@ -70,6 +70,7 @@ class Egress(SetPublisher):
     ) -> None:
         super().__init__(node, egress_of(set_, name), state.messages, log, marking)
         self._state = state
+        self._view = MessageView(state.messages, marking)
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
         """The positions of messages that were reserved before this router led. Home does not have them yet."""
@@ -359,10 +360,7 @@ class Egress(SetPublisher):
         message = rows[position]
         if message is None and (message := self._read.get(position)) is None:
             return None
-        returns = self._messages.returns(position)
-        if not returns.times:
-            return message
-        return self._marking.came_back(message, returns.failed, returns.annotations)
+        return self._view.of(position, message)
 
     def _give(self, given: list[tuple[int, bytes]]) -> None:
         if given:

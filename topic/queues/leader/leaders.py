@@ -28,8 +28,9 @@ from topic.queues.leader.egress import Egress
 from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.letters import Letters, is_of_letters, letters_to
-from topic.queues.leader.log import Marking, ProposingEnd, ReadingEnd
-from topic.queues.operations import MOST, Declare, QueueId
+from topic.queues.leader.log import Marking, MessageView, ProposingEnd, ReadingEnd
+from topic.queues.leader.pages import Pages
+from topic.queues.operations import MOST, Declare, QueueId, Refused, RefusedFor
 from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
 from topic.queues.sets import ReplicaSets
 
@@ -101,6 +102,12 @@ class LedSet:
         """The subscribers of the bindings, keyed by the key of the binding."""
         self._bind(unsettled)
         self._take_over_egresses()
+        self.pages = Pages(
+            sets.state(name),
+            self,
+            MessageView(sets.state(name).messages, marking),
+            lambda router, number, answer: sets.answer_browse(name, router, number, answer),
+        )
         self.letters: dict[str, Letters] = {}
         """The publishers of the outbox, keyed by the address to which they publish."""
         self.take_over_letters()
@@ -468,3 +475,9 @@ class SetLeaders:
                     led.take_over_letters()
             elif ready is not None:
                 self.led[name] = LedSet(self._node, self._sets, self._marking, name, ready, now)
+            for router, number, asked in self._sets.take_browses(name):
+                if name in self.led:
+                    self.led[name].pages.ask(router, number, asked)
+                else:
+                    busy = Refused(RefusedFor.BUSY, "this router does not lead the set, or has just begun to")
+                    self._sets.answer_browse(name, router, number, busy)

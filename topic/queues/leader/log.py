@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Enqueued, Proposal
@@ -47,6 +48,19 @@ class Marking(Protocol):
     def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
         """The message as a dead letter of this queue: it states the queue, the reason, and how often it was a dead
         letter. None if it was one too often."""
+
+
+class MessageView:
+    """The messages of one set as their next consumers get them."""
+
+    def __init__(self, messages: QueuedMessages, marking: Marking) -> None:
+        self._messages = messages
+        self._marking = marking
+
+    def of(self, position: int, body: bytes) -> bytes:
+        """The message at this position, which has this body."""
+        returns = self._messages.returns(position)
+        return self._marking.came_back(body, returns.failed, returns.annotations) if returns.times else body
 
 
 class Proposer(Protocol):

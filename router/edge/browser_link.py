@@ -1,0 +1,85 @@
+"""The end of a client that browses a queue: a source with distribution mode copy (AMQP 1.0 messaging 3.5.7; protocol
+14.16).
+
+The client is sent all messages that there are, settled, in the order of the queue, also those that consumers have. It
+changes nothing: the queue does not know of it, and its link is in no directory. The end has one page of messages at a
+time, and asks for the next one when the client has credit and reads.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from router.amqp.format.codec import Described
+from router.amqp.format.values import EXPIRE_LINK
+from router.amqp.proton.link import Link
+from router.edge.ends import End
+from router.edge.selector.selector import Selector
+from topic.actions import Browsed, LinkAction
+from topic.edge.subscriber import ROOM
+from topic.node import Node
+from topic.queues.operations import Browse
+from topic.queues.positions import position_key
+
+
+class BrowserLink(End):
+    __slots__ = ("_is_asked", "_is_at_end", "_is_fresh", "_page", "_place", "_queue", "_selector", "node")
+
+    def __init__(self, link: Link, node: Node, queue: str, selector: Selector | None) -> None:
+        """`queue` is its name. `selector`: the client is sent only messages for which it is true."""
+        super().__init__(link)
+        self.node = node
+        self._queue = queue
+        self._selector = selector
+        self._page: deque[tuple[int, bytes]] = deque()
+        """Messages that wait for credit or room, with their positions."""
+        self._place = 0
+        """The position from which the next page begins."""
+        self._is_asked = False
+        self._is_fresh = False
+        """The leader was asked last after the client's last flow."""
+        self._is_at_end = False
+        """There was nothing more at that time."""
+
+    def begin(self, filters: Mapping[str, Described]) -> None:
+        """Answer the attach. `filters`: those that are applied."""
+        self.link.moves = False
+        self.link.answer(expiry_policy=EXPIRE_LINK, filters=filters)
+        self.on_credit()
+
+    @property
+    def awaits_writing(self) -> bool:
+        return bool(self._page) and self.link.credit > 0
+
+    def written(self) -> None:
+        if self.is_there:
+            self._go_on()
+
+    def on_credit(self) -> None:
+        self._is_at_end = self._is_fresh = False
+        self._go_on()
+
+    def perform(self, action: LinkAction) -> None:
+        """A page has come; or none, as no router has answered."""
+        assert isinstance(action, Browsed)
+        self._is_asked = False
+        self._is_at_end = not action.messages and (self._is_fresh or action.messages is None)
+        self._page.extend((at, message) for at, message in action.messages or () if self._passes(message))
+        self._place = action.next
+        self._go_on()
+
+    def _passes(self, message: bytes) -> bool:
+        fits = self.link.takes(message)
+        return fits and (self._selector is None or self._selector.wants(self._selector.read(message)))
+
+    def _go_on(self) -> None:
+        while self._page and self.link.credit > 0 and self.link.unwritten < ROOM:
+            position, message = self._page.popleft()
+            self.link.send(position_key(position), message, settled=True)
+        if self._page or self.link.credit <= 0:
+            return
+        if self._is_at_end:
+            self.link.drained()
+        if not self._is_asked and self.link.credit > 0:
+            asked, is_new = Browse(self._queue, self._place), not self._is_at_end
+            self._is_asked, self._is_fresh = is_new, True
+            self.node.browse(self, asked, rests=not is_new)
