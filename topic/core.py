@@ -24,7 +24,7 @@ from topic.delivery.kinds import AddressKinds
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.delivery.records import RecordTable
-from topic.delivery.room import Drain, SubscriberRoom
+from topic.delivery.room import Demand, Drain
 from topic.delivery.window import window_of
 from topic.directory.directory import Directory
 from topic.directory.entry import FLEETING, Lifetime, LinkEntry, Role, Status, overtakes
@@ -234,9 +234,9 @@ class Topic:
         """The publisher has settled these deliveries. Each is given once."""
         self.home.settlement.settle(stream, records)
 
-    def wanted(self, stream: HomeStream) -> SubscriberRoom:
-        """The room of the consumers of the queue whose egress has this stream (`Balancing.wanted`)."""
-        return self.home.balancing.wanted(stream)
+    def demand(self, stream: HomeStream) -> Demand:
+        """What the consumers of the queue take whose egress has this stream (`Balancing.demand`)."""
+        return self.home.balancing.demand(stream)
 
     @event
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:

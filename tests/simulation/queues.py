@@ -18,9 +18,10 @@ from tests.failures import bare
 from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from tests.simulation.subscriber import SubscriberClient
+from topic.delivery.room import SubscriberRoom
 from topic.identity import INSIDE, egress_address, ingress_address
 from topic.queues import replica
-from topic.queues.leader import ingress
+from topic.queues.leader import egress, ingress
 from topic.queues.operations import MOST, Configure, Declare, Delete, Operation, Purge, QueueSettings, Retry
 from topic.queues.positions import runs_of
 from topic.queues.state import Queue, SetState
@@ -62,6 +63,8 @@ class QueueWorld:
         self._full = dice.choice((inf, inf, inf, 10, 100, 1000))
         """Bytes of messages with which a set is full."""
         self._keeps_bodies = Random(f"bodies {world.seed}").random() < 0.5
+        self._most_refused = Random(f"refused {world.seed}").choice((100, 100, 1, 0))
+        """How many messages home may keep that all consumers with room have refused."""
         self._is_left = self._full == inf and dice.random() < 0.2
         """All consumers of a queue may go for good."""
         self._deletions = dice.choice((1, 3, 10))
@@ -130,11 +133,13 @@ class QueueWorld:
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
-        """Sets are full earlier, and may keep no bodies of messages in memory that their disks have."""
+        """Sets are full earlier, and may keep no bodies of messages in memory that their disks have. Home may keep few
+        messages of a queue that consumers have refused."""
         kept = replica.KEPT_BODIES if self._keeps_bodies else -1
         with (
             patch.object(ingress, "FULL", int(min(self._full, ingress.FULL))),
             patch.object(replica, "KEPT_BODIES", kept),
+            patch.object(egress, "MOST_REFUSED", SubscriberRoom(self._most_refused, egress.MOST_REFUSED.size)),
         ):
             yield
 

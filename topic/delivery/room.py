@@ -59,6 +59,18 @@ NO_ROOM: Final = SubscriberRoom()
 
 
 @attrs.frozen(slots=True)
+class Demand:
+    """What the subscribers of a queue that have room take."""
+
+    able: frozenset[bytes]
+    """The names of these subscribers."""
+    room: SubscriberRoom
+    """Their room, without the room that waiting deliveries take that one of them may have."""
+    refused: SubscriberRoom
+    """The waiting deliveries that all of them have refused for themselves."""
+
+
+@attrs.frozen(slots=True)
 class Drain:
     """A question to homes: have they given a subscriber all that there is for it, as far as its room allows?"""
 

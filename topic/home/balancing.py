@@ -16,7 +16,7 @@ from topic.actions import Chosen, ConsumerDrains, Forget, Wanted
 from topic.delivery.kinds import UNASSIGNED, verdict
 from topic.delivery.outcomes import NOT_HAD
 from topic.delivery.record import Giving, HomeStream, Record, State, spread
-from topic.delivery.room import NO_ROOM, Drain, DrainAnswer, SubscriberRoom
+from topic.delivery.room import NO_ROOM, Demand, Drain, DrainAnswer, SubscriberRoom
 from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
 from topic.edge.edge import Edge
@@ -144,15 +144,17 @@ class Balancing:
 
     def want(self, stream: HomeStream) -> None:
         """Tell the queue if its subscribers have room for more deliveries."""
-        if self.wanted(stream):
+        if self.demand(stream).room:
             self.outlet.actions.append(Wanted(stream.link))
 
-    def wanted(self, stream: HomeStream) -> SubscriberRoom:
-        """The room of the subscribers of a queue, without the room that the waiting deliveries need."""
+    def demand(self, stream: HomeStream) -> Demand:
+        """What the subscribers of a queue that have room take."""
         able = self._able(stream)
-        names = {entry.name for entry, _ in able}
+        names = frozenset(entry.name for entry, _ in able)
         waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
-        return sum((room for _, room in able), NO_ROOM) - SubscriberRoom.of(waiting)
+        refused = [record for record in stream.unassigned if names.issubset(record.refused_by)]
+        room = sum((room for _, room in able), NO_ROOM) - SubscriberRoom.of(waiting)
+        return Demand(names, room, SubscriberRoom.of(refused))
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
         """The queue has reserved these deliveries for the subscriber. Home may have chosen it for them one after the

@@ -19,7 +19,7 @@ from tests.topic.queues.test_ingress import publisher as pen_of
 from tests.topic.raft.mutants import Broken, must_notice
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.room import SubscriberRoom
+from topic.delivery.room import NO_ROOM, Demand, SubscriberRoom
 from topic.queues import replica
 from topic.queues.bodies.message_rows import QueueRows, about_key, body_key
 from topic.queues.leader import leaders, publisher
@@ -362,7 +362,7 @@ def test_a_set_that_is_far_ahead_reads_what_consumers_take() -> None:
     with patch.object(replica, "KEPT_BODIES", -1), patch.object(leaders, "MOST_AHEAD", -1):
         bench, _ = filled(*ALL)
         held = hold_reads(bench, "a")
-        with patch.object(Topic, "wanted", lambda self, stream: SubscriberRoom(100, 3)):
+        with patch.object(Topic, "demand", lambda self, stream: Demand(frozenset(), SubscriberRoom(100, 3), NO_ROOM)):
             plain(bench, "d", credit=100)
         [read] = held
         assert len(read.positions) == 3

@@ -29,6 +29,7 @@ from topic.home.balancing import Balancing
 from topic.home.home import Home
 from topic.identity import egress_address, is_egress
 from topic.queues import messages
+from topic.queues.leader import egress
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import PATIENCE_S, LedSet
@@ -682,6 +683,59 @@ def test_what_one_refuses_for_itself_another_gets(router: str) -> None:
     assert third.delivered == [b"1 failed 1"]
 
 
+def refused_by_one(most: SubscriberRoom, count: int = 10) -> tuple[QueueBench, Reader, list[bytes]]:
+    """A consumer has refused for itself all messages of a queue, and has room again. Home keeps `most` of them."""
+    messages = [b"%d" % number for number in range(count)]
+    with patch.object(egress, "MOST_REFUSED", most):
+        bench, _ = filled(*messages)
+        reader = plain(bench, "d", credit=count)
+        reader.answer(MODIFIED, *messages, final=True)
+        assert reader.delivered == messages
+        reader.grant(count)
+    return bench, reader, messages
+
+
+@pytest.mark.parametrize("most", [SubscriberRoom(3, 1000), SubscriberRoom(1000, 3)])
+def test_the_state_keeps_most_of_what_all_consumers_refuse(most: SubscriberRoom) -> None:
+    """Else home has each of these messages in memory. Another consumer gets all of them."""
+    bench, _, messages = refused_by_one(most)
+    assert bench.records() == {"a": 3}
+    other = plain(bench, "e", "t", credit=5)
+    assert other.delivered == messages[:5]
+    other.grant(5)
+    assert other.delivered == messages
+
+
+@pytest.mark.parametrize("most", [SubscriberRoom(3, 1000), SubscriberRoom(1000, 3)])
+def test_the_state_keeps_what_a_consumer_refuses_one_after_the_other(most: SubscriberRoom) -> None:
+    """Another consumer is there, and gives no credit yet."""
+    with patch.object(egress, "MOST_REFUSED", most):
+        bench, pen = filled()
+        reader, other = plain(bench, "d"), plain(bench, "e", "t", credit=0)
+        messages = [b"%d" % number for number in range(8)]
+        for message in messages:
+            pen.send(message)
+            pen.settle(message)
+            reader.answer(MODIFIED, message, final=True)
+        assert bench.records() == {"a": 3} and reader.delivered == messages
+        other.grant(10)
+        assert other.delivered == messages
+
+
+def test_what_the_state_keeps_is_offered_again_as_a_refusal_ends() -> None:
+    bench, reader, messages = refused_by_one(SubscriberRoom(3, 1000))
+    reader.close()
+    again = plain(bench, "d", credit=10)
+    assert again.delivered == messages and bench.messages("a") == messages
+
+
+def test_what_the_state_keeps_may_be_gone_when_somebody_wants_it() -> None:
+    bench, reader, messages = refused_by_one(SubscriberRoom(3, 1000))
+    purge(bench)
+    other = plain(bench, "e", "t", credit=10)
+    assert other.delivered == [] and reader.delivered == messages
+
+
 def test_a_refusal_ends_with_its_link_while_it_waits() -> None:
     """The message is at the home: nobody else has room."""
     bench, _ = filled(b"1")
@@ -1206,7 +1260,19 @@ BROKEN: list[Broken] = [
      partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 1)),
     (HomeStream, "before_waiting", "self.reserving.get(subscriber, ())", "()",
      partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 2)),
-    (Balancing, "wanted", "if not names.issubset(record.refused_by)", "",
+    (Egress, "_take", "is_refused and not left", "False",
+     partial(test_the_state_keeps_most_of_what_all_consumers_refuse, SubscriberRoom(3, 1000))),
+    (Egress, "_take", "left -= ", "_ = ",
+     partial(test_the_state_keeps_most_of_what_all_consumers_refuse, SubscriberRoom(1000, 3))),
+    (Egress, "_take", " - demand.refused", "",
+     partial(test_the_state_keeps_what_a_consumer_refuses_one_after_the_other, SubscriberRoom(3, 1000))),
+    (Egress, "_bring_back", "if not demand.able <= names", "if False",
+     partial(test_the_state_keeps_most_of_what_all_consumers_refuse, SubscriberRoom(3, 1000))),
+    (Egress, "_bring_back", "self._refusers[position] = names", "pass",
+     partial(test_the_state_keeps_most_of_what_all_consumers_refuse, SubscriberRoom(3, 1000))),
+    (Egress, "forget_refusals", "if subscriber in names", "if False",
+     test_what_the_state_keeps_is_offered_again_as_a_refusal_ends),
+    (Balancing, "demand", "if not names.issubset(record.refused_by)", "",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Balancing, "gone", "stream.may_be_offered(name)", "pass", test_a_refusal_ends_with_its_link_while_it_waits),
     (Changes, "_subscriber_changed", "entry.aware != old.aware", "True",
@@ -1217,9 +1283,9 @@ BROKEN: list[Broken] = [
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Egress, "tell", "self._back += action.records", "self.node.topic.settle(self.stream, action.records)",
      test_nothing_is_published_anew_before_a_majority_knows_that_it_came_back),
-    (Egress, "_note_refusers", "self._refusers.setdefault", "{0: set()}.setdefault",
+    (Egress, "_note_refusers", "self._refusers[position] = ", "_ = ",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
-    (Egress, "forget_refusals", "refusers.discard(subscriber)", "pass", test_a_refusal_ends_with_its_link),
+    (Egress, "forget_refusals", "(at, names - {subscriber})", "(at, names)", test_a_refusal_ends_with_its_link),
     (Home, "outcome_in_full", "record.annotate(annotations)", "pass",
      partial(test_the_next_consumer_reads_what_consumers_have_added, "d")),
     (Egress, "_annotations", "if len(merged) <= MOST_ANNOTATIONS else b\"\"", "",

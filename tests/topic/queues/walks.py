@@ -36,10 +36,11 @@ from tests.topic.queues.judge import Judge, Message
 from tests.topic.queues.walk_bench import FAR_SET, Move, WalkBench
 from tests.topic.queues.walkers import ACCEPTED, REJECTED, Client, Consumer, Link, Publisher, PublisherLink
 from topic.delivery.outcomes import GIVEN_BACK
+from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Lifetime
 from topic.identity import egress_address, ingress_address
 from topic.queues import replica
-from topic.queues.leader import publisher
+from topic.queues.leader import egress, publisher
 from topic.queues.leader.letters import LONGEST_PAUSE_S
 from topic.queues.operations import Declare, Delete, Purge
 from topic.queues.state import SetState
@@ -494,8 +495,11 @@ class Walk(WalkBench):
 
 
 def attempt(seed: int, *, verbose: bool = False) -> tuple[Walk, Exception | None]:
-    """In two of three walks replicas keep no bodies in memory that their disks have, and read them a few at once."""
+    """In two of three walks replicas keep no bodies in memory that their disks have, and read them a few at once. In
+    half of the walks home keeps one message at most that all consumers with room have refused."""
     with ExitStack() as smaller:
+        if seed % 2:
+            smaller.enter_context(patch.object(egress, "MOST_REFUSED", SubscriberRoom(1, 1000)))
         if seed % 3:
             smaller.enter_context(patch.object(replica, "KEPT_BODIES", -1))
             smaller.enter_context(patch.object(publisher, "AHEAD", 8))

@@ -21,16 +21,17 @@ Never here: the choice of consumers, and the changes of the state.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from math import inf
+from typing import Final
 
 import attrs
 
 from topic.actions import AnswerDeliveries, Chosen, Detach
 from topic.delivery.outcomes import GIVEN_BACK, MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import Record
-from topic.delivery.room import Drain
+from topic.delivery.room import NO_ROOM, Demand, Drain, SubscriberRoom
 from topic.directory.entry import LinkEntry
 from topic.ends.end import EndNode
 from topic.identity import egress_of
@@ -42,6 +43,11 @@ from topic.queues.operations import QueueId
 from topic.queues.positions import index_of, position_of, runs_of
 from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reject, Reserve
 from topic.queues.state import SetState
+
+NOBODY: Final = frozenset[bytes]()
+NO_DEMAND: Final = Demand(NOBODY, NO_ROOM, NO_ROOM)
+MOST_REFUSED: Final = SubscriberRoom(100, publisher.AHEAD)
+"""About so many messages wait at home that all consumers with room have refused. The state keeps the others."""
 
 
 @attrs.define(slots=True)
@@ -98,9 +104,12 @@ class Egress(SetPublisher):
         reserved."""
         self._lacks_body = False
         """Whether the first waiting message has no body in memory."""
-        self._refusers: dict[int, set[bytes]] = {}
+        self._refusers: dict[int, frozenset[bytes]] = {}
         """Keyed by position: the names of the consumers that have refused the message for themselves, as far as this
         leader knows."""
+        self._aside: dict[frozenset[bytes], list[int]] = {}
+        """Keyed by the names of the consumers that have refused them: the positions of messages that home does not get
+        while it has none but these consumers, as heaps."""
 
         self._draining: dict[bytes, Draining] = {}
         """By the name of a consumer that drains."""
@@ -179,7 +188,8 @@ class Egress(SetPublisher):
                 del self._draining[consumer]
             if is_over or not one.is_told:
                 one.is_told = True
-                self.node.topic.given(one.asked, len(self._free), is_all=is_over)
+                aside = sum(len(positions) for refusers, positions in self._aside.items() if consumer not in refusers)
+                self.node.topic.given(one.asked, len(self._free) + aside, is_all=is_over)
 
     def _has_more_for(self, consumer: bytes, coming_back: Collection[Record]) -> bool:
         """Whether the consumer may be offered something soon, though nothing more is asked for or comes."""
@@ -318,9 +328,11 @@ class Egress(SetPublisher):
         self._give([*self._take(self._doubted, self._doubted.popleft)])
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
-        elif self._free:
-            room, self._lacks_body = self.node.topic.wanted(self.stream), False
-            given = room.fill(self._take(self._free, lambda: heappop(self._free)), lambda one: len(one[1]))
+        elif self._free or self._aside:
+            demand, self._lacks_body = self.node.topic.demand(self.stream), False
+            room = demand.room
+            self._bring_back(demand)
+            given = room.fill(self._take(self._free, lambda: heappop(self._free), demand), lambda one: len(one[1]))
             self._show_gap()
             self._give(given)
             if self._lacks_body and not self._is_reading:
@@ -333,20 +345,41 @@ class Egress(SetPublisher):
     def _rows(self) -> QueueRows | SentRows:
         return self._messages.of(self.queue)
 
-    def _take(self, waiting: Sequence[int], pop: Callable[[], int]) -> Iterator[tuple[int, bytes]]:
-        """Take waiting messages, with their positions, up to the first whose body is not in memory."""
+    def _take(
+        self, waiting: Sequence[int], pop: Callable[[], int], demand: Demand = NO_DEMAND
+    ) -> Iterator[tuple[int, bytes]]:
+        """Take waiting messages, with their positions, up to the first whose body is not in memory. Put a message aside
+        that all consumers with room have refused, if home has as many of these as it may have."""
         self._lacks_body = False
+        left = MOST_REFUSED - demand.refused
         while waiting:
             position = waiting[0]
+            is_refused = bool(demand.able) and demand.able <= self._refusers.get(position, NOBODY)
             if not self._has(position):
                 self._forget_body(pop())
                 self._refusers.pop(position, None)
+            elif is_refused and not left:
+                self._forget_body(pop())
+                heappush(self._aside.setdefault(self._refusers.pop(position), []), position)
             elif (message := self._message(position)) is None:
                 self._lacks_body = True
                 return
             else:
                 self._forget_body(pop())
+                left -= SubscriberRoom.of_sizes([len(message)] if is_refused else [])
                 yield position, message
+
+    def _bring_back(self, demand: Demand) -> None:
+        """Consumers with room have not refused these messages that were put aside: bring back as many as there is room
+        for."""
+        for names in [names for names in self._aside if not demand.able <= names]:
+            positions = self._aside[names]
+            for _ in range(min(len(positions), demand.room.deliveries)):
+                position = heappop(positions)
+                self._refusers[position] = names
+                heappush(self._free, position)
+            if not positions:
+                del self._aside[names]
 
     def _has(self, position: int) -> bool:
         """Whether the queue has a message at this position, or gets it by an `Enqueue` that is not decided."""
@@ -377,8 +410,12 @@ class Egress(SetPublisher):
         self.go_on()
 
     def forget_refusals(self, subscriber: bytes) -> None:
-        for refusers in self._refusers.values():
-            refusers.discard(subscriber)
+        refusers = ((at, names - {subscriber}) for at, names in self._refusers.items())
+        self._refusers = {at: names for at, names in refusers if names}
+        for names in [names for names in self._aside if subscriber in names]:
+            positions = self._aside.pop(names) + self._aside.get(names - {subscriber}, [])
+            heapify(positions)
+            self._aside[names - {subscriber}] = positions
 
     def want(self) -> None:
         self.go_on()
@@ -401,7 +438,8 @@ class Egress(SetPublisher):
             if record.refusals is not None and record.refusals[2] and record.chosen:
                 consumer = known(record.chosen)
                 if consumer is not None and consumer.live:
-                    self._refusers.setdefault(self.open[record], set()).add(record.chosen)
+                    position = self.open[record]
+                    self._refusers[position] = self._refusers.get(position, NOBODY) | {record.chosen}
 
 
 def _has_failed(record: Record) -> bool:
