@@ -212,8 +212,9 @@ class Neighbours(Handler):
         return transport is not None
 
     def _counts(self, transport: Transport) -> bool:
-        """Whether bodies of this transport count. A body that was just read may have changed the plan so that the peer
-        is no longer a neighbour; `follow` runs only after the whole read."""
+        """Whether the peer of this transport is a neighbour, so its bodies are handled. One read may have several
+        bodies. If one of them removes the peer from the plan, the next ones are ignored, although `follow` closes the
+        transport only after the whole read."""
         return transport.up and transport.name in self._linkstate.neighbours
 
     def on_body(self, connection: BodyConnection, lane: int, body: Buffer) -> None:

@@ -144,7 +144,8 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
 def _through_queues(
     run_dirs: Sequence[str], master: str | None, key: str, places: Collection[QueuePlace]
 ) -> Iterator[str]:
-    """Yield a note for each other delivery of a message that a queue has, or had."""
+    """The message of the delivery `key` is at `places` in queues. Yield a note for each other delivery that brought
+    this message into a queue, or took it from there to a consumer."""
     if not places:
         return
     with open_logs(run_dirs, master, wanted=has_position({position for _, position in places})) as logs:

@@ -44,7 +44,7 @@ class Published:
         }
 
     def missing(self, numbers: Sequence[int]) -> int:
-        """The number of accepted messages that are not among these."""
+        """How many accepted messages have a number that is not in `numbers`."""
         return len(set(range(self.sent)) - self.otherwise - self.unknown - set(numbers))
 
 

@@ -1,4 +1,4 @@
-"""The end of a link that we send to: a subscriber's, with its deliveries that are not settled.
+"""The router's end of a subscriber's link, with the deliveries that it has sent on it and that are not settled.
 
 A re-attach (protocol 6.11) brings no unsettled map: the session has continued, so nothing was lost. The former end
 knows what this map would contain, and the core handles the attach as one that resumes. A delivery that both sides still

@@ -63,7 +63,7 @@ class Errand:
 
 
 class Caller:
-    """A connection with links here."""
+    """A connection that has links to the management node."""
 
     def __init__(self, connection: Host) -> None:
         self.connection = connection

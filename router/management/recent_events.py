@@ -23,8 +23,9 @@ from topic.outlet import Outlet
 
 MOST_EVENTS: Final = 4096
 PER_MS: Final = 1000
-"""Numbers start above all numbers of the router's earlier lives, as no life had so many events a millisecond. They stay
-below 2^53, up to which a browser counts exactly."""
+"""A life numbers its events from (its begin in milliseconds since 1970) * PER_MS. No life has more events a millisecond
+than PER_MS, so these numbers are above all numbers of earlier lives. They stay below 2^53, up to which a browser counts
+exactly."""
 OF_LINKS: Final = {
     Event.ATTACHED: EventKind.ATTACHED,
     Event.SUSPENDED: EventKind.SUSPENDED,

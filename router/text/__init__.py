@@ -1,1 +1,2 @@
-"""Text for people: strangers' text, escaped for terminals and logs; tables of any width. Imports nothing of ours."""
+"""Text for people: strangers' text, escaped for terminals and logs; tables of any width. Imports no other package of
+this project."""

@@ -49,7 +49,7 @@ class Growing:
             self._skip(at, start)
             found.append(block)
             at = end
-        if not found and len(data) == size:  # a block that is larger, or damage
+        if not found and len(data) == size:  # the block is larger than `size`, or the file is damaged
             return self.read(file, 2 * size)
         self.offset += at
         self.reading.add(found)

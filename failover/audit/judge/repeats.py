@@ -105,7 +105,8 @@ class _Itself(_Witness):
         )
 
     def repeats(self, rows: Rows) -> bool:
-        """See `_Witness`. A delivery in the kept state of an earlier life is one acceptance of that life."""
+        """Whether the rows show more than one acceptance. If the state that an earlier life had kept contains the
+        delivery, this counts as one acceptance of that life."""
         event, life = self._facts.rows.event, self._facts.incarnation
         processed, kept = ([int(life[row]) for row in rows if event[row] == of] for of in (Event.PROCESSED, Event.KEPT))
         return len(processed) > 1 or bool(processed and kept and max(processed) >= min(kept))

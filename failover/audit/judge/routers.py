@@ -43,7 +43,8 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
 
 
 def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
-    """Which records a router settled too early: before every answer of a home to the publisher, or without an answer.
+    """Flags the records that a router settled too early: before every answer of a home to the publisher, or without an
+    answer.
     Deliveries that the publisher has abandoned or left for good are left out. A delivery that is not in the publisher's
     map needs no answer, unless the publisher has a whole log: the publisher may have settled it before an answer."""
     delivery, settled = found.delivery, found.settled
@@ -59,8 +60,8 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
 
 
 def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
-    """Which of these records a router settled before all answers of homes. A home and its zombie may both answer, and
-    by their own clocks either answer may be the first."""
+    """One flag for each of `records`: whether a router settled it before all answers of homes. A home and its zombie
+    may both answer, and by their own clocks either answer may be the first."""
     answers = facts.at_home & facts.tells(Event.ACCEPTED)
     record, answer = of.groups.all_told(answers, found.delivery[records])
     late = ~_was_before(facts, found.settled[records[record]], answer)
@@ -69,8 +70,8 @@ def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> 
 
 
 def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
-    """Which records of settled deliveries a router still holds at the end of its whole log, although it could hear of
-    the settlement for long enough. Records that wait for a suspended subscriber are left out."""
+    """Flags the records of settled deliveries that a router still holds at the end of its whole log, although it could
+    hear of the settlement for long enough. Records that wait for a suspended subscriber are left out."""
     logs = [case.logs.get(log.name) for log in facts.rows.logs]
     stopped = np.array([log is not None and log.stopped and log.ordered for log in logs], np.bool_)[found.log]
     since = np.maximum(_ended(found, of), found.held_time)
@@ -90,8 +91,8 @@ def _over(found: Records, of: Deliveries) -> Flags:
 
 
 def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints, since: Ints) -> Flags:
-    """Which of these records a router held for longer than FORGET_GRACE_US after `since`, while it could hear that they
-    were settled."""
+    """One flag for each of `records`: whether a router held it for longer than FORGET_GRACE_US after `since`, while it
+    could learn from its contacts that the delivery was settled."""
     names, publisher = np.unique(of.uses.publisher()[found.delivery[records]], return_inverse=True)
     logs, heard = found.log[records], np.zeros(len(records), np.bool_)
     for log, of_publisher in np.unique(np.stack([logs, publisher], axis=1), axis=0).tolist():
@@ -140,15 +141,15 @@ class _Edges:
         self._here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]
 
     def forwarded_by_nobody(self) -> Flags:
-        """Which rows say that an edge received a delivery that its home, by its log, has not forwarded to it in this
-        epoch."""
+        """Flags the rows which say that an edge received a delivery, although the log of the home has no entry that it
+        forwarded the delivery to this edge in this epoch."""
         sent = self._stream[self._sent_at] * self._number + self._facts.rows.peer[self._sent_at]
         got = self._stream[self._at] * self._number + self._here[self._at]
         return self._flagged(~np.isin(got, sent))
 
     def misplaced(self) -> Flags:
-        """Which rows say that an edge has a delivery at another place in the publisher's order than its home has in the
-        same epoch."""
+        """Flags the rows which say that an edge has a delivery at another place in the publisher's order than its home
+        has in the same epoch."""
         n, home = self._facts.rows.n, self._home_at[self._facts.rows.n[self._home_at] >= 0]
         streams, place = np.unique(self._stream[home], return_inverse=True)
         if not len(streams):

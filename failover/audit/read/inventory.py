@@ -241,7 +241,8 @@ def _unreadable(details: dict[str, Any]) -> str:
 
 
 def _missing_segments(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Problem]:
-    """Segments and blocks of one log that are missing or damaged; a torn end is neither."""
+    """Segments and blocks of one log that are missing or damaged. A torn end of the last segment is no problem: the
+    writer was killed while it wrote."""
     incarnation, first = kept.get(segments[0].source, (0, 0))
     next_segment, next_block = 0, 0
     if incarnation == segments[0].incarnation and first:

@@ -85,8 +85,8 @@ def read_file(path: str, content: bytes) -> File:
 
 @attrs.define(slots=True)
 class SegmentReading:
-    """What the inventory needs of a segment, which may be read in parts: the numbers of its blocks, and its first and
-    last time."""
+    """Collects what the inventory has to know about a segment: the numbers of its blocks, its first and last time, and
+    so on. The segment may be read in parts."""
 
     path: str
     segments: int = 1
@@ -97,7 +97,7 @@ class SegmentReading:
     last_time: int | None = None
     set_back: int = 0
     stopped: bool = False
-    """Whether its last entry is STOPPED, a clean end."""
+    """Whether its last entry is STOPPED: the writer ended its log before it exited."""
     role: str = ""
     host: str = ""
     size: int = 0
@@ -106,7 +106,8 @@ class SegmentReading:
     """The number of blocks that had been written, if the writer saves its entries."""
     boot: str = ""
     foreign: tuple[int, int] | None = None
-    """The number of the first block that is from another incarnation than the segment, and that incarnation."""
+    """If a block names another incarnation than the segment's file name: (number of the first such block, incarnation
+    that it names)."""
 
     def add(self, blocks: Sequence[BlockView]) -> None:
         for block in blocks:
@@ -134,7 +135,8 @@ class SegmentReading:
             self.written, self.boot = known.number, known.boot
 
     def continues(self, other: "SegmentReading") -> bool:
-        """Whether this segment follows the other (one segment, or several joined), and both are complete."""
+        """Whether both segments are complete, and this one comes directly after `other`. `other` may stand for several
+        segments that were joined."""
         runs = [*other.blocks, *self.blocks]
         whole = other.damage is self.damage is None and len(runs) == 2 and runs[1][0] == runs[0][1] + 1
         return whole and _named(self.path) == (_named(other.path)[0], _named(other.path)[1] + 1)

@@ -39,7 +39,8 @@ def deliveries(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
 
 
 def events(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """Return a row for each entry and delivery, see `schema.EVENTS`; nothing is left out, aligned or judged."""
+    """Return the entries of all logs as rows, see `schema.EVENTS`: an entry about several deliveries has a row for each
+    of them. No row is left out, the clocks are not aligned, and there is no verdict."""
     return _events(SparkLogs(spark, distinct(run_dirs)))
 
 

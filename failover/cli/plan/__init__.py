@@ -1,1 +1,1 @@
-"""The commands that change which routers and links a mesh has while it runs: apply, remove."""
+"""The commands apply and remove. They change the plan of a running mesh: its routers and links."""

@@ -1,4 +1,4 @@
-"""The commands that change which routers and links a mesh has while it runs: apply, remove (protocol 11)."""
+"""The commands apply and remove. They change the plan of a running mesh: its routers and links (protocol 11)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -79,7 +79,7 @@ Change: TypeAlias = Attached | Added | Decided | Removed | Ended
 
 
 class Unsettled(NamedTuple):
-    """An unsettled delivery; a subscriber's has no message."""
+    """An unsettled delivery. A subscriber does not save the message, so there it is None."""
 
     state: int
     message: bytes | None

@@ -115,8 +115,8 @@ def whom(awaited: str, status: Status) -> str:
 
 
 def _away(role: str, name: str, status: Status) -> str:
-    """The words for a link that is away, and how long it is awaited. A router of another version may not report
-    this."""
+    """The text about a link whose client is away: the link, and how long the router still waits for the client. A
+    router of another version may not report this time."""
     links = (
         status.get("orphans", ()) if role == "orphan" else status.get("subscribers", ()) if role == "subscriber" else ()
     )

@@ -51,9 +51,10 @@ def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
 
 
 def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
-    """Set and name -> one of three sums. `messages`: the number of messages that were enqueued and have not left, and
-    that are in no store of the set. `positions`: the sum of the positions of these messages. `former`: the number of
-    entries of an earlier life of the set. The sums are right only after those of all buckets are added."""
+    """Return three sums for each set, by the set and the name of the sum. `messages`: the number of messages that were
+    enqueued and have not left, and that are in no store of the set. `positions`: the sum of the positions of these
+    messages. `former`: the number of entries of an earlier life of the set. The sums are right only after those of all
+    buckets are added."""
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     found = Counter[tuple[str, str]]()
     for set_ in at_rest.replicas:
