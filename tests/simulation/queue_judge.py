@@ -152,7 +152,9 @@ class Queues:
         self._deaths: Counter[tuple[str, bytes]] = Counter()
         """By queue and message: how often other queues have given it the message, as a dead letter or by a retry."""
         self._reused: set[bytes] = set()
-        """Messages whose tag was used again while the set had an older delivery of it."""
+        """Messages whose tag was used again while the set had an older delivery of it, or was about to have it."""
+        self._latest: dict[bytes, bytes] = {}
+        """By key of a delivery to a set: the message that was sent last under it."""
         self._apart: set[frozenset[str]] = set()
         """Pairs of routers that had no contact when one of them was looked at last."""
         self._looked = 0.0
@@ -267,6 +269,7 @@ class Queues:
         publisher = self.publishers.get(message.publisher)
         if publisher is not None and publisher.queue:
             self._may_have(publisher.queue, message)
+            self._latest[message.key] = message.text
             if message.key in self.logs.state(publisher.set).messages.unsettled.get(b"", ()):
                 self._reused.add(message.text)
 
@@ -355,6 +358,8 @@ class Queues:
         self.annotations.enqueued(set_, queue, text, annotations, ())
 
     def _comes(self, queue: str, message: "Message") -> None:
+        if (latest := self._latest.get(message.key, message.text)) != message.text:
+            self._reused.add(latest)
         if message.text not in self.rules[queue].messages:
             self._may_have(queue, message)
 

@@ -70,16 +70,21 @@ def test_what_a_consumer_has_of_a_deleted_queue_ends() -> None:
     run(9107483)
 
 
+def test_what_an_operator_purges_of_an_outbox_as_its_leader_changes_is_left_nowhere() -> None:
+    run(9200095)
+
+
 def test_an_operator_who_begins_a_set_again_and_again_ends_no_beginning() -> None:
     """A disk hung meanwhile, and had one of these lives when the others had accepted the next one."""
     run(9108343)
 
 
-@pytest.mark.parametrize("seed", [9108073, 9108610, 9110036, 9110239])
+@pytest.mark.parametrize("seed", [9108073, 9108610, 9110036, 9110239, 9111591])
 def test_it_holds_in_runs_of_which_the_judge_was_wrong(seed: int) -> None:
     """A consumer released a message on its next link, and its router counted that it had gone with it; the same of a
     message that its router had yet to transfer; a plain consumer got again what it had on an earlier link; two queues
-    that were bound to a topic gave a third one the same dead letter."""
+    that were bound to a topic gave a third one the same dead letter; an older delivery was enqueued when its tag had been
+    used again (protocol 14.3, Limit)."""
     run(seed)
 
 

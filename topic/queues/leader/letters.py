@@ -70,6 +70,8 @@ class Letters(SetPublisher):
         """The positions of the messages for the address that this end has found."""
         self._left: deque[int] = deque()
         """The positions of the messages to be published."""
+        self._doubted: dict[int, bytes] = {}
+        """Keyed by position: the tags of the deliveries in the map of this attach that are not published again."""
         self._paused: list[tuple[float, int]] = []
         """A heap: the time at which to publish a message again, and its position."""
         self._tries: dict[int, int] = {}
@@ -81,7 +83,8 @@ class Letters(SetPublisher):
         """This router leads: attach the link. `life`: the life of the set. `doubts`: whether an earlier leader may have
         published each message."""
         self._look()
-        self._come(life, self._left if doubts else (), clock, now)
+        self._doubted = {position: self._tag(position) for position in self._left} if doubts else {}
+        self._come(life, self._doubted, clock, now)
 
     def look(self) -> None:
         """Messages came into the outbox or left it."""
@@ -125,6 +128,9 @@ class Letters(SetPublisher):
                 message = self._marking.annotated(message, annotations) if annotations else message
                 text = self._text(letter, message)
             self._forget_body(self._left.popleft())
+            tag = self._doubted.pop(position, None)
+            if text is None and tag is not None:  # routers may have asked about it
+                self.node.topic.abort(self.stream, tag)
             if text is not None:
                 positions.append(position)
                 texts.append(text)
