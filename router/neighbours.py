@@ -74,7 +74,8 @@ class Transport:
         """The numbers of sent and received bodies. Bodies that are joined into one count as one."""
 
     def fill(self) -> bool:
-        """Give the connection as many bodies as it has room for. False if it holds none."""
+        """Give the connection as many bodies as it has room for. Returns whether it has bodies that are not written
+        yet."""
         room = BEHIND_BYTES if self.connection.is_behind else HELD_BYTES
         while self.held < room and (taken := self.outbox.take(JOINED_BYTES)):
             lane, bodies = taken

@@ -118,8 +118,8 @@ class StateStore:
             raise UnusableError(f"the stored plan of the mesh cannot be read: {error}") from None
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
-        """Unpack a stored entry. None for a malformed one: another router has made it up, and a former version of this
-        program has stored it."""
+        """Unpack a stored entry. None if it is malformed: a former version of this program stored it without a check,
+        as another router had sent it."""
         if not is_whole(row):
             raise UnusableError("damaged: a stored link does not match its checksum")
         entry = msgpack.unpackb(row[2])

@@ -34,8 +34,8 @@ log = logging.getLogger("oncemesh")
 STUCK: Final = 75
 """The exit status of a process that the watch has ended."""
 LOOKS: Final = 4  # looks within `dead`; each wakes an idle process
-COMPUTES: Final = 5  # a turn that has computed for so many times `dead` is endless
-BLOCKED: Final = 30  # a turn that is blocked for so many times `dead` is endless
+COMPUTES: Final = 5  # a turn that has used this many times `dead` of processor time is taken for endless
+BLOCKED: Final = 30  # a turn that has been blocked for this many times `dead` is taken for endless
 TELL_S: Final = 1.0  # the time for the log to take the last line; perhaps the log itself blocks the loop
 
 

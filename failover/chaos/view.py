@@ -81,8 +81,8 @@ class PlainView:
 
     @staticmethod
     def _line(board: Board, rates: Rates) -> str:
-        """The line of the board. It has the waits only if the mesh does not keep up: some delivery always has to
-        wait."""
+        """The line of the board. It shows what deliveries wait for only if the mesh does not keep up with the offered
+        load: at any moment some delivery has to wait, so this alone says nothing."""
         sent, accepted, received = (
             rates.rate(what, board.clients.total(what)) for what in ("sent", "accepted", "received")
         )

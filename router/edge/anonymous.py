@@ -43,7 +43,8 @@ Transfer = tuple[Handle, bytes, bytes, bool]
 
 
 def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRequest:
-    """The request of a client that attached to this address for as long as its link lasts. Raises `Refusal`."""
+    """The request to attach a publisher to this address, as if the client had attached a link to it. The attach ends
+    with the client's link to the anonymous terminus. Raises `Refusal`."""
     return AttachRequest(
         identity=identity_of(link, address, prefixes, receives=False),
         lifetime=FLEETING,
@@ -73,7 +74,7 @@ class AddressPublishers(Protocol):
 
 
 class AnonymousLink(End):
-    """Our end of a link to the anonymous terminus."""
+    """The router's end of a link to the anonymous terminus."""
 
     __slots__ = ("_asked", "_asks", "_home", "_node", "_publishers", "_topics", "_window")
 

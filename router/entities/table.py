@@ -46,7 +46,7 @@ class Type(StrEnum):
 
 
 class Where(Flag):
-    """The surfaces that show an attribute itself. `/metrics` shows its series besides."""
+    """The surfaces that show the value of an attribute. `/metrics` also shows the series made from it."""
 
     NOWHERE = 0
     STATUS = auto()

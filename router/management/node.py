@@ -151,7 +151,8 @@ class Callers:
             self._come.set()
 
     async def next(self) -> Caller:
-        """The connection that waits longest among those that can be answered. The others come again with credit."""
+        """Wait for a connection that can be answered, and return the one that waits longest. A connection without
+        credit for answers waits again when the client gives credit."""
         while True:
             for caller in list(self._waiting):
                 del self._waiting[caller]

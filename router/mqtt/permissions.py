@@ -23,7 +23,7 @@ log = logging.getLogger("oncemesh.mqtt")
 LONGEST_SHOWN: Final = 100
 """Characters of a topic in the log."""
 MOST_LOOKED_AT: Final = 100
-"""Topics among which the router looks for an idle one."""
+"""If the router needs room for a further topic, it looks for an idle one among so many topics."""
 Publisher = TypeVar("Publisher", MqttPublisher, PresettledPublisher)
 
 

@@ -168,7 +168,9 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
             self._end(key)
 
     def ask(self) -> None:
-        """Answer the core's echo at once: the session has read all answers, and the client takes no keys elsewhere."""
+        """Answer the core's echo at once. The answer of an AMQP client shows that it has read everything. Here the
+        session stands for the client, and has read everything already; an MQTT client takes no keys of deliveries to
+        other routers."""
         self.node.topic.echoed(self.subscriber)
         self.node.perform()
 

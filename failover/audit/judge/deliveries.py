@@ -172,10 +172,10 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Flags the records among `records` that were settled after the life of their publisher had ended, for the record's
-    router or for the home from which the router heard of the settlement. The life is the life of the last transfer, or
-    a later one. A record is also flagged if it was settled under an attach of another life, or under an attach that no
-    router answered, because that attach may have begun another life."""
+    """Flags those of `records` that were settled after the publisher's life had ended: the life in which it sent the
+    delivery last, or a later one. It is enough that the life had ended for the router of the record, or for the home
+    that told this router of the settlement. A record is also flagged if it was settled under an attach of another life,
+    or under an attach that no router answered, because that attach may have begun another life."""
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
     router = np.array([log.name for log in facts.rows.logs])[found.log[records]]

@@ -84,7 +84,7 @@ UNPROCESSED = {
 # the groups of logs in which a missing entry would be, each with the entries in question
 
 OWN = "the subscriber's own"
-"""PROCESSED entries. For a subscriber without a log, the entries of its routers."""
+"""PROCESSED entries. If a subscriber has no log, the entries of its routers take their place."""
 EDGE = "those of its routers"
 """DELIVERED, OUTCOME and PASSED entries."""
 HOME = "those of its homes"

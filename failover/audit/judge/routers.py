@@ -104,9 +104,9 @@ def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: In
 
 
 def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
-    """Whether each settlement came before the answer. Hybrid clocks order the entries of one epoch. Between two epochs
-    the publisher's map carries the knowledge, without a hybrid clock, so there only wall clocks of the same host
-    decide."""
+    """Whether each settlement came before the answer. Hybrid clocks order the entries of one epoch. The home of a later
+    epoch learns from the publisher's map what happened before, and the map has no hybrid clock. So entries of two
+    epochs are ordered only by the wall clock of a common host."""
     rows, host = facts.rows, facts.host
     one_home = facts.home[settled] == facts.home[answered]
     by_routers = one_home & (facts.epoch_hlc[settled] == facts.epoch_hlc[answered])

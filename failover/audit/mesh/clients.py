@@ -87,7 +87,8 @@ class Client:
     echoes (protocol 2)."""
 
     def anew(self) -> "Client":
-        """A copy that keeps only the client's names and settings, and its last closing if this closed its last life."""
+        """Copy the client without its lives and spans. Only its names and settings remain, and the last entry of
+        `closings` for all routers if this entry closed the client's last life."""
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
         return Client(
@@ -357,8 +358,8 @@ def _broken_custody(
 
 
 def span(log: Log, end: int) -> Span:
-    """The span, in µs of wall clock, from the last entry of an open log to `end`; for all time if the log's clock
-    orders nothing. An `end` of 0 is unknown."""
+    """The span in which entries of an open log may be missing, in µs of wall clock: from its last entry to `end` (0:
+    unknown, so forever). If the audit cannot use the log's clock, the span is all time."""
     if not log.ordered:
         return 0, FOREVER
     end = end or FOREVER

@@ -29,7 +29,8 @@ class Past:
     heard: Sequence[ControlRow] = ()
     """The endings of links that other routers can have heard of: EXPIRED entries."""
     partings: Partings = attrs.field(factory=dict)
-    """The partings that had ended, of subscribers without which a home has accepted a delivery."""
+    """Earlier partings of homes and subscribers, only where the home has accepted a delivery without the subscriber: a
+    report may name them as the reason."""
     ended_in_use: Sequence[EndedLink] = ()
 
 

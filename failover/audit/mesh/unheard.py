@@ -71,7 +71,8 @@ class Acquaintance:
 def acquaintance(
     rows: Sequence[ControlRow], logs: Iterable[Log], before: Mapping[str, Mapping[int, Heard]] = MappingProxyType({})
 ) -> Acquaintance:
-    """The knowledge of routers about subscribers. `before`: the same from forgotten rows (`Past.told`)."""
+    """Find in the rows when each router first knew each subscriber. `before`: the times that earlier rows gave, which
+    the audit has forgotten since (`Past.told`)."""
     told = {name: {life: dict(heard) for life, heard in lives.items()} for name, lives in before.items()}
     for row in rows:
         if row.role == "router" and row.subscriber is not None and row.event in KNOWING:

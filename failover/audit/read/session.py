@@ -167,7 +167,7 @@ def _settings(master: str) -> dict[str, str]:
         # The packed rows are cached in groups by bucket; nothing is to be shuffled once more.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Otherwise every column of a plan asks Python for its line number, a third of the planning time.
+        # Otherwise Spark asks Python for the line number of each column, which takes a third of the planning time.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if SUBMITTED in os.environ:
@@ -178,7 +178,7 @@ def _settings(master: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return settings | {
         "spark.sql.shuffle.partitions": "4",
-        # An audit is over before the second compiler pays off: it took 12 of a cold run's 30 s of processor.
+        # Java's optimizing compiler took 12 of 30 s of processor time, and an audit ends before this saves anything.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

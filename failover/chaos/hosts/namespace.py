@@ -79,7 +79,7 @@ class Namespace:
         return _elsewhere("setns", self._descriptor, NEW_NETWORK)
 
     def close(self) -> None:
-        """Close our descriptor of it."""
+        """Close this object's descriptor. The namespace ends once no process uses it."""
         os.close(self._descriptor)
 
     def configure(self, *commands: str) -> None:
@@ -88,8 +88,8 @@ class Namespace:
             _ip(commands)
 
     def tunnel(self, name: str) -> int:
-        """Make an interface in the namespace; its packets are read from and written to the returned descriptor. It goes
-        with the descriptor."""
+        """Make an interface in the namespace, and return a descriptor: reads and writes on it carry the packets of the
+        interface. When it is closed, the interface ends."""
         try:
             with self.entered():
                 descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

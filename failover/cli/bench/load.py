@@ -123,7 +123,8 @@ class Load:
 
     def _client(self, kind: Any, name: str, number: int) -> Any:
         urls = [*self._urls[number % len(self._urls) :], *self._urls[: number % len(self._urls)]]
-        options = {"credentials": self._credentials, "events": self._events, "moves": False}  # a move would be measured
+        # Without moves: a move to another router would distort the figures.
+        options = {"credentials": self._credentials, "events": self._events, "moves": False}
         return kind(urls, self._plan.address, container=name, link="bench", **options)
 
     async def _watch_processor(self) -> None:

@@ -137,9 +137,9 @@ class Echoes:
         )
 
     def _made_ours(self, data: bytes, said: dict[Wire, list[tuple[Link, bool]]]) -> Iterator[bytes]:
-        """Proton's frames, with its flows changed to ours. A flow of a session becomes one flow for each sending link
-        in `said`; a flow of a receiving link becomes our flow for this link. `said`: the end in proton's flow -> the
-        links, and whether each flow asks."""
+        """Yield proton's frames, each flow replaced by flows that this class makes. A flow of a session is replaced by
+        one flow for each sending link in `said`, a flow of a receiving link by one flow for this link. `said` maps the
+        channel and handle of a flow of proton to these links, each with whether its flow asks for an echo."""
         for frame in performative.frames_of(data):
             fields = _fields_of(frame)
             links = said.pop((frame[6:8], fields[HANDLE]), None) if fields is not None else None

@@ -235,8 +235,8 @@ class Walk:
         return at
 
     def _past_settlements(self, data: bytes, at: int, size: int, told: list[int]) -> int:
-        """The offset after the row of settlements that equal the one before `at`, but for delivery-ids that rise by one
-        each time. Notes them."""
+        """A settlement ends at `at`. Note all settlements directly after it that are equal but for their delivery-ids,
+        which rise by one each time. Returns the offset after them."""
         tail = [(place, data[at - size + place]) for place in range(_ID + 4, size)]
         pattern = self._row(data[at - size : at - size + _ID], size, *tail)
         row = pattern(data, at) if pattern is not None else None
