@@ -127,7 +127,7 @@ class Process:
         kept = None if keep is size is None else Retention(keep, size)
         anew = partial(restate, topic)
         self._journal = JournalFile(directory / "log", incarnation, block, goes_on=goes_on, kept=kept, restate=anew)
-        self._departure = Departure(self.node, mesh, self._send_clients_away)
+        self._departure = Departure(self.node, mesh, self)
         closed = topology.security.closes_mesh
         self.neighbours = Neighbours(self.node, mesh, topology.mesh, self._departure, closed=closed)
         for_neighbours, for_clients = descriptors(len(mesh.neighbours))
@@ -222,32 +222,32 @@ class Process:
         """The part of a report that a user may see."""
         return report if self._guard.sees_all(user) else only_of(user, report)
 
-    # the end
+    # the end (`router.plan.departure.Leaver`)
 
-    def _send_clients_away(self) -> None:
+    def send_clients_away(self) -> None:
         self._admission.cancel()
         self.clients.close("amqp:connection:forced", "the router stops")
 
     async def _goodbye(self) -> None:
         """Send clients to other routers. Their links end without closing detaches."""
         log.info("stopping", extra=event(EventKind.STOPPING))
-        self._send_clients_away()
-        await self._hand_over()
+        self.send_clients_away()
+        await self.hand_over()
         self.neighbours.close()
         with trio.move_on_after(GOODBYE_S):
             while self.clients.connections or self.neighbours.parting:
                 await trio.sleep(LOOK_S)
 
-    async def _hand_over(self) -> None:
-        """Hand the lead of this router's replica sets to other routers, so that the sets need no election. A stopping
-        router that gets the lead does not hand it over again: if all routers stop, the lead would go round."""
+    async def hand_over(self) -> None:
+        """Hand the lead of this router's replica sets to other routers, so that the sets need no election. If the whole
+        mesh stops, no set moves."""
         sets = self.node.sets
         if sets is None:
             return
-        left = sets.leave(self.node.now())
+        sets.leave(self.node.now(), all_stop=self._departure.all_stop)
         self.step()
         with trio.move_on_after(self.topology.timing.dead):
-            while left.intersection(sets.led):
+            while sets.to_hand_over:
                 await trio.sleep(LOOK_S)
 
     # time

@@ -176,6 +176,7 @@ def stop(routers: tuple[str, ...], run_dir: Path | None) -> None:
 def drain(router: str, run_dir: Path | None) -> None:
     """Move a router's clients to other routers, then stop it.
 
+    If the router leads replica sets, it first hands them over.
     The router stops when its clients are attached elsewhere. Clients that can resume continue there at once, without
     loss or repetition. To restart a whole mesh without an interruption, drain and start one router after the other.
 

@@ -26,12 +26,12 @@ import psutil
 import trio
 
 from router.mesh.config import Topology
-from router.mesh.errors import RunError
+from router.mesh.errors import FileError, RunError
 from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
-from router.mesh.signals import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
+from router.mesh.signals import APPLY, DRAIN, DRAIN_S, STOP, STOP_ALL, STOP_S
 from router.mesh.status import FetchStatus, look, planned, rest, unapplied, unfinished
 
 # -P: Python must load our module `router`, whatever the working directory holds.
@@ -183,7 +183,16 @@ class Launcher:
 
     async def stop(self, names: Collection[str]) -> dict[str, str]:
         """Stop routers. Returns router -> how it ended."""
-        return await self._end(names, STOP, STOP_S, "stopped")
+        return await self._end(names, STOP_ALL if self._are_all(names) else STOP, STOP_S, "stopped")
+
+    def _are_all(self, names: Collection[str]) -> bool:
+        """Whether no other router of the mesh runs, here or on another host, as far as the topology tells."""
+        try:
+            routers = self.directory.topology().routers
+        except FileError:
+            return False
+        is_here = routers.keys() <= self.directory.read().routers.keys()
+        return is_here and {*names}.issuperset(self.directory.running())
 
     async def drain(self, name: str) -> str:
         """Stop one router when other routers have its clients, or when its time for this is over. Returns how it

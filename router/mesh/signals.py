@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Final
 
 STOP: Final = signal.SIGTERM
+STOP_ALL: Final = signal.SIGQUIT
+"""Tells a router to stop, as all routers of its mesh do."""
 DRAIN: Final = signal.SIGUSR1
 APPLY: Final = signal.SIGUSR2
 """Tells a router that its mesh is to match the topology in its run directory."""
@@ -25,7 +27,7 @@ _early: Final[set[int]] = set()
 
 def put_off() -> None:
     """Put signals off, at the very beginning of a router's process. Child processes do not inherit this."""
-    for number in (DRAIN, APPLY, signal.SIGHUP):
+    for number in (STOP_ALL, DRAIN, APPLY, signal.SIGHUP):
         signal.signal(number, lambda number, _: _early.add(number))
 
 

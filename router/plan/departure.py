@@ -3,9 +3,9 @@
 
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -13,7 +13,7 @@ from linkstate.mesh import Mesh
 from linkstate.plan.plan import Standing
 from router.events.kind import EventKind, event
 from router.mesh.quantities import format_duration
-from router.mesh.signals import DRAIN, DRAIN_S, STOP, taken
+from router.mesh.signals import DRAIN, DRAIN_S, STOP, STOP_ALL, taken
 from router.plan.request import leave
 from topic.node import Node
 
@@ -22,13 +22,25 @@ log = logging.getLogger("oncemesh")
 LOOK_S: Final = 0.01
 
 
-class Departure:
-    """The end of one router. `send_away` closes its listeners and the connections of its clients."""
+class Leaver(Protocol):
+    """The process as this module sees it."""
 
-    def __init__(self, node: Node, mesh: Mesh, send_away: Callable[[], None]) -> None:
+    async def hand_over(self) -> None:
+        """Hand the lead of replica sets to other routers, as far as these can lead."""
+
+    def send_clients_away(self) -> None:
+        """Close the listeners and the connections of clients."""
+
+
+class Departure:
+    """The end of one router."""
+
+    def __init__(self, node: Node, mesh: Mesh, leaver: Leaver) -> None:
+        self.all_stop = False
+        """The router was told to stop as all routers of the mesh do."""
         self._node = node
         self._mesh = mesh
-        self._send_away = send_away
+        self._leaver = leaver
         self._unwanted = trio.Event()
         self._was_removed = False
 
@@ -48,17 +60,18 @@ class Departure:
 
     def asked(self) -> AbstractContextManager[AsyncIterator[int]]:
         """Catch the signals that end a router, for `until_told`."""
-        return taken(STOP, signal.SIGINT, DRAIN)
+        return taken(STOP, STOP_ALL, signal.SIGINT, DRAIN)
 
     async def until_told(self, signals: AsyncIterator[int]) -> None:
         """Wait until the router has to end: after a stop signal at once, after a drain signal when all clients have
         moved, or when the mesh has removed the router."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_removed, nursery.cancel_scope)
-            if await anext(signals) == DRAIN:
+            if (told := await anext(signals)) == DRAIN:
                 nursery.start_soon(self._drain, nursery.cancel_scope)
-                while await anext(signals) == DRAIN:
+                while (told := await anext(signals)) == DRAIN:
                     log.info("already draining")
+            self.all_stop = told == STOP_ALL
             nursery.cancel_scope.cancel()
 
     async def _until_removed(self, removed: trio.CancelScope) -> None:
@@ -72,9 +85,11 @@ class Departure:
         removed.cancel()
 
     async def _drain(self, drained: trio.CancelScope | None = None) -> None:
-        """Send all clients away, and wait until other routers have them and need no more answers of this router."""
+        """Hand over the replica sets. Then send all clients away, and wait until other routers have them and need no
+        more answers of this router."""
         log.info("draining", extra=event(EventKind.DRAINING))
-        self._send_away()
+        await self._leaver.hand_over()
+        self._leaver.send_clients_away()
         with trio.move_on_after(DRAIN_S) as patience:
             while self._is_needed():
                 await trio.sleep(LOOK_S)

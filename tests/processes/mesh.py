@@ -145,15 +145,18 @@ class RunningMesh:
     def signal(self, router: str, number: signal.Signals) -> None:
         os.kill(self.pid(router), number)
 
-    async def stop(self, router: str) -> dict[str, str]:
-        return await self._launcher.stop([router])
+    async def stop(self, *routers: str) -> dict[str, str]:
+        return await self._launcher.stop(routers)
+
+    async def drain(self, router: str) -> str:
+        return await self._launcher.drain(router)
 
     def begin(self, router: str) -> None:
         """Start it, and do not wait until it is up."""
         self._launcher.begin([router])
 
-    async def start(self, router: str) -> None:
-        await self._launcher.start([router])
+    async def start(self, *routers: str) -> None:
+        await self._launcher.start(routers)
 
     async def ending(self, router: str) -> str:
         """How a router ended that was not stopped by `stop`."""

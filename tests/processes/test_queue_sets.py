@@ -3,6 +3,7 @@
 a ── b ── c, and a ── c; each has a replica of each of the eight sets, and leads some
 """
 
+import re
 import resource
 import signal
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.declares import check, declare, names_of_set, one_end, one_run
-from tests.processes.mesh import RunningMesh, running
+from tests.processes.mesh import RunningMesh, eventually, running
 
 
 @pytest.fixture
@@ -45,3 +46,44 @@ async def test_a_router_whose_store_cannot_be_written_ends_and_the_others_go_on(
     assert "queues.db: replica sets cannot be stored: " in mesh.log("b").splitlines()[-1]
     await mesh.start("b")
     await check(mesh, told)
+
+
+def sets_in_log(mesh: RunningMesh, router: str, what: str) -> list[str]:
+    """The sets of which the router's log says this."""
+    found = re.findall(rf"set (\w+): this router {what}", mesh.log(router))
+    return [str(name) for name in found]
+
+
+async def led_by(mesh: RunningMesh, router: str) -> list[str]:
+    """The sets that the router leads, when all sets are led."""
+    names: dict[str, str] = {}
+
+    async def are_led() -> bool:
+        names.update({one["name"]: one["leader"] for one in (await mesh.status(router))["sets"]})
+        return None not in names.values()
+
+    await eventually(are_led)
+    return sorted(name for name, leader in names.items() if leader == router)
+
+
+async def test_a_router_that_drains_first_gives_its_sets_away(mesh: RunningMesh) -> None:
+    led = await led_by(mesh, "a")
+    assert led
+    former = {router: len(sets_in_log(mesh, router, "leads it, in")) for router in "bc"}
+    assert await mesh.drain("a") == "drained and stopped"
+    assert sorted(sets_in_log(mesh, "a", "leads it no more")) == led
+    told = mesh.log("a")
+    assert told.index("draining") < told.index("leads it no more")
+    assert told.rindex("leads it no more") < told.index("stopping")
+    taken = [name for router in "bc" for name in sets_in_log(mesh, router, "leads it, in")[former[router] :]]
+    assert sorted(taken) == led, "each was handed over once"
+    await mesh.start("a")
+
+
+async def test_if_all_routers_stop_no_set_moves(mesh: RunningMesh) -> None:
+    for router in mesh.routers:
+        await led_by(mesh, router)
+    former = {router: len(sets_in_log(mesh, router, "leads it, in")) for router in mesh.routers}
+    assert {*(await mesh.stop(*mesh.routers)).values()} == {"stopped"}
+    assert {router: len(sets_in_log(mesh, router, "leads it, in")) for router in mesh.routers} == former
+    await mesh.start(*mesh.routers)

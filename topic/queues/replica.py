@@ -87,6 +87,8 @@ class SetReplica:
         position. No bodies if the state was replaced."""
         self.why_aside = ""
         """Why the store was last set aside; empty if it was not."""
+        self._leaves = False
+        """Whether the router is about to stop."""
         self._reading: dict[int, tuple[ReadBodies, QueueId | None]] = {}
         """Keyed by number: the reads of bodies under way, with their queue; None for the outbox."""
         self._router = router
@@ -97,6 +99,7 @@ class SetReplica:
 
     def _begin(self, content: SetContent, now: float) -> None:
         self.raft = self._new_raft(Replica(self._router, content.store), self.plan, content.content, now)
+        self.raft.leaves = self._leaves
         self.applied = content.content.snapshot.index
         """The last log index that is applied to the state."""
         self.state = self._state(content.rows)
@@ -152,6 +155,11 @@ class SetReplica:
         self.plan = plan
         self.raft.follow_ring(plan.voters)
         return True
+
+    def leave(self) -> None:
+        """The router is about to stop."""
+        self._leaves = True
+        self.raft.leave()
 
     def receive(self, envelope: Envelope, now: float) -> None:
         """Take a message of another replica. Raises BreachError."""

@@ -33,6 +33,7 @@ from topic.queues.actions import (
     SetView,
     Tell,
 )
+from topic.queues.moving.moves import SetMoves
 from topic.queues.operations import Browse, Declare, Operation, Page, QueueId, Refused, RefusedFor, Reply, encode
 from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.replica import SetReplica
@@ -90,7 +91,6 @@ class ReplicaSets:
         self._router = router
         self._routers = list(routers)
         self._limits = limits
-        self._prefer_s = prefer_s
         self._draw = draw
         self._new_life = new_life
         self._contacts: dict[str, None] = {}
@@ -104,9 +104,7 @@ class ReplicaSets:
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
             for name, plan in set_map.plans.items()
         }
-        self._moves_at: dict[str, float] = {}
-        """Keyed by set that this router leads and that another voter should lead: the time at which this router hands
-        it over."""
+        self._moves = {name: SetMoves(prefer_s) for name in set_map.plans}
         self._leaderless_at: dict[str, float] = {}
         """Keyed by set that no router leads: the time at which the operator is told; infinite if that is done."""
         self._touched = dict.fromkeys(self._replicas)
@@ -240,7 +238,7 @@ class ReplicaSets:
             raise ValueError(f"the voters are {', '.join(ring) or 'none'}, expected one router or more, each once")
         if raft.leadership is None or raft.log.configuration.ring != tuple(ring):
             raft.choose(ring, now)
-        self._moves_at[name] = now
+        self._moves[name].order()
         self._touched[name] = None
 
     def begin_anew(self, name: str) -> None:
@@ -255,12 +253,19 @@ class ReplicaSets:
         self._touched[name] = None
         self._replicas[name].raft.recover(now)
 
-    def leave(self, now: float) -> set[str]:
-        """The router is about to stop: hand the sets that it leads over to other voters. Returns these sets, without
-        those that no other voter can lead. When a set is handed over, `led` lacks it."""
-        left = {name for name in self._leads if self._replicas[name].raft.leave(now)}
-        self._touched.update(dict.fromkeys(self._leads))
-        return left
+    def leave(self, now: float, *, all_stop: bool = False) -> None:
+        """The router is about to stop: have other voters lead the sets that it leads, until they are in `to_hand_over`
+        no more. No other router hands a set over to this one. `all_stop`: all routers of the mesh are about to stop, so
+        no set moves."""
+        for name, replica in self._replicas.items():
+            replica.leave()
+            self._moves[name].leave(all_stop=all_stop)
+            self._move(name, now)
+
+    @property
+    def to_hand_over(self) -> Collection[str]:
+        """The sets that this router leads, and is to hand over before it stops."""
+        return [name for name in self._leads if self._moves[name].is_over(self._replicas[name].raft.leadership)]
 
     @property
     def led(self) -> Collection[str]:
@@ -348,8 +353,8 @@ class ReplicaSets:
             if replica.raft.deadline <= now:
                 replica.raft.tick(now)
                 self._touched[name] = None
-            if self._moves_at.get(name, math.inf) <= now:
-                self._hand_to_preferred(name, now)
+            if self._moves[name].deadline <= now:
+                self._move(name, now)
             if self._requests[name].deadline <= now:
                 self._touched[name] = None
                 for number, answer in self._requests[name].give_up(now):
@@ -361,13 +366,11 @@ class ReplicaSets:
                 why = self._why_leaderless(replica.raft)
                 self.out.append(SetEvent(SetChange.LEADERLESS, name, f"{text}: {why}" if why else text, why=why))
 
-    def _hand_to_preferred(self, name: str, now: float) -> None:
+    def _move(self, name: str, now: float) -> None:
         raft = self._replicas[name].raft
-        preferred = raft.leadership.preferred if raft.leadership is not None else None
-        self._moves_at[name] = now + self._prefer_s  # if it fails this time
         self._touched[name] = None
-        if preferred is not None:
-            raft.hand_over(preferred, now)
+        if raft.leadership is not None and (target := self._moves[name].take(raft.leadership, now)) is not None:
+            raft.hand_over(target, now)
 
     @staticmethod
     def _why_leaderless(raft: Raft) -> str:
@@ -400,8 +403,8 @@ class ReplicaSets:
 
     def _due_of(self, name: str) -> float:
         leaderless_at = self._leaderless_at.get(name, math.inf)
-        moves_at = self._moves_at.get(name, math.inf)
-        return min(self._replicas[name].raft.deadline, self._requests[name].deadline, leaderless_at, moves_at)
+        deadlines = self._replicas[name].raft.deadline, self._requests[name].deadline, self._moves[name].deadline
+        return min(*deadlines, leaderless_at)
 
     def _flush(self, name: str, now: float) -> None:
         requests, replica = self._requests[name], self._replicas[name]
@@ -415,10 +418,7 @@ class ReplicaSets:
         replica.out.clear()
         self.out += (BodiesFound(*found) for found in replica.bodies)
         replica.bodies.clear()
-        if replica.raft.leadership is None or replica.raft.leadership.preferred is None:
-            self._moves_at.pop(name, None)
-        else:
-            self._moves_at.setdefault(name, now + self._prefer_s)
+        self._moves[name].follow(replica.raft.leadership, now)
         self._spread_leadership(name, replica.leads)
         self._spread_answers(name, replica, now)
         if requests.leader:

@@ -256,36 +256,40 @@ class Leadership:
         self._handing_over = _HandOver(member, now + self._limits.dead)
 
     @property
-    def preferred(self) -> Replica | None:
-        """The first router of the ring, if this leader can hand over to it: it is another voter in contact, and its
-        disk lacks few entries."""
-        configuration, log = self._log.configuration, self._log
-        voter = next((one for one in configuration.voters if one.router in configuration.ring[:1]), self._me)
-        if voter == self._me or not self._stores.has(voter):
-            return None
-        stored = self.progress[voter].stored
-        is_near = stored >= log.snapshot.index and log.size(stored, log.last) < self._limits.window
-        return voter if is_near else None
+    def is_handing_over(self) -> bool:
+        return self._handing_over is not None
+
+    @property
+    def ring(self) -> tuple[str, ...]:
+        """The routers that are to be voters, the preferred one first."""
+        return self._log.configuration.ring
+
+    @property
+    def successors(self) -> list[Replica]:
+        """The other voters in contact whose routers are not about to stop."""
+        known = ((voter, self._stores.get(voter.router)) for voter in self._log.configuration.voters)
+        return [voter for voter, told in known if told is not None and told.member == voter and not told.leaves]
+
+    def successor_at(self, router: str) -> Replica | None:
+        """The successor at this router, if its disk lacks so few entries that it can lead soon."""
+        log = self._log
+        for voter in self.successors:
+            if voter.router == router:
+                stored = self.progress[voter].stored
+                is_near = stored >= log.snapshot.index and log.size(stored, log.last) < self._limits.window
+                return voter if is_near else None
+        return None
 
     def hand_over_to_best(self, now: float) -> None:
-        """This leader's disk hangs: hand over to the voter whose disk has most entries, if these are more than this
-        leader's disk has."""
-        best = self._best()
+        """This leader's disk hangs: hand over to the voter whose disk has most, if that has more than this one."""
+        best = self.best
         if best is not None and self.progress[best].stored > self._log.stable and self._handing_over is None:
             self.hand_over(best, now)
 
-    def leave(self, now: float) -> bool:
-        """This router is about to stop: hand over to the voter whose disk has most entries. Returns whether there is
-        one."""
-        best = self._best()
-        if best is not None and self._handing_over is None:
-            self.hand_over(best, now)
-        return best is not None
-
-    def _best(self) -> Replica | None:
-        """The other voter in contact whose disk has most entries."""
-        voters = [v for v in self._log.configuration.voters if v in self.progress and self._stores.has(v)]
-        return max(voters, key=lambda voter: self.progress[voter].stored, default=None)
+    @property
+    def best(self) -> Replica | None:
+        """The successor whose disk has most."""
+        return max(self.successors, key=lambda voter: self.progress[voter].stored, default=None)
 
     def go_on_handing_over(self) -> None:
         """When all entries are decided, and on the disk of the next leader, tell it to stand."""

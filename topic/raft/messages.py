@@ -45,6 +45,8 @@ class Greeting:
     """The routers that are to be voters by the sender's topology."""
     mapping: bytes
     """Digest of the map from queue names to sets in the sender's topology."""
+    leaves: bool = False
+    """Whether the sender's router is about to stop: it is not to become leader."""
 
 
 @attrs.frozen(slots=True)

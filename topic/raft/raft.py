@@ -106,6 +106,8 @@ class Raft:
         """The leadership of this replica; None while it does not lead."""
         self.why_aside = ""
         """Why this store takes part no longer; empty while it takes part."""
+        self.leaves = False
+        """Whether the router is about to stop."""
         self._begins_anew = False
         """Whether an operator asked for the life of this store, in place of a life that is not in effect."""
         self.deadline = now + limits.boot
@@ -175,7 +177,7 @@ class Raft:
         for name in (router,) if router else self.stores.routers:
             known = self.stores.get(name)
             to = known.member if known is not None else Replica(name, b"")
-            greeting = say.Greeting(stored.begun, self.stores.ring, self.stores.mapping)
+            greeting = say.Greeting(stored.begun, self.stores.ring, self.stores.mapping, self.leaves)
             self._outbox.append(Send(Envelope(stored.life, self.me, to, greeting)))
 
     def receive(self, envelope: Envelope, now: float) -> None:
@@ -367,10 +369,11 @@ class Raft:
 
     def _first_wait(self) -> float:
         """How many seconds this voter waits before it first stands. A voter earlier in the ring waits less, so that one
-        comes first."""
+        comes first. A voter whose router is about to stop lets all others stand before it. If all routers stop, they
+        have ended by then."""
         ring = self.log.configuration.ring or self.stores.ring
         place = ring.index(self.me.router) if self.me.router in ring else len(ring)
-        return self._limits.place * (place + self._draw() / 2)
+        return self._limits.place * (place + self._draw() / 2) + self.leaves * self._limits.dead
 
     def _disk_hangs(self, now: float) -> bool:
         return now >= self._storage.oldest() + self._limits.dead
@@ -541,13 +544,11 @@ class Raft:
         self._leading().hand_over(member, now)
         self._set_deadline(now)
 
-    def leave(self, now: float) -> bool:
-        """The router is about to stop: hand over to the voter whose disk has most entries. Returns whether there is
-        one. When that voter leads, this replica leads no longer. If it does not lead within `dead`, this replica goes
-        on."""
-        is_handed = self.leadership is not None and self.leadership.leave(now)
-        self._set_deadline(now)
-        return is_handed
+    def leave(self) -> None:
+        """The router is about to stop. Tell all in contact: they do not hand over to it."""
+        self.leaves = True
+        if not self.why_aside:
+            self._greet()
 
     def _take_stand_now(self, sender: Replica, body: say.StandNow, now: float) -> None:
         if sender == self._leader and body.term == self.hard.term and self._may_stand(now):

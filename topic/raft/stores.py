@@ -22,6 +22,8 @@ class KnownStore:
     begun: bool
     ring: tuple[str, ...]
     mapping: bytes
+    leaves: bool = False
+    """The router is about to stop."""
 
 
 class KnownStores:

@@ -2,8 +2,8 @@
 
 It takes the arguments and the inherited listeners of a router, tells its status to whoever connects (JSON,
 then end of stream), sees every router whose inter listener takes a connection, and ends with status 0 on
-SIGTERM or SIGUSR1. A file `behaviour` in its folder makes it misbehave: `fail` ends it at once, `blind` sees
-nobody, `stubborn` ignores both signals.
+SIGTERM, SIGQUIT or SIGUSR1. A file `behaviour` in its folder makes it misbehave: `fail` ends it at once, `blind` sees
+nobody, `stubborn` ignores these signals.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def main() -> None:
     how = behaviour.read_text() if behaviour.exists() else ""
     if how == "fail":
         sys.exit("the reason\nwhy it failed")
-    for number in (signal.SIGTERM, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN if how == "stubborn" else end)
     inter = socket.socket(fileno=arguments.inter_fd)
     assert inter.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import trio
 
@@ -139,3 +140,39 @@ async def test_nobody_is_started_by_who_is_told_nothing_of_the_mesh(mesh: Launch
     with pytest.raises(LaunchError, match="no router here answers, so the other routers of the mesh are not known"):
         await mesh.apply(load(write(tmp_path, grown)))
     assert sorted(mesh.directory.running()) == ["a", "b", "c"]
+
+
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The signals that the launcher sends from now on."""
+    numbers: list[int] = []
+    tell = launcher_module._signal
+
+    def note(process: psutil.Process, number: int) -> None:
+        numbers.append(number)
+        tell(process, number)
+
+    monkeypatch.setattr(launcher_module, "_signal", note)
+    return numbers
+
+
+async def test_routers_are_told_that_all_stop_only_if_no_other_runs(
+    mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = heard(monkeypatch)
+    await mesh.up(load(write(tmp_path)))
+    await mesh.stop(["a"])
+    await mesh.stop(["b", "c"])
+    assert told == [signal.SIGTERM, signal.SIGQUIT, signal.SIGQUIT]
+
+
+async def test_routers_of_a_mesh_on_several_hosts_are_not_told_that_all_stop(
+    mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = heard(monkeypatch)
+    await mesh.up(load(write(tmp_path)))
+    with mesh.directory.edit() as record:
+        elsewhere = record.routers.pop("c")
+    await mesh.stop(["a", "b"])
+    with mesh.directory.edit() as record:
+        record.routers["c"] = elsewhere
+    assert told == [signal.SIGTERM, signal.SIGTERM]

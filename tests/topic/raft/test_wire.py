@@ -17,7 +17,7 @@ from topic.raft.wire import KINDS, decode, encode
 A, B = Replica("a", b"store a"), Replica("b", b"")
 MEMBERS = Configuration((A, B), (Replica("c", b"\xff"),), ("a", "b", "d"))
 BODIES: list[Body] = [
-    say.Greeting(True, ("a", "b"), b"map"),
+    say.Greeting(True, ("a", "b"), b"map", True),
     say.Propose(MEMBERS, False),
     say.PreVote(2, 5, 1),
     say.PreVoted(2),

@@ -1,0 +1,1 @@
+"""How the lead of a set moves (protocol 13.3)."""
