@@ -80,10 +80,12 @@ class Pace:
 async def publish(
     publisher: Publisher, pace: Pace, make: Callable[[int, int], bytes], account: LoadAccount, finish: trio.Event
 ) -> None:
-    """Publish from the number on where the publisher's store stands. Returns when `finish` is set or the pace is over,
-    and all outcomes are known. `make` returns a message's body for its number and the time when it is due.
+    """Publish numbered messages at this pace. The numbers continue those of the messages that the
+    publisher's store knows. Returns when `finish` is set or the pace is over, and all outcomes are known. `make`
+    returns a message's body for its number and the time when it is due.
 
-    The function awaits outcomes in the order of sending: an acceptance counts when all earlier outcomes are known, too.
+    The function awaits outcomes in the order of sending, so it tells `account` of an outcome only when all earlier
+    outcomes are known.
     """
     to_await, awaited = trio.open_memory_channel[tuple[Handle, int]](AT_ONCE)
     async with trio.open_nursery() as nursery, to_await:

@@ -1,4 +1,4 @@
-"""The router as the table of entities reads it: all parts of its process."""
+"""All parts of a router's process from which the management entities take their values."""
 
 import time
 from collections import deque

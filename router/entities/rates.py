@@ -71,7 +71,7 @@ class NeighbourRate:
     router: str
     neighbour: str
     messages: float | None
-    """Messages of AMQP: each has as many deliveries as were ready."""
+    """AMQP messages between the routers. Each may carry many deliveries."""
     bytes: float | None
 
 

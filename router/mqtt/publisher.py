@@ -190,8 +190,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return self.epoch is not None and self.is_current and not self._renews
 
     def _attach(self) -> None:
-        """Attach. If this begins a lasting life, or takes one over from another router, it waits until it is certain
-        that the client is here (protocol 7.8)."""
+        """Attach the publisher. If this begins a lasting life, or takes one over from another router, the attach waits
+        until it is certain that the client is here (protocol 7.8)."""
         if self.host.timeout and not self._goes_on():
             self._begins = True
             self.when_certain(self._begin)

@@ -93,7 +93,7 @@ class Checks(trio.abc.Instrument):
     followed by a pass without one: other clients wait during a long pass, and need a short one."""
 
     def __init__(self) -> None:
-        self._is_made = self._was_made = False  # whether this pass has made a check; whether the last pass has
+        self._is_made = self._was_made = False  # whether this pass has made a check, and the last one
         self._waiting: dict[bytes, int] = {}  # origin -> the number of its waiting checks
         self._next: bytes | None = None  # the origin that has this pass
         self._last: dict[bytes, None] = {}  # the origins of the last checks, the oldest first

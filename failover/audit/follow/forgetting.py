@@ -50,7 +50,7 @@ class Forgetting:
                 self._last_attach[_link(row)] = max(life_of(row), self._last_attach.get(_link(row), 0))
 
     def kept(self) -> list[ControlRow]:
-        """Return the rows that stay."""
+        """Return the control rows that the audit must still remember."""
         recent, last = list[ControlRow](), dict[Subject, ControlRow]()
         for row in self._rows:
             if not self._is_past(row):

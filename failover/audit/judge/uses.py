@@ -115,8 +115,8 @@ def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) 
 
 def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
     """Whether these rows can only be about one use, although no clock orders the entries of different routers. A home
-    gives a use one place, the publisher settles the use at one home, and no home receives the use after a map of the
-    publisher lacked it."""
+    gives each use one place in the publisher's order, and the publisher settles each use at one home. Once a map of the
+    publisher lacks the delivery, its use is over, so no home receives it under that epoch or a later one."""
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     received = [(row.epoch_hlc or 0, row.n) for row in told if row.event == Event.RECEIVED and row.n >= 0]
     settled = {row.epoch_hlc for row in told if _is_settled_by(row)}

@@ -19,7 +19,8 @@ Role: TypeAlias = Literal["publisher", "subscriber"]
 
 @attrs.frozen
 class Crashes:
-    """A client's process is killed at this rate, each time for this time; it comes back with its state file."""
+    """How often a client's process is killed (`rate`), and for how long it is then away (`away`). It starts again with
+    its state file."""
 
     rate: float
     away: Span
@@ -27,7 +28,7 @@ class Crashes:
 
 @attrs.frozen
 class ScriptClient:
-    """One client. It begins at `router`; when that is lost it goes to others."""
+    """One client. It first attaches to `router`, and goes to other routers if it loses this one."""
 
     name: str
     role: Role

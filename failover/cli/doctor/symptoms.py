@@ -100,7 +100,7 @@ class Symptoms:
     certificates: Mapping[str, Validity] = Factory(dict)
     """Router -> the validity of its certificate."""
     taken: Mapping[str, str] = Factory(dict)
-    """Listener of a router of this host that does not run -> why its address cannot be used."""
+    """Only for stopped routers of this host: a listener -> why its address cannot be used."""
     held: Mapping[str, Path] = Factory(dict)
     """Listener whose address this same mesh uses already -> the run directory of that mesh."""
     disk: Disk | None = None
@@ -111,7 +111,7 @@ class Symptoms:
     elsewhere: Mapping[str, Mapping[str, Any]] = Factory(dict)
     """Router of another host -> its status."""
     stores: Mapping[str, StoreFault] = Factory(dict)
-    """Router of this host that does not run -> the fault of its store of replica sets."""
+    """Stopped router of this host -> the fault of its store of replica sets."""
     ended: Mapping[str, str] = Factory(dict)
     """Router -> the last line of the last traceback in its log."""
 

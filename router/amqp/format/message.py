@@ -57,7 +57,7 @@ _ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # the begin of a data section whose l
 _TTL: Final = 2
 _FIRST_ACQUIRER: Final = 3  # these three are places of fields in the header
 _DELIVERY_COUNT: Final = 4
-_LONGEST_CODE: Final = 64  # no section has a descriptor of more bytes, with the byte 0 before it
+_LONGEST_CODE: Final = 64  # bytes of a section's descriptor, at most, with the byte 0 before it
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
