@@ -149,6 +149,8 @@ class Process:
             self._guard,
             self._from_clients,
             self._events,
+            directory,
+            self._replicas,
         )
         self._status = StatusNode(partial(report, at), self)
         self._management = management_of(at, self._events, self._requests, self._turns.turn, callers)

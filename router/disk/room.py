@@ -9,8 +9,28 @@ import os
 from pathlib import Path
 from typing import Final
 
+from attrs import frozen
+
 SPARE: Final = 1 << 20
 """Bytes that are left free for other writers, for example for `router.log`."""
+
+
+@frozen
+class DiskRoom:
+    """The room of a file system, in bytes."""
+
+    free: int
+    """Bytes that a process without privileges may still write."""
+    whole: int
+
+
+def room_of(path: Path) -> DiskRoom | None:
+    """The room of the file system that has the path; None if it does not tell."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return DiskRoom(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize) if found.f_blocks else None
 
 
 def check_room(path: Path, file: int | None = None, size: int = 0) -> None:

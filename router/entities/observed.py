@@ -3,12 +3,14 @@
 import time
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 from attrs import field, frozen
 
 from linkstate.mesh import Mesh
+from router.disk.room import DiskRoom, room_of
 from router.entities.survey import Survey
 from router.mesh.config import Topology
 from topic.node import Node
@@ -43,6 +45,14 @@ class CountingGuard(Protocol):
     @property
     def refused(self) -> Mapping[str, int]:
         """Refused attaches, by condition."""
+
+
+class WaitingReplicas(Protocol):
+    """The replica sets of the router."""
+
+    @property
+    def why_full(self) -> str:
+        """Why the replicas wait for room on the disk; empty if they do not."""
 
 
 class OpenDoors(Protocol):
@@ -89,6 +99,10 @@ class ObservedRouter:
     guard: CountingGuard
     doors: OpenDoors
     events: CountedEvents
+    folder: Path
+    """The folder of its files."""
+    replicas: WaitingReplicas | None
+    """None in a mesh without queues."""
     lag: LoopLag = field(factory=LoopLag)
     survey: Survey = field(factory=Survey)
     started: float = field(factory=trio.current_time)
@@ -102,6 +116,11 @@ class ObservedRouter:
     @property
     def uptime_s(self) -> float:
         return trio.current_time() - self.started
+
+    @property
+    def room(self) -> DiskRoom | None:
+        """The room on the disk of its files; None if the system does not tell."""
+        return room_of(self.folder)
 
     def unready(self) -> str:
         """The reason for which clients should use another router; empty if there is none."""

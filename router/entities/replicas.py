@@ -1,6 +1,6 @@
 """Replica sets as this router knows them (protocol 13). For their queues, see `router.entities.queues`."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import trio
@@ -44,6 +44,11 @@ def _oldest_s(at: ObservedRouter, one: SetView) -> float | None:
     return round(led.oldest_s(None, trio.current_time()), 3) if led is not None else None
 
 
+def _ages_s(since: Mapping[str, float]) -> dict[str, float]:
+    now = trio.current_time()
+    return {router: round(now - at, 1) for router, at in since.items()}
+
+
 SET: Final = Entity[SetView](
     "replica set",
     "replica sets of the mesh, as this router knows them (protocol.md, 13)",
@@ -72,6 +77,10 @@ SET: Final = Entity[SetView](
             lambda at, one: one.applied),
         Attribute("behind", Type.NUMBERS, "at the leader: how many entries the disk of each other member lacks",
             lambda at, one: one.behind),
+        Attribute("learning_s", Type.NUMBERS, "at the leader: for how many seconds it has brought each learner up to "
+            "date", lambda at, one: _ages_s(one.learning)),
+        Attribute("away_s", Type.NUMBERS, "the members that are not in contact with this router: for how many "
+            "seconds, or how long this router has run", lambda at, one: _ages_s(one.away)),
         Attribute("may_stop", Type.TEXTS, "voters any one of which may be stopped: the others in contact with this "
             "router are a majority", lambda at, one: one.may_stop),
         Attribute("queues", Type.NUMBER, "how many queues are declared, as far as this router knows",
@@ -90,11 +99,13 @@ SET: Final = Entity[SetView](
             "other disks lacks", _at_leader(lambda one: max(one.behind.values(), default=0))),
         _measure("oncemesh_set_aside", Type.FLAG, "whether the store of the set here was set aside since the router "
             "started", lambda at, one: one.why_aside != ""),
-        _measure("oncemesh_set_messages", Type.NUMBER, "at the leader: messages in the queues of the set",
-            _of_messages(lambda messages: messages.count)),
-        _measure("oncemesh_set_message_bytes", Type.BYTES, "at the leader: the size of these messages "
-            "and of those in the outbox",
-            _of_messages(lambda messages: messages.size)),
+        Attribute("messages", Type.NUMBER, "at the leader: messages in the queues of the set",
+            _of_messages(lambda messages: messages.count), series=Metric("oncemesh_set_messages", ("set",))),
+        Attribute("message_bytes", Type.BYTES, "at the leader: the size of these messages and of those in the outbox",
+            _of_messages(lambda messages: messages.size), series=Metric("oncemesh_set_message_bytes", ("set",))),
+        Attribute("limit_bytes", Type.BYTES, "the size of messages with which the set is full: its publishers wait",
+            lambda at, one: at.node.sets.limit if at.node.sets is not None else None,
+            series=Metric("oncemesh_set_limit_bytes", ("set",))),
         _measure("oncemesh_set_reserved_messages", Type.NUMBER, "at the leader: how many of these messages a consumer "
             "has or is about to get",
             _of_messages(lambda messages: messages.reserved.count)),
@@ -112,9 +123,9 @@ SET: Final = Entity[SetView](
         _measure("oncemesh_set_expired_total", Type.COUNT, "at the leader: messages that left the queues of the set "
             "since this router leads as their time was over, and that were no dead letters",
             _of_messages(lambda messages: messages.passed.expired)),
-        _measure("oncemesh_set_outbox_messages", Type.NUMBER, "at the leader: dead letters of the queues of the set "
-            "that no address has taken yet, and what an operator gives back",
-            _of_messages(lambda messages: len(messages.outbox))),
+        Attribute("outbox", Type.NUMBER, "at the leader: dead letters of the queues of the set that no address has "
+            "taken yet, and what an operator gives back", _of_messages(lambda messages: len(messages.outbox)),
+            series=Metric("oncemesh_set_outbox_messages", ("set",))),
         _measure("oncemesh_set_dead_total", Type.COUNT, "at the leader: messages that have gone to another address "
             "since this router leads, as dead letters or back", _of_messages(lambda messages: messages.passed.dead)),
     ),

@@ -87,6 +87,11 @@ class RouterReplicas:
         self._store.contents.clear()  # the replicas have the contents now
         return SetPort(sets, self)
 
+    @property
+    def why_full(self) -> str:
+        """Why the replicas wait for room on the disk; empty if they do not."""
+        return self._writer.why_full
+
     async def run(self) -> None:
         """Run the writer. Raises QueueStoreError if the store fails: the process has to end."""
         self._warn()

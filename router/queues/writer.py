@@ -67,6 +67,8 @@ class QueueWriter:
         self._asker = asker
         self._asks: deque[Ask] = deque()
         self._woken = trio.Event()
+        self.why_full = ""
+        """Why the writer waits for room on the disk; empty if it does not."""
 
     def ask(self, asks: Iterable[Ask]) -> None:
         """Carry out these requests after all earlier ones. A read may also come after changes that are requested
@@ -124,17 +126,17 @@ class QueueWriter:
     async def _do_when_there_is_room(self, thread: StoreThread, asks: Sequence[Ask]) -> Found:
         """Execute the requests; repeat this until the disk has room. To the other replicas, a full disk looks like a
         disk that hangs."""
-        is_full = False
         while True:
             try:
                 found = await thread.run(partial(self._do, asks))
             except FullError as error:
-                if not is_full:
+                if not self.why_full:
                     self._asker.noted(f"{error}: the replicas of this router wait until there is room")
-                is_full = True
+                self.why_full = str(error)
                 await trio.sleep(FULL_S)
                 continue
-            if is_full:
+            if self.why_full:
+                self.why_full = ""
                 self._asker.noted("the disk has room again: the replicas of this router go on")
             return found
 

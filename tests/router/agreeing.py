@@ -117,6 +117,7 @@ class AgreeingRouter:
     """What one of these routers knows."""
 
     def __init__(self, mesh: AgreeingMesh, name: str) -> None:
+        self.limit = 8 << 30
         self._mesh = mesh
         self._name = name
 
@@ -172,6 +173,7 @@ class AgreeingRouter:
             name=plan.name, prefix=plan.prefix, ring=plan.voters, life=life, term=3, leader=leader, role=role,
             voters=plan.voters if role != "proxy" else (), learners=(), commit=commit, applied=commit,
             behind={router: lacks.get(router, 0) for router in others} if role == "leader" else {},
+            learning={}, away=dict.fromkeys((router for router in missing if router != self._name), 0.0),
             queues=len(known.queues if known is not None else mesh.lists[plan.name]), unstored=0, asked=0,
             why_aside=mesh.aside.get(place, ""), may_stop=tuple(missing) if missing else plan.voters,
         )  # fmt: skip

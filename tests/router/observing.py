@@ -21,5 +21,6 @@ def observed(node: Node, folder: Path, **parts: Any) -> ObservedRouter:
     nobody: Any = SimpleNamespace(connections={}, exchanged=lambda name: None)
     log = SimpleNamespace(why="", missing=0, written=0)
     counting = SimpleNamespace(exceeded={}, refused={}, is_open=True)
-    whole = {"log": log, "guard": counting, "doors": counting, "events": RecentEvents("a", 1), **parts}
+    whole: dict[str, Any] = {"log": log, "guard": counting, "doors": counting, "events": RecentEvents("a", 1)}
+    whole |= {"folder": folder, "replicas": None, **parts}
     return ObservedRouter(load(path), node, node.mesh, nobody, nobody, **whole)

@@ -118,6 +118,11 @@ class SetView:
     """The last log index that this router has applied to the queues."""
     behind: Mapping[str, int]
     """At the leader, keyed by router: how many entries the router's disk lacks."""
+    learning: Mapping[str, float]
+    """At the leader, keyed by learner: since when this leader brings it up to date."""
+    away: Mapping[str, float]
+    """Keyed by member that is not in contact with this router: since when. It is the start of this router if the two
+    have not been in contact."""
     queues: int
     """How many queues are declared, as far as this router knows."""
     unstored: int

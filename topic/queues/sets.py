@@ -94,6 +94,9 @@ class ReplicaSets:
         self._draw = draw
         self._new_life = new_life
         self._contacts: dict[str, None] = {}
+        self._lost_at: dict[str, float] = {}
+        """Keyed by router that was in contact and is not: since when."""
+        self._began = now
         self._strangers: set[str] = set()
         """The routers in contact that have named a set that this router does not know."""
         self._numbers = count()
@@ -123,6 +126,7 @@ class ReplicaSets:
         them."""
         self._routers[:] = routers
         self.set_map = self.set_map.among(routers)
+        self._lost_at = {router: at for router, at in self._lost_at.items() if router in self._routers}
         for name, plan in self.set_map.plans.items():
             if self._replicas[name].follow(plan):
                 self._touched[name] = None
@@ -132,6 +136,7 @@ class ReplicaSets:
     def contact(self, router: str, now: float) -> None:
         """A contact with the router begins."""
         self._contacts[router] = None
+        self._lost_at.pop(router, None)
         for name, replica in self._replicas.items():
             replica.raft.connect(router, now)
             self._touched[name] = None
@@ -140,7 +145,9 @@ class ReplicaSets:
 
     def lost(self, router: str, now: float) -> None:
         """The contact with the router has ended."""
-        self._contacts.pop(router, None)
+        if router in self._contacts:
+            del self._contacts[router]
+            self._lost_at[router] = now
         self._strangers.discard(router)
         for name, replica in self._replicas.items():
             replica.forget(router)
@@ -494,6 +501,12 @@ class ReplicaSets:
             commit=log.commit,
             applied=replica.applied,
             behind=behind,
+            learning={one.router: progress[one].since for one in configuration.learners if one in progress},
+            away={
+                router: self._lost_at.get(router, self._began)
+                for router in (*voters, *learners)
+                if router != self._router and router not in self._contacts
+            },
             queues=len(replica.state),
             unstored=log.size(decided, log.last),
             asked=len(requests),

@@ -27,6 +27,8 @@ class FollowerProgress:
         """The number of the next piece of the snapshot for the member; None while it needs no snapshot."""
         self._is_piece_under_way = False
         """Whether the shell is reading that piece, or the member is storing it."""
+        self.since = now
+        """When this leader took the member in."""
         self._round_began, self._round_to = now, last
         """For a learner: when the present round of catching up began, and the index with which it ends."""
 

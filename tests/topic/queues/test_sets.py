@@ -531,6 +531,7 @@ def test_an_operator_sees_how_far_each_replica_is() -> None:
     assert (view.role, view.leader, view.voters, view.queues) == ("leader", leader, ("a", "b", "c"), 1)
     assert view.behind[away] == 1 and sum(view.behind.values()) == 1
     assert view.may_stop == (away,)
+    assert list(view.away) == [away] and 0 < view.away[away] <= cluster.now
     assert [view.role for view in cluster.sets("d").overview()] == ["proxy"]
 
 
