@@ -352,7 +352,17 @@ def test_replica_sets_are_shown_where_there_are_any() -> None:
     assert row(text, "Set") == "Set Leader Voters Learners Prefix Queues Term Committed Unstored Behind Needs"
     assert row(text, "eu") == "eu a a, b, c queue/eu/ 4 2 7 0 B b 12 a, b"
     assert row(text, "q0") == "q0 none a, b, c 4 2 7 0 B"
+    assert "do not stop router b: no majority is left of replica set eu" in text
+    assert "stop no router: no router leads replica set q0" in text
     assert "b set its store of replica set eu aside: a disk was replaced" in text
+
+
+def test_it_says_which_routers_may_be_stopped() -> None:
+    whole = replica_set("eu", "leader", "a")
+    text = shown(views(*(view(name, status(name, sets=[whole] if name == "a" else [])) for name in "abc")))
+    assert "you may stop any one of routers a, b, c now: each replica set keeps its majority" in text
+    needy = views(view("a", status("a", sets=[replica_set("eu", "leader", "a", may_stop=["c"])])))
+    assert as_json("line", None, needy)["needed"] == {"a": ["eu"], "b": ["eu"]}
 
 
 def queue(name: str, messages: int, **more: Any) -> dict[str, Any]:

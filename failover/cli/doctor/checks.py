@@ -12,6 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from failover.cli.doctor.symptoms import Symptoms
+from router.entities.replicas import LEADER
 from router.mesh.planned import sets_of
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.reading import either
@@ -33,6 +34,10 @@ CLOCK_S: Final = 1.0
 wrong."""
 CLOCK_MOST_S: Final = 3600.0
 """Routers ignore a clock that is further ahead (protocol 2)."""
+LONG_S: Final = 600.0
+"""Seconds after which a learner, or a voter that is away, is a fault."""
+NEARLY_FULL: Final = 0.8
+"""The part of its limit at which a set is nearly full."""
 TWO: Final = 2
 """A set with so few replicas always needs each of them, so the check of sets does not warn about it."""
 
@@ -126,9 +131,11 @@ def alternatives(seen: Symptoms) -> Found:
 
 def voters(seen: Symptoms) -> Found:
     assert seen.topology is not None
-    two = [plan.name for plan in sets_of(seen.topology).plans.values() if len(plan.voters) == 2]
+    voters = {plan.name: len(plan.voters) for plan in sets_of(seen.topology).plans.values()}
+    voters |= {one.name: len(one.ring) for one in seen.sets if one.has_begun and one.ring}
+    two = [name for name, count in voters.items() if count == TWO]
     if two:
-        what = "two voters are less available than one: both of them have to run"
+        what = "these survive no failure, and are less available than with one voter: both have to run"
         yield Level.WARN, f"replica sets with two voters: {', '.join(two)}; {what}", "use one replica, or better three"
 
 
@@ -195,6 +202,24 @@ def disk(seen: Symptoms) -> Found:
         level = Level.FAIL if seen.disk.free_bytes < DISK_LEAST else Level.WARN
         what = f"{format_size(seen.disk.free_bytes)} are free on the disk of the run directory"
         yield level, what, "free some space, or keep fewer delivery logs: `log: {keep, size}` in the topology"
+
+
+def rooms(seen: Symptoms) -> Found:
+    """Sets that are nearly full, and disks of other hosts; the check of the disk judges that of this host."""
+    for router, status in seen.elsewhere.items():
+        free = status.get("disk", {}).get("free_bytes")
+        if free is not None and free < DISK_SOON:
+            level = Level.FAIL if free < DISK_LEAST else Level.WARN
+            yield level, f"{format_size(free)} are free on the disk of router {router}", "free some space there"
+    for one in seen.sets:
+        size, limit = one.best.get("message_bytes"), one.best.get("limit_bytes")
+        if size is None or not limit or size < NEARLY_FULL * limit:
+            continue
+        is_full = size >= limit
+        state = "is full, so its publishers wait" if is_full else "is nearly full, and then its publishers wait"
+        what = f"replica set {one.name} {state}: it has {format_size(size)} of {format_size(limit)}"
+        todo = "start consumers, or empty a queue with oncemesh queue purge; oncemesh queue list shows the deepest"
+        yield Level.FAIL if is_full else Level.WARN, what, todo
 
 
 def stores(seen: Symptoms) -> Found:
@@ -315,10 +340,37 @@ def replica_sets(seen: Symptoms) -> Found:
     for needed, names in needy.items():
         todo = "start the other routers of these, or wait until their replicas have caught up"
         yield Level.WARN, f"if router {either(needed)} stops, no majority is left of {in_words(names)}", todo
+    yield from _lasting(seen)
     for what in aside(seen.sets):
         yield Level.WARN, f"router {what}", "the router's log has the file's new name; the leader sends a new copy"
     yield from _differing(seen)
     yield from _other_voters(seen)
+
+
+def _lasting(seen: Symptoms) -> Found:
+    """Learners that do not become voters, and voters that stay away, as the leaders tell."""
+    away: dict[str, list[tuple[float, str]]] = {}
+    for one in seen.sets:
+        row = one.best
+        if row["role"] != LEADER:
+            continue
+        for router, since_s in row.get("learning_s", {}).items():
+            if since_s >= LONG_S and router not in row.get("away_s", {}):
+                lacks = row.get("behind", {}).get(router, 0)
+                what = f"router {router} has been a learner of replica set {one.name} for {format_duration(since_s)}"
+                todo = "look whether its disk or its link is too slow, or choose others: oncemesh queue voters"
+                yield Level.WARN, f"{what}, and lacks {lacks} entries", todo
+        for router, since_s in row.get("away_s", {}).items():
+            if since_s >= LONG_S:
+                away.setdefault(router, []).append((since_s, one.name))
+    for router, sets in away.items():
+        since = format_duration(max(since_s for since_s, _ in sets))
+        todo = f"start router {router}; if it is gone for good, use oncemesh queue replace {router} OTHER"
+        yield (
+            Level.WARN,
+            f"router {router}, a member of {in_words(name for _, name in sets)}, is away for {since}",
+            todo,
+        )
 
 
 def _differing(seen: Symptoms) -> Found:
@@ -412,6 +464,7 @@ CHECKS: Final = (
         lambda seen: _has_queues(seen) and seen.disk is not None,
         stores,
     ),
+    Check("rooms", "no replica set is nearly full, and no disk of another host", _any_answers, rooms),
     Check("crashes", "no router has crashed", _has_views, crashes),
     Check("running", "all routers run, answer and are ready", _has_views, running),
     Check("contacts", "all running routers are in contact and have the same plan", _any_answers, contacts),
@@ -419,7 +472,8 @@ CHECKS: Final = (
     Check("waiting", "publishers do not wait long for any client", _any_answers, waiting),
     Check(
         "sets",
-        "each replica set has a leader and the voters of the topology, and keeps its majority if a router stops",
+        "each replica set has a leader and the voters of the topology, keeps its majority if a router stops, and lacks "
+        "none of its members for long",
         lambda seen: seen.sets,
         replica_sets,
     ),

@@ -105,6 +105,33 @@ def _knowledge(row: Row) -> tuple[int, int, bool, int]:
     return int(row["life"] or "0", 16), row["term"], row["role"] == LEADER, row["commit"]
 
 
+def needed_by(sets: Iterable[ShownSet]) -> dict[str, list[str]]:
+    """Router -> the sets that have no majority without it."""
+    found: dict[str, list[str]] = {}
+    for one in sets:
+        for router in one.needed:
+            found.setdefault(router, []).append(one.name)
+    return found
+
+
+def stops(sets: Iterable[ShownSet], running: Iterable[str]) -> list[str]:
+    """Sentences: which of these routers may be stopped now, for the replica sets, and why others may not."""
+    sets = list(sets)
+    needed = needed_by(sets)
+    leaderless = [one.name for one in sets if one.has_begun and one.leader is None]
+    free = [router for router in running if router not in needed]
+    told = [
+        f"do not stop router {router}: no majority is left of {in_words(names)}"
+        for router, names in sorted(needed.items())
+    ]
+    if leaderless:
+        return [*told, f"stop no router: no router leads {in_words(leaderless)}"]
+    if free:
+        which = f"any one of routers {', '.join(free)}" if len(free) > 1 else f"router {free[0]}"
+        told.append(f"you may stop {which} now: each replica set keeps its majority")
+    return told
+
+
 def sets_in(rows: Iterable[tuple[str, Row]]) -> list[ShownSet]:
     """Group rows by set, in the order in which the sets first appear."""
     by_name: dict[str, dict[str, Row]] = {}

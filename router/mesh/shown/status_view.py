@@ -1,7 +1,8 @@
 """Shows the status of a mesh: tables for people, one JSON document for programs.
 
 The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "http", "mqtt", "log",
-"status"}}}`. `status` is the router's own report, or null. This module asks no router: it shows what
+"status"}}, "needed"}`. `status` is the router's own report, or null. `needed` has, for each router without which
+replica sets lose their majority, the names of these sets. This module asks no router: it shows what
 router/mesh/status.py gathered.
 """
 
@@ -17,7 +18,7 @@ from rich.text import Text
 from router.entities.catalogue import ENTITIES
 from router.entities.table import Entity
 from router.mesh.quantities import format_duration, format_size
-from router.mesh.shown.sets import ShownSet, shown_queues, shown_sets
+from router.mesh.shown.sets import ShownSet, needed_by, shown_queues, shown_sets, stops
 from router.mesh.shown.waits import counted, link_name, waits
 from router.mesh.status import RouterView, contacts_of, unseen_by
 from router.text.fitting import Fitting
@@ -42,7 +43,13 @@ def as_json(mesh: str, run_dir: Path | None, views: Mapping[str, RouterView]) ->
         }
         for name, view in views.items()
     }
-    return {"mesh": mesh, "run_dir": str(run_dir) if run_dir is not None else None, "routers": routers}
+    needed = needed_by(shown_sets(views.values()))
+    return {
+        "mesh": mesh,
+        "run_dir": str(run_dir) if run_dir is not None else None,
+        "routers": routers,
+        "needed": needed,
+    }
 
 
 def state_of(view: RouterView) -> str:
@@ -71,6 +78,8 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
             parts += _clients(kind, links)
     if sets := shown_sets(views.values()):
         parts.append(sets_table(sets))
+        running = [name for name, view in views.items() if view.status is not None]
+        parts.append(Text("\n".join(map(printable, stops(sets, running)))))
         parts += _queues(*shown_queues(views.values(), sets))
     told = [*waits(views.values()), *untold(views.values()), *disks(views.values()), *aside(sets)]
     if told:
@@ -233,5 +242,7 @@ def disks(views: Iterable[RouterView]) -> Iterator[str]:
             yield f"{view.name} cannot write its delivery log: {disk['log']}{missing}"
         elif missing:
             yield f"{view.name} writes its delivery log again{missing}"
+        if disk.get("queues"):
+            yield f"{view.name} cannot write its replica sets: {disk['queues']}"
         if disk.get("store"):
             yield f"{view.name} refuses new durable links: {disk['store']}"
