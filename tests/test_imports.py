@@ -64,7 +64,7 @@ MAY_IMPORT = {
     ),
     "router/security": ("router.security", "router.amqp", "router.events", "router.mesh"),
     "router/entities": (
-        *(f"router.{what}" for what in ("entities", "amqp.format", "edge", "events", "mesh", "neighbours")),
+        *(f"router.{what}" for what in ("entities", "amqp.format", "disk", "edge", "events", "mesh", "neighbours")),
         "topic",
         "linkstate",
     ),
