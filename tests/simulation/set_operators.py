@@ -79,22 +79,25 @@ class SetOperators:
 
     # what is lost
 
-    def end_losses(self) -> None:
-        """The faults are long over: begin sets anew that cannot begin, and recover those that nobody can lead."""
+    def end_losses(self) -> bool:
+        """The faults are long over: begin sets anew that cannot begin, and recover those that nobody can lead. Returns
+        whether a set was to begin: the command may be refused."""
+        begins = [name for name in self._sets.map.plans if self._begin_anew(name)]
         for name in self._sets.map.plans:
-            self._begin_anew(name)
             if name in self._sets.is_lost:
                 self._recover_the_best(name)
+        return bool(begins)
 
-    def _begin_anew(self, name: str) -> None:
+    def _begin_anew(self, name: str) -> bool:
         """An operator ends a beginning that cannot be completed: a store that it names is gone (13.2)."""
         parts = [disk.store.parts[name] for disk in self._sets.disks.values()]
         if any(part.hard.begun for part in parts) or not any(part.hard.life for part in parts):
-            return
+            return False
         plans = [replica.plan for _, replica in self._sets.replicas(name)]
         router = self._world.routers[plans[0].voters[0]]
         self._world.note("operator", f"begins set {name} anew at {router.name}")
         self._command(router, lambda at: at.node.sets.begin_anew(name))  # type: ignore[union-attr]
+        return True
 
     def _recover_rashly(self) -> None:
         name = self._random.choice(list(self._sets.map.plans))

@@ -430,8 +430,8 @@ class SetWorld:
         store with which it had accepted their life."""
         lost = [name for name in self.map.plans if name not in self.is_lost and self._lacks_majority(name)]
         self._lose(lost)
-        self.operators.end_losses()
-        if self._schedule.now < until and any(disk.is_busy for disk in self.disks.values()):
+        begins = self.operators.end_losses()
+        if self._schedule.now < until and (begins or any(disk.is_busy for disk in self.disks.values())):
             self._schedule.after(1.0, self._end_losses, until)
 
     def _lacks_majority(self, name: str) -> bool:
