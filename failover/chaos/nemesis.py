@@ -229,8 +229,8 @@ class Nemesis:
                 await self.mesh.ready(name, READY_S)
 
     async def _set_clocks(self, names: Collection[str], offset: float) -> None:
-        """Set the clocks of routers. A clock is wrong from a start on: routers that are up are restarted, a router that
-        is down gets the clock when another strike starts it."""
+        """Set the clocks of routers. A process takes its clock only when it starts. So routers that are up are
+        restarted, and a router that is down gets the clock when another strike starts it."""
         for name in names:
             self.mesh.set_clock(name, offset)
         running = [name for name in names if self.mesh.lives[name] is Life.UP]

@@ -25,7 +25,8 @@ def new_address(router: str) -> str:
 
 
 class Answering(Protocol):
-    """The node that sends answers on dynamic sources, besides the published messages: `router.management.node`."""
+    """The node that sends answers on dynamic sources: `router.management.node`. Messages that clients publish to the
+    address of such a source are also sent there, without this node."""
 
     def awaits_credit(self, connection: Host) -> bool:
         """Whether there is an answer to send on a dynamic source of this connection. Called when such a source may have

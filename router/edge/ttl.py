@@ -62,8 +62,8 @@ def _lefts_ms(saying: Sequence[bytes | None], wall_ms: float) -> list[float] | N
 
 
 def _says_nothing(message: bytes) -> bool:
-    """Whether the sections have too few fields for a time, or only a creation-time after an empty expiry, as JMS writes
-    them. False also if this quick look cannot tell."""
+    """Whether the message surely has no ttl and no expiry: its sections have too few fields for them, or the expiry is
+    empty and only a creation-time follows, as JMS writes it. False also if this quick look cannot tell."""
     at = 0
     try:
         if message[2] == HEADER:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0
 LOOKS: Final = 10
-"""Looks at the lag, the greatest of which counts."""
+"""The lag shown is the greatest one of so many looks."""
 
 
 class WrittenLog(Protocol):

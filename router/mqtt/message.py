@@ -219,7 +219,7 @@ def _fits(value: Any) -> bool:
         return False
     try:
         return len(value.encode()) <= LONGEST
-    except UnicodeEncodeError:  # AMQP has characters that are no text
+    except UnicodeEncodeError:  # an AMQP char may be a surrogate, which UTF-8 lacks
         return False
 
 

@@ -131,7 +131,8 @@ class Follower:
         """The past of links and routers before these rows; and the number of rows that the last forgetting left."""
         self._pending, self._saved = pack(unpack([])), 0
         self._left, self._kept, self._order = Tally(), Tally(), OrderFold()
-        """The counts of decided deliveries; the counts of all others; and the judge of order, for all of them."""
+        """The counts of decided deliveries; the counts of all other deliveries; and the part that judges the order of
+        both."""
         self._sample, self._sample_of = self._pending, 1
         self._events = self._oldest = 0
         """The number of events read; and the time at which the first undecided delivery began."""

@@ -104,9 +104,9 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
 
 
 class Acceptances:
-    """Finds the acceptances of homes that count for a subscriber. If a publisher has not read an answer, its next home,
-    or the same home under the next epoch, answers again, for the subscribers that it knows by then. These may be
-    more."""
+    """Finds the acceptances of homes that count for a subscriber. A delivery may have several: if a publisher has not
+    read an answer, its next home answers again, or the same home under the next epoch. That answer also covers
+    subscribers that came since the first one."""
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
         self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery

@@ -56,7 +56,8 @@ def has_position(positions: Collection[int]) -> Wanted:
 
 
 def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
-    """The keys with this beginning; from each part at most one more than the caller lists."""
+    """Find keys that begin with `start`. Each of the `parts` gives at most KEYS_LISTED + 1 keys: one more than the
+    caller lists, so that the caller sees whether there are more."""
     kind, found = f"S{len(start)}", set[str]()
     for part in parts:
         keys = unpack([part]).key

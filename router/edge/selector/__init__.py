@@ -1,5 +1,5 @@
-"""Selectors: a subscriber's conditions on the messages that it wants, in a subset of SQL-92's.
+"""Selectors: a subscriber's conditions on the messages that it wants, written in a subset of SQL-92.
 
-`apache.org:selector-filter:string`, as JMS and the AMQP brokers of Apache have it: docs/clients.md. Pure.
-`topic.edge.filters` applies the results.
+The filter `apache.org:selector-filter:string` has such a condition, as in JMS and the AMQP brokers of Apache
+(docs/clients.md). This package only parses and evaluates conditions; `topic.edge.filters` applies the results.
 """
