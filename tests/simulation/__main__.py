@@ -17,7 +17,9 @@ from tests.simulation.report import Failure, attempt, tell, trace_lines
 
 TAIL = 60
 APART = 1000
-"""Runs that begin a second apart share no seed as long as they play no more in it."""
+"""Two series of runs that start at least a second apart share no seed, as long as each plays at most this many runs a
+second.
+"""
 
 
 def main() -> int:

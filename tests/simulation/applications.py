@@ -1,6 +1,6 @@
-"""What applications of subscribers are given, and forget (protocol 9.1 and 9.3).
+"""Judges which messages the applications of subscribers get, and which they forget (protocol 9.1 and 9.3).
 
-Never here: what they must have been given before a publisher is told (`judge`).
+It does not judge which messages a subscriber must have before its publisher reads an outcome; `judge` does that.
 """
 
 from collections.abc import Iterable
@@ -27,20 +27,20 @@ class Applications:
         self._judge = judge
 
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
-        """Its application has forgotten these, and may be given them again."""
+        """The application has forgotten these messages. It may get them again."""
         reader, texts = self._judge.readers[name], list(unsettled)
         reader.may_repeat.update(texts)
         reader.lost.update(texts)
         self._judge.balanced.forgotten(name, texts)
 
     def left(self, name: str) -> None:
-        """A subscriber has no link any more."""
+        """A subscriber no longer has a link."""
 
     def settles(self, name: str, text: bytes) -> None:
         """A subscriber settles a delivery itself."""
 
     def is_settled_for(self, text: bytes) -> bool:
-        """Whether routers settle it out of its publisher's sight."""
+        """Whether routers settle the message at a moment that its publisher cannot observe."""
         return self._judge.is_settled_for(text)
 
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
@@ -59,15 +59,16 @@ class Applications:
         self._judge.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:
-        """A router resumes a delivery with a state instead of the payload: what the subscriber says of it, or what it
-        said before it lost its memory, or settled it or gave it back and then was given it once more."""
+        """A router resumes a delivery with a state instead of the payload. The state has to be what the subscriber says
+        now. It may be an earlier outcome of the subscriber if the subscriber lost its memory, or settled or gave back
+        the delivery and got it again."""
         reader = self._judge.readers[name]
         again = text in reader.lost or state not in FINAL or reader.first
         done = said == state or (again and (text, state) in reader.outcomes) or self._judge.has_twin(name)
         self._judge.check(done, f"1 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
-        """The application is handed a message."""
+        """The application gets a message."""
         reader, message = self._judge.readers[name], self._judge.messages[text]
         self._judge.seen_count += 1
         self._judge.balanced.seen(name, message)
@@ -93,11 +94,13 @@ class Applications:
             self._check_order(reader, message, name, router, label)
 
     def _is_exact(self, name: str, message: Message) -> bool:
-        """Both ends resume, in settle mode second, and neither has met a limit."""
+        """Whether both ends resume, in settle mode second, and neither has met a limit."""
         return self._judge.readers[name].exact and not message.plain and not self.is_limited(name, message)
 
     def _is_at_most_once(self, name: str, message: Message) -> bool:
-        """It takes everything settled, and its terminus has stayed at one router, which lives (protocol 10)."""
+        """Whether the subscriber takes everything settled, and its terminus has stayed at one router, which has not
+        lost it (protocol 10).
+        """
         reader = self._judge.readers[name]
         if not (reader.at_most_once and reader.resumes) or reader.first or self.is_limited(name, message):
             return False
@@ -113,7 +116,8 @@ class Applications:
         return is_doubtful or message.publisher in self._judge.inexact or name in self._judge.inexact
 
     def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
-        # the edge gave up what its lost home remembers, and gives to who is still known there
+        # the edge gave up deliveries of a lost home that remembers them, and gives them to subscribers that are still
+        # known
         known = reader.resumes or message.plain or len({link.router.name for link in reader.recent}) > 1
         cut_off = message.home in reader.cut_off and known
         if message.text in reader.on_link and not cut_off:
@@ -126,7 +130,7 @@ class Applications:
         reader.ever.add(message.text)
         life = message.publisher, message.life
         last, before = reader.last.get(life, (0, ""))
-        # who moved between the sides of a partition finds there what the other side had given up for it
+        # a subscriber that moved between the sides of a partition gets messages that the other side had given up for it
         cut_off = before != router and message.home in reader.cut_off and not self._is_exact(name, message)
         unordered = cut_off or message.anew or reader.at_most_once or life in self._judge.lives.unordered
         unordered = unordered or is_left_out(reader, message.text) or is_balanced(message)
@@ -134,12 +138,12 @@ class Applications:
         reader.last[life] = max(message.number, last), router
 
     def forgotten(self, client: "SubscriberClient", text: bytes, said: int, how: str) -> None:
-        """A subscriber takes a delivery for settled."""
+        """A subscriber considers a delivery settled."""
         reader, message = self._judge.readers[client.name], self._judge.messages[text]
         if text not in reader.accepted:
             self._judge.balanced.forgotten(client.name, [text])
         if is_balanced(message) and text not in reader.had:
-            return  # it had given it back
+            return  # the subscriber had given it back
         if self._is_exact(client.name, message) and reader.expired is None:
             over = message.over or self._judge.lives.is_over(message)
             given_up = (
@@ -149,8 +153,9 @@ class Applications:
             self._judge.check(over, f"3 forgets early: {text.decode()} at {client.name}, {how}")
 
     def _is_of_first(self, client: "SubscriberClient", message: Message) -> bool:
-        """Whether the subscriber forgets, of what was sent again under its key, the first delivery. Limit: or the
-        second, as its router still holds the first, settled, and takes its map for a word on that (protocol 10)."""
+        """The publisher sent a message again under its key. Returns whether the subscriber forgets the first of these
+        two deliveries. Limit: it may also forget the second one, if its router still holds the first one as settled and
+        applies the subscriber's map to that (protocol 10)."""
         reader, link = self._judge.readers[client.name], client.link
         if not message.anew or message.text not in reader.had:
             return message.anew

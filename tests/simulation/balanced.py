@@ -1,7 +1,8 @@
-"""Deliveries of balanced addresses: each is had by one subscriber of the model (protocol 12).
+"""Judges deliveries of balanced addresses: one subscriber of the model has each of them (protocol 12).
 
-The judge sees all of them at once. Who has been handed a message keeps others from being handed it, until it has given
-it back, is told to forget it, or its terminus is over. Limits of exactly once are those of the ends, as elsewhere.
+The judge sees all deliveries at once. While a subscriber has a message, no other subscriber may get it. The subscriber
+has it until it gives it back, its router tells it to forget it, or its terminus ends. The limits of exactly once apply
+here, too.
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ def is_balanced(message: "Message") -> bool:
 class Holder:
     name: str
     since: Epoch | None
-    """The first attach of its terminus, by then."""
+    """The first attach of the subscriber's terminus at that time."""
 
 
 class Balanced:
@@ -37,9 +38,9 @@ class Balanced:
         self._judge = judge
         self._holders: dict[bytes, Holder] = {}
         self._unknown: dict[bytes, set[str]] = {}
-        """By message: whom nobody around its home knew as that got it."""
+        """Keyed by message: the subscribers that no router around the home knew when the home received the message."""
         self._said: dict[bytes, list[tuple[str, DeliveryOutcome, bool]]] = {}
-        """By message: what subscribers made of it, and whether they want it never again."""
+        """Keyed by message: the outcomes of subscribers, and whether each subscriber refuses the message for good."""
         self.handed_on = 0
         """How often a message went to another subscriber after one had it."""
 
@@ -51,7 +52,7 @@ class Balanced:
             }
 
     def seen(self, name: str, message: "Message") -> None:
-        """The application is handed a message."""
+        """The application gets a message."""
         if not is_balanced(message) or message.presettled:
             return
         holder = self._holders.get(message.text)
@@ -63,7 +64,7 @@ class Balanced:
         self._holders[message.text] = Holder(name, self._judge.readers[name].since)
 
     def _is_over(self, holder: Holder, message: "Message") -> bool:
-        """Whether nothing is promised of what that one had."""
+        """Whether the holder is no longer promised exactly once for its message."""
         reader, judge = self._judge.readers[holder.name], self._judge
         is_same = reader.since is not None and reader.since == holder.since
         is_exact = reader.exact and not message.plain and not judge.applications.is_limited(holder.name, message)
@@ -71,8 +72,8 @@ class Balanced:
         return not (is_same and is_exact) or ended or message.anew
 
     def _is_out_of_reach(self, holder: Holder, name: str, message: "Message") -> bool:
-        """Limits (protocol 10): home cannot have known that one; or one of both is on the other side of a cut; or an
-        older attach of that one came later, with a map from before."""
+        """Whether a limit of protocol 10 applies: the home cannot have known the holder, one of the two subscribers is
+        on the other side of a cut, or an older attach of the holder came later, with an older map."""
         around, readers = self._judge.termini.around(self._judge.routers[message.home]), self._judge.readers
         links = [link for link in (readers[holder.name].link, readers[name].link) if link is not None]
         is_cut = any(link.router.alive and link.router not in around for link in links)
@@ -88,7 +89,7 @@ class Balanced:
             self.forgotten(name, [text])
 
     def forgotten(self, name: str, texts: Iterable[bytes]) -> None:
-        """It does not have these any more, or does not know it."""
+        """The subscriber does not have these messages any more, or has forgotten that it has them."""
         for text in texts:
             holder = self._holders.get(text)
             if holder is not None and holder.name == name:
@@ -107,8 +108,8 @@ class Balanced:
             self._judge.check(had, f"2 one of many: {message.text.decode()} is accepted, and nobody has it")
 
     def _is_refused(self, message: "Message", home: "Router") -> bool:
-        """Whether one has rejected it, or it was given back too often, or all whom home knows have refused it for
-        themselves."""
+        """Whether a subscriber has rejected the message, or it was given back too often, or all subscribers that the
+        home knows have refused it for themselves."""
         said, directory = self._said.get(message.text, []), home.topic.directory
         given_back = [name for name, outcome, _ in said if outcome in GIVEN_BACK]
         names = {client.name: link_name(client.identity) for client in self._judge.subscribers}
@@ -120,7 +121,7 @@ class Balanced:
 
 
 def stranded(world: "World") -> set[str]:
-    """Publishers whose messages wait, as nobody is there who might have them."""
+    """Publishers whose messages wait because their address has no subscriber."""
     served = {client.identity.address for client in world.subscribers if not client.gone}
     publishers = [publisher for publisher in world.publishers if publisher.identity.address.startswith(PREFIX)]
     return {publisher.name for publisher in publishers if publisher.identity.address not in served}

@@ -1,4 +1,4 @@
-"""What publishers and subscribers of the model have in common: where they attach, and how they leave.
+"""The behaviour that publishers and subscribers of the model share: where they attach, and how they leave.
 
 plain      never resumes: each attach begins afresh, its terminus ends with its connection
 resuming   keeps its unsettled map in memory, and asks for a timeout; a crash makes it forget
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 MOST = 1000
-"""Entries of an unsettled map."""
+"""The most entries that an unsettled map has."""
 
 
 class Client:
@@ -31,9 +31,9 @@ class Client:
 
     link: Link | None
     receives = False
-    """It is a subscriber."""
+    """Whether the client is a subscriber."""
     first: bool
-    """Receiver settle mode of its link, or of the next."""
+    """Whether its link, or its next link, has receiver settle mode first."""
 
     def __init__(
         self, name: str, address: str, routers: Mapping[str, "Router"], schedule: Schedule, random: Random,
@@ -53,39 +53,40 @@ class Client:
         if not self.plain:
             self.lifetime = Lifetime(random.choice(knobs.timeouts), "connection-close", int(self.durable))
         self.silent = random.random() < knobs.silent
-        """Echoes neither generation nor epoch."""
+        """The client echoes neither generation nor epoch."""
         self.lingers = False
-        """Its machine, or a proxy's, keeps its socket open when it has attached elsewhere."""
+        """The client's machine, or a proxy, keeps the socket open after the client has attached elsewhere."""
         self.calm = False
-        """No more pranks: it stays, accepts and gives credit."""
+        """No more pranks: the client stays, accepts and gives credit."""
         self.gone = False
-        """It left for good."""
+        """The client has left for good."""
         self.stays = False
-        """It never leaves for good."""
+        """The client never leaves for good."""
         self.opened: list[Link] = []
-        """All links of its name, those that it has forgotten too."""
+        """All links under the client's name, including links that the client has forgotten."""
         self.answered = False
         self.partial = False
-        """The map of this attach is incomplete: only what it names goes on, then the client attaches again."""
+        """The map of this attach is incomplete. The client resumes only the deliveries in it, and then attaches again.
+        """
         self.most = MOST
-        """So many entries does its next map have at most."""
+        """The most entries that its next map has."""
         self.epoch: Epoch | None = None
-        """The latest that it was told of."""
+        """The latest epoch that a router has told the client."""
         self.generation: bytes | None = None
-        """Of a publisher's life; None before its first answer, unless the client brings its own."""
+        """The generation of a publisher's life. None before the first answer, unless the client brings its own."""
         self.asleep_until = 0.0
-        """It attaches nowhere before."""
+        """The client does not attach before this time."""
         self._in_use_until = 0.0
-        """When it last had an answered link that it believed in."""
+        """When it last had an answered link that it considered intact."""
         self.is_twin = False
-        """Another client goes by its name; it leaves when the faults stop."""
+        """Another client has the same name. This one leaves when the faults stop."""
         self.together: list[Client] = [self]
-        """The clients of its container: their links share a connection."""
+        """The clients of its container, whose links share a connection."""
         self.changes_modes = not self.plain and bool(knobs.modes) and random.random() < knobs.modes
 
     def go_by_the_name_of(self, other: "Client") -> None:
-        """It is another process with the same configuration, until the faults stop. Both echo their generations: else
-        either takes the other's deliveries for its own."""
+        """Become a second process with the same configuration as the other client, until the faults stop. Both echo
+        their generations: otherwise each would take the other's deliveries for its own."""
         self.is_twin = True
         self.silent = other.silent = False
         self.identity, self.opened = other.identity, other.opened
@@ -93,12 +94,13 @@ class Client:
 
     @property
     def shortest(self) -> int:
-        """The shortest timeout that was asked for by its name."""
+        """The shortest timeout that any client asked for under this name."""
         return min([self.lifetime.timeout, *(link.timeout for link in self.opened)])
 
     @property
     def away(self) -> float:
-        """For how long it has had no link, or one whose connection is broken, noticed or not."""
+        """For how long the client has had no link, or only one whose connection is broken, even if nobody has noticed.
+        """
         return self.schedule.now - self._last_in_use()
 
     def _last_in_use(self) -> float:
@@ -108,13 +110,13 @@ class Client:
 
     @property
     def seen(self) -> Epoch:
-        """The epoch that it echoes."""
+        """The epoch that the client echoes."""
         return NOWHERE if self.epoch is None or self.silent else self.epoch
 
-    # events that end a link, from whatever side
+    # events that end a link, from either side
 
     def lost(self, link: Link) -> None:
-        """The connection broke, and all links on it; only those in use matter."""
+        """The connection and all its links broke. Only links in use matter."""
         if link is self.link:
             for client in self.together:
                 if client.link is not None and client.link.router is link.router:
@@ -129,7 +131,7 @@ class Client:
             self.leave()
 
     def leave(self) -> None:
-        """The link in use is no more; another follows."""
+        """The link in use has ended. Attach again later."""
         self._give_up_link()
         self.later(self.attach)
 
@@ -144,12 +146,12 @@ class Client:
         self.left()
 
     def left(self) -> None:
-        """What belongs to the connection is gone."""
+        """Forget the state that belongs to the connection."""
 
     def begin_afresh(self) -> None:
-        """What it knew of its deliveries is gone, and it attaches with a null map next."""
+        """Forget all deliveries. The next attach has a null map."""
 
-    # what it does by itself
+    # actions of the client itself
 
     def later(self, action: Callable[[], None]) -> None:
         self.schedule.after(self.random.random() * self.knobs.patience, action)
@@ -167,12 +169,12 @@ class Client:
         self.open(self._connected_to(alive) or self.random.choice(alive))
 
     def _connected_to(self, alive: "list[Router]") -> "Router | None":
-        """Where its container is."""
+        """The router that the client's container is connected to, if it is alive."""
         links = [client.link for client in self.together if client.link is not None]
         return next((link.router for link in links if link.router in alive), None)
 
     def ask_otherwise(self) -> None:
-        """What it asks for with an attach may be something else than on the last one."""
+        """Perhaps ask for another timeout or settle mode than in the last attach."""
         if self.knobs.lifetimes and not self.plain and not self.calm and self.random.random() < self.knobs.lifetimes:
             self.lifetime = attrs.evolve(self.lifetime, timeout=self.random.choice(self.knobs.timeouts))
         if self.changes_modes:
@@ -182,19 +184,21 @@ class Client:
         raise NotImplementedError
 
     def perhaps_late(self, link: Link) -> None:
-        """What it is about to send there, an attach with a map first, may take its time, and it goes elsewhere."""
+        """Perhaps delay everything that the client sends on this link from now on, beginning with an attach with a map,
+        and move the client to another router meanwhile.
+        """
         if not self.calm and self.random.random() < self.knobs.late:
             self.note(self.name, "prank: late")
             self._move_stalled(link, 3.0)
 
     def perhaps_late_null(self, link: Link) -> None:
-        """The same, of an attach with a null map."""
+        """The same for an attach with a null map."""
         if self.knobs.late_null:
             self.perhaps_late(link)
 
     def map_to_send(self, unsettled: Mapping[bytes, int]) -> dict[bytes, int]:
-        """The unsettled map, or as much of it as there is room for in the attach. What has an outcome may be named in
-        any order, such as first what the last attach has left out."""
+        """The unsettled map, or the part of it that fits into the attach. Entries with an outcome may come in any
+        order, for example those first that the last attach left out."""
         keys = list(unsettled)
         most = len(keys)
         if len(keys) > 1 and not self.calm and self.random.random() < self.knobs.partial:
@@ -206,14 +210,14 @@ class Client:
         return {key: unsettled[key] for key in keys[:most]}
 
     def attach_again(self, link: Link) -> None:
-        """What the incomplete map named is dealt with."""
+        """Attach again, as the deliveries in the incomplete map are done."""
         if link is self.link:
             self.note(self.name, "attaches again to tell more of its map")
             link.client_left(0.01)
             self.leave()
 
     def prank(self) -> None:
-        """Close, vanish, crash, or attach again while attached."""
+        """Do one prank, for example close, vanish, crash, or attach again while attached."""
         link = self.link
         if link is None or self.calm:
             return
@@ -240,16 +244,16 @@ class Client:
             self._move(link)
 
     def end_link(self, link: Link) -> None:
-        """It closes the link, and attaches anew."""
+        """Close the link, and attach anew."""
         self._close(link)
         self.leave()
 
     def lateness(self) -> float:
-        """How long a router may take to notice: at once, when HELLOs would, or hardly ever (half open)."""
+        """How long a router may take to notice: almost no time, the time that HELLOs need, or very long (half open)."""
         return self.random.choice((0.01, 0.01, self.knobs.dead, 20.0))
 
     def quit(self) -> None:
-        """It leaves for good, if it has not yet."""
+        """Leave for good, if the client has not left yet."""
         self.gone = True
         self._leave_everywhere()
         self.leave()
@@ -261,7 +265,7 @@ class Client:
         self.leave()
 
     def _leave_everywhere(self) -> None:
-        """Its connections end with it, also those on which an attach is still under way."""
+        """End all connections of the client, also those on which an attach is still under way."""
         for opened in [opened for opened in self.opened if opened.client is self]:
             opened.client_left(self.knobs.dead)
         self.begin_afresh()
@@ -273,7 +277,7 @@ class Client:
         link.hung_up = True
 
     def vanish(self, what: str) -> None:
-        """Its process or its machine is gone, or it sleeps; it comes back, or another in its place."""
+        """The client's process or machine is gone, or sleeps. It comes back, or another takes its place."""
         assert self.link is not None
         self.link.client_left(self.lateness())
         if what == "crash" and not self.durable:
@@ -285,7 +289,7 @@ class Client:
         self.leave()
 
     def _move_stalled(self, link: Link, longest: float) -> None:
-        """What it sends takes its time from now on, and it goes elsewhere meanwhile."""
+        """Delay everything that the client sends on the link from now on, and move the client elsewhere meanwhile."""
         link.stall(longest)
         self.schedule.after(self.random.random(), self._move, link)
 
@@ -296,12 +300,14 @@ class Client:
             self._steal(self.random.choice(elsewhere))
 
     def _steal(self, router: "Router") -> None:
-        """The old link stays as a zombie until its router detaches it; what it brings is ignored."""
+        """Attach at another router. The old link stays as a zombie until its router detaches it; the client ignores
+        what comes on it.
+        """
         self._give_up_link()
         self.open(router)
 
     def restless(self) -> None:
-        """A prank now and then."""
+        """Do a prank now and then."""
         if self.calm:
             return
         if self.random.random() < self.knobs.restless * 0.25:

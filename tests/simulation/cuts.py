@@ -1,9 +1,7 @@
-"""The logs of a simulated run, one of them cut, as a machine that lost power leaves it: what is missing proves nothing.
+"""Cuts one log of a simulated run, as a loss of power would: the audit must not conclude anything from missing entries.
 
-Where the audit does not call the whole logs violated, it must not call them so with any of them cut; and what it calls
-violated must not hold then.
-
-python -m tests.simulation.cuts SEED --count 10 --kind filters     tells the cuts after which a good run is accused
+If the audit does not find a violation in the complete logs, it must not find one after any log is cut. If it finds one
+in the complete logs, it must not report *holds* after a cut.
 """
 
 import argparse
@@ -22,7 +20,7 @@ from topic.blocks import read_blocks
 from topic.journal import Block
 
 CUTS = 10
-"""Of each log."""
+"""The number of places at which each log is cut."""
 CUT: Final[Mapping[str, Kind]] = {
     "ours": KINDS["ours"],
     "strangers": KINDS["strangers"],
@@ -39,7 +37,7 @@ CUT: Final[Mapping[str, Kind]] = {
 
 
 def cut(data: bytes, entries: int) -> bytes:
-    """Only its first entries, and not what its tail knew."""
+    """The log with only its first entries, and without what its tail recorded."""
     if not entries:
         return b""
     (view,), _ = read_blocks(data)
@@ -53,7 +51,7 @@ def cut(data: bytes, entries: int) -> bytes:
 
 
 def cuts(files: Mapping[str, bytes], number: int = CUTS) -> Iterator[tuple[str, int, dict[str, bytes]]]:
-    """Each log cut at so many places: its path, how many entries are left, and all files."""
+    """Cut each log at this many places. Yields the log's path, the number of entries left, and all files."""
     for path, data in files.items():
         if path.endswith(".oml"):
             (view,), _ = read_blocks(data)
@@ -64,7 +62,7 @@ def cuts(files: Mapping[str, bytes], number: int = CUTS) -> Iterator[tuple[str, 
 
 
 def accused(seed: int, kind: str, number: int = CUTS) -> tuple[Report, Iterator[tuple[str, int, Report]]]:
-    """The audit of a run, and of it with each log cut."""
+    """The audit's reports of a run with all logs, and of the run with each log cut."""
     files = CUT[kind].files(seed)
     return judge_files(files), ((path, left, judge_files(torn, buckets=1)) for path, left, torn in cuts(files, number))
 

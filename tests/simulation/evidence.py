@@ -1,12 +1,10 @@
-"""What routers and clients of a simulated mesh would have logged, and what the audit makes of it.
+"""Writes the logs that routers and clients of a simulated mesh would have kept, and audits them.
 
-The judge of the simulation knows all there is to know; the audit has logs. Where the judge is content the audit must
-accuse nobody, and what a broken rule does to a subscriber it must see. `CALMER` clients are our own: they resume, close
-nothing, and use no tag again; no process ends but those of routers, whose stores are as they left them, and no wall
-clock is set. `STRANGERS` may close, come back with a null map and ask for no timeout; half of them keep no log. `KINDS`
-has what else may happen, one kind at a time.
-
-python -m tests.simulation.evidence 4711 --count 1000     tells the seeds whose logs the audit finds a violation in
+The judge of the simulation knows everything; the audit has only logs. If the judge finds no fault, the audit must
+accuse nobody. The audit has to find each violation that a broken rule causes at a subscriber. `CALMER` clients behave
+like ours: they resume, close nothing, and use no tag again. In their runs only processes of routers end, their stores
+stay as they left them, and no wall clock is set. `STRANGERS` may close, come back with a null map and ask for no
+timeout; half of them keep no log. `KINDS` lists what else may happen, one kind at a time.
 """
 
 import argparse
@@ -44,18 +42,18 @@ LATE: Final[dict[str, Any]] = {
     "late": 0.6, "restless": 1.0, "delay": 0.3, "client_delay": 0.001,
     "pranks": ("elsewhere", "elsewhere", "close", "stalled"),
 }  # fmt: skip
-"""Knobs: routers read many attaches late, and hear late of each."""
+"""Knobs: routers read many attaches late, and learn late of each."""
 QUEUES: Final[dict[str, Any]] = {
     "sets": 2, "queues": 2, "asked": 5, "publishers": 3, "subscribers": 3, "messages": 25, "disk": 0.02,
     "turmoil": 8.0, "never_started": False,
 }  # fmt: skip
 """Knobs: clients use queues."""
 STRANGERS: Final = CALMER | {"plain": 0.5, "pranks": (*CALMER["pranks"], "close", "detach")}
-"""Knobs: half are of any other make."""
+"""Knobs: half of the clients are of another make."""
 
 
 class Segment:
-    """The only one of a log."""
+    """The only segment of a log."""
 
     def __init__(self, folder: str, block: Block) -> None:
         source, _, incarnation, _ = block.head
@@ -65,14 +63,14 @@ class Segment:
         Tail(self._region, block.head, f"boot of {source}", 0)
 
     def content(self) -> bytes:
-        """Of who has ended, and written all that was in the tail."""
+        """The content after a clean end, with everything that was in the tail."""
         content = bytes(self._region) + self.block.encode()
         self.block.begin_next()
         return content
 
 
 class Told(Silence):
-    """A delivery log that the audit reads, too."""
+    """A delivery log for the judge that also keeps its entries for the audit."""
 
     def append(self, event: Event, **columns: Any) -> None:
         Block.append(self, event, **columns)
@@ -92,12 +90,12 @@ class LoggedRouter(Router):
         return block
 
     def kill(self, late: float) -> None:
-        if self.alive:  # what it has told anybody it has saved before
+        if self.alive:  # it has saved everything that it has told another router or a client
             self._close()
         super().kill(late)
 
     def stop(self) -> None:
-        """Cleanly, where the run is over."""
+        """Stop cleanly, as the run is over."""
         if self.alive:
             self.topic.stop()
             self._close()
@@ -107,7 +105,7 @@ class LoggedRouter(Router):
 
 
 class Diary:
-    """The log of a client; as `failover.client.log` has it."""
+    """The log of a client, in the format of `failover.client.log`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -124,7 +122,9 @@ class Diary:
         self.write(Event.BOOT)
 
     def begin_again(self, kept: Mapping[bytes, int] | None, published: int | None = None) -> None:
-        """Its process is killed; the next one finds in its store what is unsettled, or has no store."""
+        """The process of the client is killed. The next process has the unsettled map in its store, or has no store
+        (None).
+        """
         self._files[self._segment.path] = self._segment.content()
         self._begin()
         if kept is not None:
@@ -166,7 +166,7 @@ class Diary:
         )
 
     def end(self) -> dict[str, bytes]:
-        """All its files."""
+        """All files of the log."""
         self.write(Event.STOPPED)
         return self._files | {self._segment.path: self._segment.content()}
 
@@ -197,7 +197,7 @@ class LoggedPublisher(Publisher):
         return sent
 
     def _free_tags(self, count: int) -> list[bytes]:
-        """As ours have them: none is used again."""
+        """New tags: like our own clients, it uses no tag again."""
         return [b"u%d" % (self._number + 1 + place) for place in range(count)]
 
     def outcome(self, link: Any, handles: list[int], outcome: DeliveryOutcome) -> None:
@@ -220,7 +220,7 @@ class LoggedSubscriber(SubscriberClient):
         super().__init__(*arguments)
         self.diary = Diary(self)
         self._processing: bytes | None = None
-        """What the application is about to have done with."""
+        """The key of the message whose outcome the application is about to draw."""
 
     def vanish(self, what: str) -> None:
         super().vanish(what)
@@ -268,7 +268,9 @@ class LoggedWorld(World):
     subscriber = LoggedSubscriber
 
     def files(self, publishers: float = 1.0, subscribers: float = 1.0) -> dict[str, bytes]:
-        """All logs, by path; of these shares of the clients that echo, as ours do. Whoever is there ends cleanly."""
+        """All logs, by path, with this share of the clients that echo, as our own clients do. Routers and clients that
+        run end cleanly.
+        """
         random = Random(repr(self.seed))
         files = dict[str, bytes]()
         for router in self.routers.values():
@@ -294,11 +296,11 @@ class Kind:
     knobs: Mapping[str, Any]
     publishers: float = 1.0
     subscribers: float = 1.0
-    """How many of these keep a log."""
+    """The share of the publishers and of the subscribers that keep a log."""
     world: type[LoggedWorld] = LoggedWorld
 
     def files(self, seed: int) -> dict[str, bytes]:
-        """All logs of a run. Raises what the judge does."""
+        """All logs of a run. Raises what the judge raises."""
         run = self.world(seed, knobs=self.knobs)
         run.run()
         return run.files(self.publishers, self.subscribers)
@@ -321,14 +323,14 @@ KINDS: Final[Mapping[str, Kind]] = {
     "letters": Kind(CALMER | QUEUES | {"dead_letters": 1.0, "refusing": 0.3, "settings": 2}),
     "consumers": Kind(STRANGERS | QUEUES | {"answering": 0.8, "disk_loss": 0.3}, 0.5, 0.5),
 }
-"""By what happens: routers wait for the clients of others, routers read attaches late, tags are used again, clients
-close and come back, publishers settle at once or early, receivers settle first, processes end, stores of routers are
-lost or old, clocks of routers are set, clients use queues, queues give their dead letters to each other, and clients of
-others use queues."""
+"""Keyed by what happens: routers wait for the clients of others, routers read attaches late, tags are used again,
+clients close and come back, publishers settle at once or early, receivers settle first, processes end, stores of
+routers are lost or old, clocks of routers are set, clients use queues, queues give their dead letters to each other,
+and clients of others use queues."""
 
 
 def witnessed(seed: int, kind: Kind = OURS) -> Report:
-    """The audit of a run, in one bucket, as of any run that is so short. Raises what the judge does."""
+    """The audit's report on a run, in one bucket, as for any run of this length. Raises what the judge raises."""
     return judge_files(kind.files(seed), buckets=1)
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with routers and the links between them; clients have their own (`client`)."""
+"""The faults of routers and of the links between them. `client` has the faults of clients."""
 
 from random import Random
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ class Faults:
             self.schedule.at(0.3 + self.random.random() * (self.knobs.turmoil - 0.3), self._kinds[kind])
 
     def stop(self) -> None:
-        """Everything works again, and goes on doing so."""
+        """End all faults, and inject no more."""
         self._note("world", "the faults stop")
         self.calm = True
         for wire in self.wires:
@@ -76,7 +76,7 @@ class Faults:
         self._kill_one(self._router())
 
     def _kill_one(self, router: Router) -> None:
-        """Its sockets are closed at once, or, if its host died with it, nobody is told."""
+        """Kill the router. Its sockets close at once, or, if its host dies with it, peers notice only by silence."""
         router.kill(self.random.choice((0.01, 0.01, 2 * self.knobs.dead)))
         if self.random.random() < self.knobs.restart:
             self._after(self.random.choice((0.05, 3.0)), self.start, router)
@@ -91,7 +91,7 @@ class Faults:
         if router.alive and not router.paused:
             router.pause()
             for link in list(router.links):
-                if self.random.random() < 0.8:  # its clients give up on it when their patience ends
+                if self.random.random() < 0.8:  # its clients give up when their patience ends
                     self._after(2 * self.knobs.dead, link.given_up)
             self._after(4 * self.knobs.dead, router.go_on)
 
@@ -146,7 +146,7 @@ class Faults:
             wire.heal()
 
     def _flap(self) -> None:
-        """A router takes another one for lost that is not."""
+        """A router drops a contact that works."""
         router = self._router()
         if router.alive and router.topic.directory.contacts:
             there = self.random.choice(sorted(router.topic.directory.contacts))

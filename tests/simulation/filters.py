@@ -1,6 +1,6 @@
-"""What subscribers of the model want: messages of some colours. Each message has one, by its text.
+"""Filters of subscribers: a subscriber wants messages of some colours. The text of a message determines its colour.
 
-Never here: who must have been given what (`judge`).
+Which subscriber must get which message is judged in `judge`.
 """
 
 from random import Random
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 CHANGED = "it has asked for another filter, which leaves it out"
-"""Why a promise ends that was made under the filter before."""
+"""The cause with which a promise ends that was made under an earlier filter."""
 COLOURS = 3
 CHOICES = ((0, 1), (0, 2), (1, 2), (0,), ())
-"""What some subscriber may want. The others have no filter."""
+"""The colours that a subscriber with a filter may want."""
 
 
 @attrs.frozen
 class Colours:
-    """A filter, as the topic core asks it."""
+    """A filter, with the interface that the topic core uses."""
 
     wanted: tuple[int, ...]
 
@@ -48,13 +48,14 @@ def draw_filter(random: Random) -> Colours | None:
 
 
 def is_left_out(reader: "Reader", text: bytes) -> bool:
-    """By any filter that the subscriber ever asked for: routers may go by an older one while they have not heard of the
-    last attach, and what the older one let through they may have to give in spite of a later one."""
+    """Whether any filter that the subscriber ever asked for leaves the message out. Routers may apply an older filter
+    while they do not know the last attach. If an older filter let a message through, they may have to deliver it in
+    spite of a later filter."""
     return any(leaves_out(link, text) for link in reader.links)
 
 
 def leaves_out(link: "SubscriberLink", text: bytes) -> bool:
-    """The filter of that attach."""
+    """Whether the filter of that attach leaves the message out."""
     colours, client, (text, _) = link.wants, link.client, alive(text)
     publisher = link.router.judge.messages[text].sent_on.client
     is_own = link.no_local and publisher.identity.container == client.identity.container
@@ -62,12 +63,12 @@ def leaves_out(link: "SubscriberLink", text: bytes) -> bool:
 
 
 def as_asked(link: "SubscriberLink") -> Wants | None:
-    """For the core."""
+    """The filter of the attach, for the core."""
     return NoLocal(link.client.identity.container, "", link.wants) if link.no_local else link.wants
 
 
 def check_refused(judge: "Judge", message: "Message", outcome: str) -> None:
-    """Where there are filters: who is not given a message has not refused it."""
+    """If there are filters: a message is rejected only if a subscriber that got it has refused it."""
     readers = judge.readers.values()
     if outcome == "REJECTED" and any(as_asked(link) is not None for reader in readers for link in reader.links):
         refused = any(
@@ -80,7 +81,7 @@ def check_refused(judge: "Judge", message: "Message", outcome: str) -> None:
 
 
 def is_named(reader: "Reader", key: bytes) -> bool:
-    """By the map of the attach that was answered last, and of all that have come to a router since: what a subscriber
-    has, it is given whatever its filter says."""
+    """Whether the map of the attach that was answered last names the key, and so do all maps that have reached a router
+    since. A subscriber gets a delivery that it has whatever its filter says."""
     since = [link for link in reader.links if reader.link is not None and link.number >= reader.link.number]
     return bool(since) and all(key in link.named for link in since if link.named is not None)
