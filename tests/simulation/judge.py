@@ -1,16 +1,17 @@
-"""What protocol 9 promises, checked after every step by somebody who sees the whole mesh.
+"""Checks the promises of protocol 9 after every step, with a view of the whole mesh.
 
-It trusts no core with a promise: what a subscriber was promised is what its publisher's router knew of it when it got
-the message, and `tests.simulation.termini` watches that no router forgets a subscriber without cause. A limit is
-recognised by its cause, noted in the trace as "limit: ...":
-
-- when home decided, no router that can have told it knew the subscriber; or that came with a null map, to such
-- a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that;
-  deliveries of a life that this has ended come twice only if a router resumed the life that had not heard of the ending
-- a router answered an older attach before it read the close that followed that: both ended the life begun since
-- a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember, or live
+The judge trusts no core about a promise. It records the subscribers that a publisher's router knew when it got a
+message: these are promised the message. `tests.simulation.termini` checks that no router forgets a subscriber without
+cause. The judge recognises a limit by its cause, and notes it in the trace as "limit: ...":
+- when home decided, no router that can have told it knew the subscriber; or the subscriber came with a null map to
+  routers that did not know it
+- a slower clock gave an older attach of the client a later epoch, or an attach from before the client began afresh came
+  later; deliveries of a life that this has ended come twice only if a router resumed the life that did not know the end
+- a router answered an older attach before it read the close that followed that attach: both ended the life begun since
+- a life expired on one side of a partition and continued on the other; or longer ago than routers remember
 - the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
-- the life of a publisher that echoes nothing was ended by who did not know it, and resumed by who did not hear of that
+- a router that did not know the life of a publisher which echoes nothing ended it, and another one that did not know
+  the end resumed it
 - a publisher in mode first sent again what was settled for it, and a router still held what it had sent first
 """
 
@@ -81,9 +82,9 @@ class Judge:
         self.accepted_count = 0
         self.promises = Promises(self.readers)
         self.inexact: set[str] = set()
-        """Clients that some limit has left without the promise of exactly once, for good."""
+        """Clients to which some limit has ended the promise of exactly once, for good."""
         self.untold: dict[str, bool] = {}
-        """Subscribers that have ended without their word and do not know of it, and whether they must be told."""
+        """Subscribers that routers have ended and that do not know it -> whether a router must tell them."""
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:
@@ -101,18 +102,20 @@ class Judge:
         self.subscribers.append(client)
 
     def share_name(self, client: "Client", twin: "Client") -> None:
-        """Both are promised nothing, and what one has said the other may be told (protocol 10)."""
+        """Two clients with one name are promised nothing, and each may get answers to what the other has said (protocol
+        10).
+        """
         self.inexact |= {client.name, twin.name}
         if client.name in self.readers:
             reader = self.readers[twin.name] = self.readers[client.name]
             reader.exact, reader.first, reader.at_most_once = False, True, True
 
     def applications_at(self, address: str) -> Applications | QueueApplications:
-        """Who judges what subscribers of the address are given."""
+        """The judge of messages that subscribers of the address get."""
         return self.queues.applications if is_egress(address) else self.applications
 
     def contact(self, here: "Router", there: str) -> object:
-        """What names the contact that both ends have, and in which both have applied the other's section."""
+        """The name of the contact that both ends have, and in which both have applied the other's section; else None."""
         other = self.routers[there]
         if not (here.alive and other.alive):
             return None
@@ -141,13 +144,16 @@ class Judge:
         self.queues.sent(message)
 
     def is_settled_for(self, text: bytes) -> bool:
-        """Whether routers settle it out of its publisher's sight, who is promised *at least once* (protocol 1): as they
-        tell its outcome, to one in settle mode first, now and then at least; or with a contact, of a plain one."""
+        """Whether routers settle the message unknown to its publisher, which is promised *at least once* (protocol 1).
+        They do so with the outcome if the publisher is in settle mode first, now and then at least; or with a contact
+        if it is plain."""
         publisher = self.messages[text].sent_on.client
         return publisher.first or publisher.changes_modes or publisher.plain
 
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
-        """Another life may have used the same key: a publisher that echoes nothing may be given an older generation."""
+        """Whether no router and no subscriber knows the key. Another life may have used the same key: a publisher that
+        echoes nothing may get an older generation.
+        """
         key = self.lives.key(publisher, tag)
         last = self.by_key.get(key)
         if last is None or (last.published < 0 and last.sent_on is publisher.link):  # or it is on its way still
@@ -157,7 +163,7 @@ class Judge:
         return not held and not any(client.has(key) for client in self.subscribers)
 
     def _is_behind(self, router: "Router") -> bool:
-        """It has not noticed that a contact is over: what was forwarded in that may wait to be read."""
+        """Whether the router has not noticed the end of a contact: frames of that contact may wait to be read."""
         contacts = [(self.routers[name], incarnation) for name, incarnation in router.topic.directory.contacts.items()]
         return not all(
             other.alive and other.incarnation == incarnation and router.name in other.topic.directory.contacts
@@ -169,7 +175,7 @@ class Judge:
         for text in texts:
             message = self.messages[text]
             self.plain.move(message, link)
-            if message.settled_for and not message.is_older(link):  # by an answer that was lost: at least once
+            if message.settled_for and not message.is_older(link):  # an answer was lost that settled it: at least once
                 self._sent_anew(text)
             if message.published < 0 and not message.presettled:
                 message.promised = {name for name in promised if not is_left_out(self.readers[name], text)}
@@ -180,7 +186,7 @@ class Judge:
             self.balanced.received(message, link.router)
 
     def _sent_anew(self, text: bytes) -> None:
-        """Under its key there is another delivery now: that the first one was settled says nothing of it."""
+        """There is another delivery under the key now. That the first one was settled does not apply to it."""
         message = self.messages[text]
         message.anew = True
         message.over = message.was_given = False
@@ -200,7 +206,7 @@ class Judge:
         self.balanced.received(message, link.router)
 
     def is_promised(self, link: "PublisherLink", name: str, reader: Reader) -> bool:
-        """Whether it is to get what comes now."""
+        """Whether the subscriber is promised the messages that come on the link now."""
         address = link.client.identity.address
         if not covers(reader.address, address) or reader.at_most_once or address.startswith(PREFIX):
             return False
@@ -209,12 +215,14 @@ class Judge:
         return self.plain.has_joined(link.router, reader)
 
     def withheld(self, texts: list[bytes | None]) -> None:
-        """Their audience is computed later, when their keys are free, or routers can take more."""
+        """The home computes the audience of these messages later, when their keys are free, or when routers can take
+        more.
+        """
         for text in filter(None, texts):
             self.messages[text].published = math.inf
 
     def released(self, keys: Sequence[bytes]) -> None:
-        """Home has computed the audience of these, which it may have withheld."""
+        """The home has computed the audience of these messages, which it may have withheld."""
         for message in filter(None, map(self.by_key.get, keys)):
             message.published = min(message.published, self.schedule.now)
 
@@ -224,14 +232,14 @@ class Judge:
             self.ends(message, name, GIVEN_UP)
 
     def ends(self, message: Message, name: str, cause: str) -> None:
-        """The subscriber need not get the message any more."""
+        """The promise of the message to the subscriber ends."""
         message.promised.discard(name)
         if self.readers[name].exact and message.text not in self.readers[name].final:
             self.promises.ended.append((message, name, cause))
             self.note("judge", f"{message.text.decode()} need not get to {name}: {cause}")
 
     def told(self, link: "Link") -> None:
-        """A client reads that its terminus has ended without its doing: the next attach is a new one."""
+        """A client reads that a router has ended its terminus. Its next attach makes a new one."""
         name = link.client.name
         if name in self.readers:
             self.untold.pop(name, None)
@@ -243,13 +251,13 @@ class Judge:
         self.messages[text].over = True
 
     def life_over(self, texts: Iterable[bytes]) -> None:
-        """The publisher has given these up."""
+        """The publisher has given up these messages."""
         for text in texts:
             self.messages[text].over = True
             self.given_up(text)
 
     def informed(self, text: bytes, outcome: DeliveryOutcome) -> None:
-        """The publisher has been told the outcome."""
+        """The publisher has read the outcome."""
         self.messages[text].told = True
         self.queues.told(self.messages[text], outcome)
         ttl.informed(self, self.messages[text])
@@ -268,8 +276,8 @@ class Judge:
                     self._sent_anew(text)
 
     def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
-        """A home has decided to answer so, by what it knows now: it may know more when the answer goes out."""
-        self.termini.watch(home)  # in the same event, it may have let subscribers expire
+        """A home has decided the outcome by what it knows now. It may know more when the answer goes out."""
+        self.termini.watch(home)  # it may have let subscribers expire in this event
         for message in [self.by_key[key] for key in keys if not self.queues.owns(key)]:
             if message.home != home.name:
                 continue  # a zombie home: its link's other end has gone on elsewhere, and will not read the answer
@@ -298,8 +306,8 @@ class Judge:
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
 
     def _ended(self, home: "Router", name: str) -> Epoch | None:
-        """The attach that home knows to have expired. Those around may not have heard of that yet, and what a publisher
-        brings from elsewhere may be promised still. That it was right to expire is checked as it happens."""
+        """The attach that home knows to have expired. Routers around it may not know that yet, and may still promise
+        messages that a publisher brings from elsewhere. `termini` checks each expiry when it happens."""
         entry = home.topic.directory.subscriber(link_name(self._subscriber(name).identity))
         return entry.epoch if entry is not None and entry.status is Status.EXPIRED else None
 
@@ -307,7 +315,7 @@ class Judge:
         return next(client for client in self.subscribers if client.name == name)
 
     def has_twin(self, name: str) -> bool:
-        """Whether another process has gone by its name: what that says counts for both (protocol 10)."""
+        """Whether another process has used its name. The statements of both processes count for both (protocol 10)."""
         client = self._subscriber(name)
         return any(link.client is not client for link in client.opened)
 
@@ -320,7 +328,7 @@ class Judge:
         reader.on_link.clear()
 
     def attached(self, link: "SubscriberLink") -> None:
-        """A router answers the attach: everybody in contact has joined it."""
+        """A router answers the attach: all routers in contact have joined the subscriber."""
         name = link.client.name
         reader = self.readers[name]
         if reader.link is None or reader.link.number < link.number:
@@ -330,7 +338,7 @@ class Judge:
                 reader.since = link.epoch
 
     def closing(self, link: "Link") -> None:
-        """The client closes: what it was promised it renounces."""
+        """The client closes its link and gives up what it was promised."""
         link.closed = True
         reader = self.readers.get(link.client.name)
         if reader is not None and reader.resumes:
@@ -339,8 +347,8 @@ class Judge:
             self.void(link.client.name, lambda home: True, CLOSED)
 
     def comes(self, link: "SubscriberLink", unsettled: object) -> None:
-        """An attach reaches its router. Without memory, and where nobody around knows it, it is a new subscriber. A
-        plain one is gone for homes out of contact with that router."""
+        """An attach reaches its router. If it has a null map, and no router around knows the subscriber, it makes a new
+        subscriber. Homes out of contact with that router lose a plain subscriber."""
         name = link.client.name
         reader = self.readers[name]
         self.plain.comes(link)
@@ -350,7 +358,7 @@ class Judge:
             self.untold.pop(name, None)
             self.void(name, lambda home: home in around, FORGOTTEN)
         if name in self.untold and (unsettled is None or link.client.away >= link.client.shortest):
-            self.untold[name] = False  # it claims nothing from before, or knows by itself
+            self.untold[name] = False  # it claims nothing from before, or knows the end by itself
 
     def void(self, name: str, at: Callable[[str], bool], cause: str = "") -> None:
         for message in self.messages.values():

@@ -1,4 +1,4 @@
-"""What one seed draws before the run begins: size, speed, and how often what goes wrong."""
+"""The values that a seed draws before its run: sizes, speeds, and rates of faults."""
 
 from math import inf
 from random import Random
@@ -8,24 +8,26 @@ import attrs
 from linkstate.chunks import CHUNK
 
 FORGET = 100.0
-"""Seconds after which what is kept for a link is given up though routers are missing; longer than any partition."""
+"""Seconds after which a router gives up what it keeps for a link, even if routers are missing. Longer than any
+partition.
+"""
 
 
 @attrs.frozen
 class Knobs:
     routers: int
     links: int
-    """Between routers, beyond those that hold the mesh together."""
+    """Links between routers, beyond those that connect the mesh."""
     addresses: int
     publishers: int
     subscribers: int
     messages: int
-    """Each publisher sends that many, all its lives together."""
+    """The number of messages that each publisher sends, in all its lives together."""
     window: int
     redeliveries: int
     boot_wait: float
     delay: float
-    """Longest time that bytes are under way between routers."""
+    """Longest time, in seconds, for which bytes are under way between routers."""
     client_delay: float
     busy: float
     """How often a router handles more events before it flushes."""
@@ -34,144 +36,149 @@ class Knobs:
     skew: float
     """Wall clocks are off by at most this, in seconds."""
     think: float
-    """Longest time a subscriber takes over a message."""
+    """Longest time that a subscriber takes for a message, in seconds."""
     patience: float
-    """Longest pause between what a client does."""
+    """Longest pause between two actions of a client, in seconds."""
     tags: int
-    """A publisher draws its tags from a pool of that size beyond its window."""
+    """The size of the pool, beyond its window, from which a publisher draws its tags."""
     plain: float
-    """How many clients are plain ones, which never resume."""
+    """The share of plain clients, which never resume."""
     durable: float
-    """How many of the others keep their maps over a crash, and ask routers to."""
+    """The share of the other clients that keep their maps over a crash, and ask routers for durable termini."""
     silent: float
-    """How many publishers echo neither generation nor epoch."""
+    """The share of publishers that echo neither generation nor epoch."""
     partial: float
     """How often a client's unsettled map does not fit into its attach (incomplete-unsettled)."""
     late: float
-    """How often an attach with a map, and what follows it, is under way for seconds; its client goes elsewhere by then.
-    Delivery-tags are not used again in such a run: the map may name what is forgotten when it is read (protocol 10)."""
+    """How often an attach with a map, and what follows it on the link, is under way for seconds while its client goes
+    elsewhere. In a run with late attaches no delivery-tag is used again: when a router reads the map, it may name
+    deliveries that are forgotten (protocol 10)."""
     timeouts: tuple[int, ...]
-    """What clients that resume ask for their termini, in seconds."""
+    """The timeouts, in seconds, that resuming clients ask for."""
     refusing: float
     """How often a subscriber does not accept."""
     presettled: float
     early: float
     """How often a publisher settles before the outcome."""
     first: float
-    """How many links are of receiver settle mode first."""
+    """The share of links with receiver settle mode first."""
     settled: float
-    """How many subscribers take everything settled."""
+    """The share of subscribers that take everything settled."""
     restless: float
     """How often a client closes, vanishes, crashes or moves, per second."""
     pranks: tuple[str, ...]
-    """Which of these, by their share."""
+    """The pranks that clients draw from; a prank that is listed more often comes more often."""
     quitting: float
-    """How often such a client does not come back."""
+    """How often a client does not come back after a prank."""
     faults: tuple[str, ...]
-    """What happens to routers and their links."""
+    """The faults of routers and of their links."""
     restart: float
     """How often a killed router is started again before the faults stop."""
     store_loss: float
-    """How often it has lost its store by then."""
+    """How often a killed router has lost its store when it starts again."""
     never_started: bool
     turmoil: float
     """Seconds until the faults stop."""
 
-    # what is drawn apart, or set in some runs by `odd`
+    # values that are drawn separately, or that `odd` sets in some runs
 
     grace: float = 0.0
     """Seconds for which homes wait for plain subscribers of a router out of contact."""
 
     batch: int = 1
-    """A publisher settles so many at once, or what there is when it has waited for long enough."""
+    """How many deliveries a publisher settles at once; fewer if it has waited for long enough."""
     room: int = 1000
-    """So many entries of a router's unsettled map fit into its client's frames."""
+    """The most entries of a router's unsettled map that fit into the client's frames."""
     reorder: float = 0.0
-    """How often a publisher transfers again in another order, or something new in between."""
+    """How often a publisher transfers its deliveries again in another order, or sends something new in between."""
     settles_again: float = 0.0
-    """How often a publisher settles what it transfers again by that transfer."""
+    """How often a publisher settles a delivery by transferring it again settled."""
     gives_up: float = 0.0
     """How often a publisher aborts the transfer of a delivery of its map that the router does not list."""
     lifetimes: float = 0.0
     """How often a client that resumes asks for another timeout than on its last attach."""
     modes: float = 0.0
-    """How many clients that resume change their settle modes between attaches."""
+    """The share of resuming clients that change their settle modes between attaches."""
     late_null: bool = False
     """Attaches with a null map may be under way for seconds, too."""
     drains: float = 0.0
     """How often a subscriber that grants credit has its link drained, or takes credit back."""
     shared: bool = False
-    """All clients are in one of two containers, whose links share a connection: what breaks one breaks all."""
+    """All clients are in one of two containers, whose links share a connection: a fault that breaks one link breaks
+    all.
+    """
     twins: bool = False
-    """There are two of the first publisher and of the first subscriber: processes that go by one name."""
+    """The first publisher and the first subscriber have a twin: a second process under the same name."""
     clocks: float = 0.0
-    """How often a router's wall clock is set anew, by event."""
+    """How often a router's wall clock is set, for each event."""
     set_back: float = 0.0
-    """How often a router that starts without its store finds its clock, and with that its incarnation, set back."""
+    """How often a router that starts without its store finds its clock, and so its incarnation, set back."""
     old_store: float = 0.0
-    """How often a store that a router starts with is an older copy of itself."""
+    """How often a router starts with an older copy of its store."""
     answering: float = 1.0
-    """How many publishers say that they answer echoes, and do. Of the others every other one does."""
+    """The share of publishers that say that they answer echoes, and do. Every other one of the rest answers, too."""
     lingering: float = 0.0
-    """How many of the others leave their socket open when they attach elsewhere (protocol 10)."""
+    """The share of the other publishers that leave their socket open when they attach elsewhere (protocol 10)."""
     rate: float = inf
     """Bytes a second that a link between routers carries in each direction."""
     held: int = 1
-    """Bytes that such a link is given at once."""
+    """The bytes that such a link takes at once."""
     chunk: int = CHUNK
-    """Bytes of a payload that travel in one frame."""
+    """The bytes of a payload in one frame."""
     budget: int = 1 << 20
-    """Bytes that may queue on their way to a router before it counts as full."""
+    """The bytes that may queue on their way to a router before it counts as full."""
     window_bytes: int = 1 << 20
-    """So many bytes of a publisher's messages may be unsettled, or one message."""
+    """The bytes of a publisher's messages that may be unsettled. One message may be at any size."""
     unwritten: int = 1 << 20
-    """Bytes of messages that a router gives to a client's connection before that has written any; or one message."""
+    """The bytes of messages that a router gives to a client's connection before the connection has written any. One
+    message may have any size.
+    """
     piece: int = 65_000
-    """Bytes in each of the pieces in which a message goes ahead that has more than two of them."""
+    """The bytes in each piece of a message that goes ahead in pieces, because it has more than two of them."""
     message: int = 1
-    """Bytes that a message has at least."""
+    """The least bytes of a message."""
     reserve: int = 0
-    """Routers that the mesh does not have, and may be given."""
+    """Routers that may join the mesh later."""
     changes: tuple[str, ...] = ()
-    """What operators do to the plan: join, leave, costs."""
+    """The changes that operators make to the plan: join, leave, costs."""
     ttl: float = 0.0
-    """How many messages have to be had by somebody in time."""
+    """The share of messages that expire if no subscriber has them in time."""
     filters: float = 0.0
-    """How often a subscriber that attaches asks for another filter than before; without it, none has any."""
+    """How often a subscriber that attaches asks for another filter than before. If 0, no subscriber has a filter."""
     wildcards: float = 0.0
-    """How many subscribers are subscribed to a pattern; with it, addresses have two words."""
+    """The share of subscribers with a pattern. If it is not 0, addresses have two words."""
     balanced: bool = False
     """Addresses are balanced."""
     sets: int = 0
-    """Hashed replica sets; without any, the mesh has no queues."""
+    """The number of hashed replica sets. If 0, the mesh has no queues."""
     queues: int = 0
-    """So many queues have clients. There are sets then."""
+    """The number of queues that have clients. A mesh with queues has sets."""
     purges: int = 0
     """How often an operator purges a queue that has clients."""
     settings: int = 0
     """How often an operator changes the settings of such a queue."""
     bound: float = 0.0
-    """How many of these queues are bound to topics, now and then at least."""
+    """The share of these queues that are bound to topics, now and then at least."""
     dead_letters: float = 0.0
-    """In how many runs queues give their dead letters to each other, now and then at least."""
+    """The share of runs in which queues give their dead letters to each other, now and then at least."""
     retries: int = 0
-    """How often, in such a run, an operator has dead letters of a queue go back."""
+    """How often, in such a run, an operator sends dead letters of a queue back."""
     single: float = 0.0
-    """How many of these queues have a single active consumer, now and then at least."""
+    """The share of these queues that have a single active consumer, now and then at least."""
     annotated: float = 0.0
-    """How often a consumer of a queue that modifies a message adds something to it."""
+    """How often a consumer that modifies a message of a queue adds annotations to it."""
     asked: int = 0
     """How often clients ask for queues."""
     disk: float = 0.02
     """Longest time that a disk of replica sets takes for a write."""
     disk_loss: float = 0.0
-    """How often a router that starts again has another disk for its replica sets, an empty one."""
+    """How often a router that starts again has a new, empty disk for its replica sets."""
     old_disks: float = 0.0
-    """How often it has an older copy of that disk."""
+    """How often a router that starts again has an older copy of that disk."""
     voters: int = 0
     """How often operators choose other voters for a set."""
     rash: float = 0.0
-    """How often, by run with such operators, one recovers a set that is not lost."""
+    """In a run with such operators: how often one recovers a set that is not lost."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 
@@ -181,7 +188,7 @@ PRANKS = ("close", "vanish", "break", "elsewhere", "elsewhere", "stalled", "agai
 
 
 def draw(random: Random) -> Knobs:
-    """A swarm: most runs are calm in most respects, so that one fault is seen with and without the others."""
+    """Draw the knobs. Most runs are calm in most respects, so each fault occurs both with and without the others."""
 
     def often(value: float) -> float:
         return value if random.random() < 0.3 else 0.0

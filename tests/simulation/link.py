@@ -1,4 +1,4 @@
-"""A client's link as its router and its client have it: the shell's part of `router.edge`, with delays both ways.
+"""A client's link, as its router and its client see it: the shell's part of `router.edge`, with delays both ways.
 
     client ──FIFO──▶ router      each link has a connection of its own; when it breaks, what is under way may still
     client ◀──FIFO── router      arrive, up to some point. Either end may believe in it much longer than the other.
@@ -29,33 +29,33 @@ class Link:
         self.first = first
         self.timeout = client.lifetime.timeout
         self.attached = False
-        """The attach has reached the router."""
+        """Whether the attach has reached the router."""
         self.attached_at = 0.0
         self.answered = False
-        """By the router."""
+        """Whether the router has answered the attach."""
         self.closed = False
-        """The client has sent a closing detach."""
+        """Whether the client has sent a closing detach."""
         self.hung_up = False
-        """The client has closed its socket, though the router may not know: its machine acknowledges nothing."""
+        """The client has closed its socket, so its machine acknowledges nothing. The router may not know."""
         self.ended = False
         """The router's end is gone; the client may not know."""
         self.ended_at = 0.0
         self.epoch: Epoch | None = None
         self.echoed_epoch = client.seen
         self.afresh = False
-        """The attach has a null map."""
+        """Whether the attach has a null map."""
         self.life = 0
-        """A publisher's, that this link is of."""
+        """The life of the publisher that this link belongs to."""
         self.in_doubt = False
-        """A publisher attaches with something in doubt, for all that its map says."""
+        """Whether a publisher attaches with something in doubt, as far as its map shows."""
         self.latest = 0
-        """The highest stamp of an attach that the router knew of when this one came."""
+        """The highest stamp of an attach that the router knew when this one came."""
         self.away = 0.0
-        """For how long the routers around had not seen the client when its attach came."""
+        """For how long the routers around had not seen the client when its attach came, in seconds."""
         self._arrival = [0.0, 0.0]
         self._until = [inf, inf]
         self.broken_at = inf
-        """When the connection broke, for either end first."""
+        """When the connection broke, for the end at which it broke first."""
         router.links.append(self)
         client.opened.append(self)
 
@@ -101,13 +101,13 @@ class Link:
         self._ends_at_client(late)
 
     def client_left(self, late: float) -> None:
-        """The client is gone without a word; its router notices after at most so many seconds."""
+        """The client is gone without a word. Its router notices after at most this many seconds."""
         self.hung_up = True
         at = self._break(0) + self._soon(late)
         self.router.schedule.at(at, self.router.handle, self._noticed)
 
     def broken(self, late: float) -> None:
-        """The connection breaks while both live, who both notice after at most so many seconds."""
+        """The connection breaks while both ends live. Each notices after at most this many seconds."""
         self.client_left(late)
         self._ends_at_client(late)
 
@@ -116,17 +116,17 @@ class Link:
         self.router.schedule.at(at, self.client.lost, self)
 
     def stall(self, longest: float) -> None:
-        """What the client sends from now on takes its time."""
+        """Delay everything that the client sends from now on."""
         self._arrival[0] = max(self._arrival[0], self.router.schedule.now + self._soon(longest))
 
     def given_up(self) -> None:
-        """The client hears nothing from its router and goes elsewhere."""
+        """The client hears nothing from its paused router and goes elsewhere."""
         if self.router.paused and self.client.link is self:
             self.client_left(0.01)
             self.client.lost(self)
 
     def _break(self, way: int) -> float:
-        """Of what is under way that way, only what comes before the time returned arrives."""
+        """Break one direction. Of the data under way, only the part that comes before the returned time arrives."""
         at = self.router.schedule.now + self.router.random.random() * self.router.knobs.client_delay
         self._until[way] = min(self._until[way], at)
         self.broken_at = min(self.broken_at, self.router.schedule.now)
@@ -171,7 +171,7 @@ class Link:
         assert inside == address, "its router has the link inside the set that has the queue"
 
     def fit(self, unsettled: dict[bytes, int] | None) -> tuple[dict[bytes, int] | None, bool]:
-        """As much of the router's map as its client's frames have room for, from its beginning; whether that is all."""
+        """The first part of the router's map, as far as it fits into the client's frames, and whether that is all."""
         entries = list((unsettled or {}).items())
         most = self.router.knobs.room
         return (unsettled, True) if len(entries) <= most else (dict(entries[:most]), False)
@@ -198,7 +198,7 @@ class Link:
             self.carry_out(action)
 
     def _detached(self, _: "Link") -> None:
-        """The client reads that its link has ended without its doing, and answers; not if it has gone elsewhere."""
+        """The client reads that its router has ended its link, and answers, unless it has gone elsewhere."""
         if self.client.link is not self:
             return
         self.router.judge.told(self)
@@ -211,13 +211,13 @@ class Link:
             self.router.handle(self.knows)
 
     def knows(self) -> None:
-        """The client has answered that it knows of its end."""
+        """The client has answered that it knows the end of its link."""
 
     def lost(self) -> None:
-        """Its router is no more."""
+        """The link's router has died."""
 
     def stolen(self) -> None:
-        """The router detaches it, as it believes another to be the later one."""
+        """The router detaches the link, as it considers another link to be the later one."""
 
     def carry_out(self, action: LinkAction) -> None:
         raise NotImplementedError

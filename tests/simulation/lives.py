@@ -1,4 +1,4 @@
-"""The lives of publishers: whose deliveries are over, and who may be told that its life is (protocol 2, 7, 8)."""
+"""Follows the lives of publishers: which lives are over, and which publishers a router may tell so (protocol 2, 7, 8)."""
 
 from typing import TYPE_CHECKING
 
@@ -18,25 +18,25 @@ class Lives:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self.generations: dict[tuple[str, int], bytes] = {}
-        """(publisher, life) -> as answered."""
+        """(publisher, life) -> generation, as a router has answered it."""
         self.unordered: set[tuple[str, int]] = set()
-        """(publisher, life): it has transferred again in another order."""
+        """(publisher, life) in which the publisher has transferred its deliveries again in another order."""
         self._given: dict[str, dict[bytes, tuple[Epoch, Epoch]]] = {}
-        """By publisher: the generations that routers have given it, and the first and last attach of each."""
+        """Keyed by publisher: the generations that routers have given it, and the first and last attach of each."""
         self._resumed_unheard: set[tuple[str, int]] = set()
-        """(publisher, life) that a router has resumed which had heard of no other life, or end, since."""
+        """(publisher, life) that a router has resumed without knowing another life, or an end, since."""
         self._closed_late: set[tuple[str, int]] = set()
-        """(publisher, life) that the close of an attach of an earlier life has ended."""
+        """(publisher, life) that a late close of an earlier life's attach has ended."""
         self.spoken_for: set[tuple[str, int]] = set()
         """(publisher, life) whose machine has acknowledged on a link that the publisher had left (protocol 10)."""
 
     def key(self, publisher: "Publisher", tag: bytes) -> bytes:
-        """Of a delivery of its present life."""
+        """The key of a delivery in the publisher's present life."""
         maker = KeyMaker(link_name(publisher.identity), self.generations[publisher.name, publisher.life])
         return maker.key(tag)
 
     def given(self, publisher: str, generation: bytes, epoch: Epoch) -> None:
-        """Some router has it so in its directory; the publisher may never hear of that."""
+        """Some router has this generation and epoch in its directory. The publisher may never learn them."""
         generations = self._given.setdefault(publisher, {})
         first, last = generations.get(generation, (epoch, epoch))
         generations[generation] = min(first, epoch), max(last, epoch)
@@ -44,9 +44,9 @@ class Lives:
     def begins(
         self, router: "Router", publisher: "Client", entry: LinkEntry, former: LinkEntry | None, known: int
     ) -> None:
-        """A router has the publisher in its directory. If that goes on here with something in doubt, somebody around
-        knew its last attach, `known` being the clock of the latest that they know; or nobody has told for as long as
-        any terminus lives, since it first came with that (protocol 7.9)."""
+        """A router has the publisher in its directory. `known`: the clock of the latest attach that a router around
+        knows. If the life continues here with something in doubt, a router around knew its last attach; or none has
+        named it since the publisher first came with this life, for as long as any terminus lives (protocol 7.9)."""
         is_here = entry.owner == (router.name, router.incarnation)
         if not is_here or entry.generation not in self.generations.values():
             return
@@ -62,19 +62,21 @@ class Lives:
 
     @staticmethod
     def _has_heard(seen: Epoch, resumed: LinkEntry, former: LinkEntry | None) -> bool:
-        """Whether the router that resumes a life knew of another, or of the end of this one, since the attach that the
+        """Whether the resuming router knew of another life, or of the end of this one, later than the attach that the
         publisher echoes."""
         if former is None or former.epoch <= seen:
             return False
         return former.generation != resumed.generation or not former.live
 
     def _hears_all(self, router: "Router") -> bool:
-        """Whether all routers are in contact with it, and know that."""
+        """Whether all routers are in contact with the router, and know that."""
         directory = router.topic.directory
         return directory.complete and all(self._judge.contact(router, other) for other in directory.contacts)
 
     def is_around(self, router: "Router", home: Epoch) -> bool:
-        """Whether that incarnation is this router, or in contact with it."""
+        """Whether the router of that attach still runs in the same incarnation, and is this router or in contact with
+        it.
+        """
         if home == NOWHERE:
             return False
         there = self._judge.routers[home.router]
@@ -82,20 +84,20 @@ class Lives:
         return is_it and (there is router or self._judge.contact(router, there.name) is not None)
 
     def is_outlived(self, link: "PublisherLink") -> bool:
-        """Whether the client had been away for its timeout when the attach came, and nobody around knew its life: all
-        that did have died (protocol 10)."""
+        """Whether the client had been away for its timeout when the attach came, and no router around knew its life, as
+        all that knew it have died (protocol 10)."""
         termini = self._judge.termini
         knows = any(termini.knows_life(router, link) for router in termini.around(link.router))
         return not knows and link.client.away >= link.client.shortest
 
     def begun(self, publisher: "Publisher", generation: bytes) -> None:
-        """A null map is answered: the life has begun, and its keys are no other life's."""
+        """A router answers a null map. The life has begun, and its keys must not belong to another life."""
         older = [self.generations.get((publisher.name, life)) for life in range(1, publisher.life)]
         again = generation in older
         self._judge.check(not again, f"2 generation: {publisher.name} begins afresh, and is given an older life's")
 
     def goes_on(self, publisher: "Publisher") -> None:
-        """A publisher resumes its life. That may have expired, longer ago than routers remember."""
+        """A publisher resumes its life. The life may have expired longer ago than routers remember."""
         assert publisher.link is not None and publisher.generation is not None
         termini, link = self._judge.termini, publisher.link
         if termini.is_forgotten(link, publisher.generation):
@@ -107,8 +109,8 @@ class Lives:
             self._judge.check(not again, f"8 consent: {link} resumes a life that its router had agreed to let expire")
 
     def renewed(self, publisher: "Publisher") -> None:
-        """A publisher that resumed was given another generation: its terminus was over, or it echoed nothing and its
-        router did not know its life."""
+        """A publisher that resumed got another generation: its terminus was over, or it echoed nothing and its router
+        did not know its life."""
         link, termini = publisher.link, self._judge.termini
         assert link is not None
         legit = publisher.silent and not link.life_known
@@ -119,16 +121,16 @@ class Lives:
         self._judge.life_over(publisher.texts.values())
 
     def _was_told_as_it_waited(self, link: "PublisherLink") -> bool:
-        """Whether somebody has agreed to let the attach that this one echoes expire, and its router had not heard."""
+        """Whether some router has agreed to let the echoed attach expire, and the publisher's router did not know that."""
         agreed, name = self._judge.termini.agreed, link.client.name
         return not link.life_known and any(
             (router, name, link.echoed_epoch) in agreed for router in self._judge.routers
         )
 
     def closes(self, link: "PublisherLink") -> None:
-        """A router reads a close. Limit: that ends the life that the publisher has begun since it sent the attach, if
-        the publisher echoes no generation and the router has answered that attach before (protocol 10). If the router
-        has not answered it, the close ends nothing (protocol 6.12)."""
+        """A router reads a close. Limit: if the publisher echoes no generation, and the router has answered that attach
+        before, the close ends the life that the publisher has begun since it sent the attach (protocol 10). If the
+        router has not answered the attach, the close ends nothing (protocol 6.12)."""
         name, stream = link.client.name, link.stream
         if not link.answered or stream.link is not link:
             return
@@ -138,24 +140,28 @@ class Lives:
                 self._closed_late.add((name, life))
 
     def lied(self, link: "PublisherLink") -> None:
-        """The machine of a publisher that has gone elsewhere acknowledges on its old link: for its home it is there."""
+        """The machine of a publisher that has gone elsewhere acknowledges on its old link. So the publisher's former
+        home considers it present.
+        """
         if (link.client.name, link.life) not in self.spoken_for:
             self._judge.note(link.client.name, f"limit: it has left {link}, and its machine speaks for it")
             self.spoken_for.add((link.client.name, link.life))
 
     def is_spoken_for(self, message: Message) -> bool:
-        """In that life of its publisher, or in an earlier one whose connection may still be open."""
+        """Whether a machine spoke for the publisher in the message's life, or in an earlier one whose connection may
+        still be open.
+        """
         return any(name == message.publisher and life <= message.life for name, life in self.spoken_for)
 
     def is_over(self, message: Message) -> bool:
-        """Whether some router has given a later attach of its publisher another life, or a late close has ended this
-        one; its publisher may never hear of that."""
+        """Whether some router has given a later attach of the publisher another life, or a late close has ended this
+        life. The publisher may never learn that."""
         life = message.publisher, message.life
         return life in self._closed_late or self._is_replaced(message.publisher, self.generations[life])
 
     def is_doubtful(self, message: Message) -> bool:
-        """Limit: an older attach of its publisher, read late or given a higher epoch, has ended that life, which went
-        on at a router that had not heard of the ending (protocol 10)."""
+        """Limit: an older attach of the publisher, read late or with a higher epoch, has ended that life, and the life
+        continued at a router that did not know the end (protocol 10)."""
         resumed = (message.publisher, message.life) in self._resumed_unheard
         return resumed and message.publisher in self._judge.memory.overtaken and self.is_over(message)
 
@@ -170,7 +176,7 @@ class Lives:
 
 
 def _was_overtaken(publisher: "Publisher") -> bool:
-    """An older attach has a higher epoch than a later one: it was given by a faster clock, or after the later one, by a
-    router that had been paused. Where it is known, the later one is the zombie."""
+    """Whether an older attach has a higher epoch than a later one: a faster clock gave it, or a router that had been
+    paused gave it after the later one. Routers that know the older attach take the later one for the zombie."""
     epochs = [link.epoch for link in publisher.opened if link.epoch is not None]
     return epochs != sorted(epochs)

@@ -1,6 +1,7 @@
-"""A mesh that grows and shrinks (protocol 11): operators, each at some router, and routers that follow the plan.
+"""A mesh that grows and shrinks (protocol 11): operators at some routers, and routers that follow the plan.
 
-An operator knows what its router knows: two of them, on two sides of a partition, change the plan apart.
+An operator knows only what its router knows. Two operators on the two sides of a partition change the plan
+independently.
 """
 
 from random import Random
@@ -19,17 +20,17 @@ COSTS = (1, 1, 3, 5)
 
 
 class Membership:
-    """Has dice of its own: without changes of the plan a run is what it was."""
+    """Changes the plan. Its random numbers are its own, so a run without changes of the plan stays the same."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._random = Random(f"plan {world.seed}")
         self.wanted = list(world.routers)[: world.knobs.routers]
-        """Routers that are to run, as far as operators are concerned."""
+        """Routers that are to run, according to the operators."""
         self._changes = {"join": self._join, "leave": self._leave, "costs": self._change_costs}
 
     def file(self) -> Plan:
-        """What the routers' topology files say."""
+        """The plan in the routers' topology files."""
         costs = {wire.ends: wire.cost for wire in self._world.wires if set(wire.ends) <= set(self.wanted)}
         return of(self.wanted, costs)
 
@@ -39,7 +40,7 @@ class Membership:
             schedule.at(0.3 + self._random.random() * (knobs.turmoil - 0.3), self._changes[change])
 
     def tidy(self) -> None:
-        """By force, when the faults are over: who was killed while it was leaving."""
+        """After the faults, remove routers by force that were killed while they left."""
         for at in self._operators():
             dead = [name for name in sorted(at.mesh.plan.listed) if not self._world.routers[name].alive]
             gone = [name for name in dead if at.mesh.plan.routers[name].standing is Standing.LEAVING]
@@ -61,18 +62,18 @@ class Membership:
         self._world.note("operator", f"at {at.name}: {names}, {wanted}, by force {forced}")
         file = of(names, wanted)
         for name in names:  # no router starts with a file that does not list it
-            self._world.routers[name].file = file  # what it starts with when its store is lost
+            self._world.routers[name].file = file  # the router starts with it if its store is lost
         at.handle(at.replan, file, forced or [])
 
     def _join(self) -> None:
-        """Of those that are not there: new ones, or such as have left."""
+        """Let a router join: a new one, or one that has left."""
         operators = self._operators()
         fresh = [router for name, router in self._world.routers.items() if name not in self.wanted and not router.alive]
         if not (operators and fresh):
             return
         at, router = self._random.choice(operators), self._random.choice(fresh)
         if router.name in at.mesh.plan.listed:
-            return  # it is leaving still
+            return  # it is still leaving
         self.wanted.append(router.name)
         self._apply(at, sorted({*at.mesh.plan.members, router.name}))
         router.store = MemoryStore()
@@ -83,7 +84,7 @@ class Membership:
         return [time for router in self._operators() for time in router.mesh.plan.times_ms()]
 
     def _leave(self) -> None:
-        """Unless few are left, or the others would not reach each other."""
+        """Let a router leave, unless few are left, or the others would not reach each other."""
         operators = self._operators()
         if len(self.wanted) <= 2 or not operators:
             return

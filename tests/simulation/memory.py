@@ -1,4 +1,4 @@
-"""What routers must keep in mind, and for how long: settled deliveries, durable links, clocks (protocol 2, 3.3, 5)."""
+"""Checks what routers must remember, and for how long: settled deliveries, durable links, clocks (protocol 2, 3.3, 5)."""
 
 import math
 from collections.abc import Sequence
@@ -20,27 +20,29 @@ class Memory:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self.named: set[bytes] = set()
-        """By the unsettled map of the subscriber that attaches in this event."""
+        """Keys in the unsettled map of the subscriber that attaches in this event."""
         self.deleted: set[tuple[str, str]] = set()
-        """Router and client: a durable one, which the router knew, and its store does not, or not as it was."""
+        """(router, client): the router knew this durable client, and its store does not know it, or has an older state
+        of it.
+        """
         self.overtaken: set[str] = set()
-        """Clients one of whose attaches was given an epoch before that of an earlier one."""
+        """Clients of which an attach got a lower epoch than an earlier attach."""
         self._forgotten: list[bytes] = []
-        """In the event that a router is handling."""
+        """Keys that the router has forgotten in the event that it is handling."""
         self._stamps: dict[str, int] = {}
-        """By router: the highest of an attach that it has known; a store that is lost takes it along."""
+        """Keyed by router: the highest stamp of an attach that it has known. Lost with its store."""
 
     # deliveries
 
     def forgotten(self, router: "Router", keys: Sequence[bytes]) -> None:
-        """A router forgets settled deliveries, as home or edge. What is of a life that is over needs no memory."""
+        """A router forgets settled deliveries, as home or edge. It need not remember deliveries of a life that is over."""
         records = router.topic.records.by_key
         named = [key for key in self.named.intersection(keys) if not records[key].stream.abandoned]
         self._judge.check(not named, f"5 forgotten early: {named}, which the map names that a subscriber just brings")
         self._forgotten += keys
 
     def watch(self, router: "Router") -> None:
-        """What its last event made it forget. (A delivery that was withheld may leave an older one of its key.)"""
+        """Check what the router's last event made it forget. (A withheld delivery may leave an older one of its key.)"""
         keys = [key for key in self._forgotten if key not in router.topic.records.by_key]
         self._forgotten.clear()
         if keys:
@@ -64,12 +66,16 @@ class Memory:
         self._judge.check(not held, f"5 forgotten early: {home.name} forgets what {edge.name} has of it: {held}")
 
     def _published(self, key: bytes) -> float:
-        """When; of what a queue gives to its consumers, nobody knows."""
+        """When the message was published. -inf for a message that a queue gives to its consumers: its time is not
+        known.
+        """
         return -math.inf if self._judge.queues.owns(key) else self._judge.by_key[key].published
 
     @staticmethod
     def settled_at(link: "SubscriberLink") -> dict[bytes, Record]:
-        """Messages in the subscriber's map, of whose keys the router of the link holds a settled delivery; and that."""
+        """Messages in the subscriber's map -> the record, for each key under which the router of the link holds a
+        settled delivery.
+        """
         records = link.router.topic.records.by_key
         held = [(records.get(key), text) for key, text in link.client.texts.items()]
         return {text: record for record, text in held if record and record.state is State.SETTLED}
@@ -77,7 +83,7 @@ class Memory:
     # links and clocks
 
     def boots(self, router: "Router", former: int, *, store: bool) -> None:
-        """A router is back; if its store is, it knows the durable links that it knew (8, Boot)."""
+        """A router has started again. If it has its store, it knows the durable links that it knew (8, Boot)."""
         self._judge.queues.bound.boots(router, former, store=store)
         remembered = self._judge.termini.remembered(router, former)
         if not store:
@@ -89,7 +95,9 @@ class Memory:
             self._judge.check(known == epoch, f"3 store: {router.name} knew {name} by {epoch}, now by {known}")
 
     def _endings_lost(self) -> None:
-        """Limit: who has ended is told, unless all who knew of that have lost their memory (protocol 10)."""
+        """Limit: a router tells a subscriber that it has ended, unless all routers that knew this have lost their
+        memory (protocol 10).
+        """
         judge = self._judge
         for client in [client for client in judge.subscribers if judge.untold.get(client.name)]:
             index = Role.SUBSCRIBER, link_name(client.identity)
@@ -100,17 +108,17 @@ class Memory:
                 judge.note("judge", f"limit: nobody knows any more that {client.name} has ended")
 
     def epoch_seen(self, router: "Router", epoch: Epoch) -> None:
-        """The router knows of an attach with that epoch."""
+        """The router knows an attach with that epoch."""
         self._stamps[router.name] = max(epoch.hlc, self.latest(router))
 
     def latest(self, router: "Router") -> int:
-        """The highest stamp of an attach that it knows of."""
+        """The highest stamp of an attach that the router knows."""
         return self._stamps.get(router.name, 0)
 
     def epoch_given(self, link: "Link") -> None:
-        """An attach reaches its router: it is later than that whose epoch it echoes, and than all that the router knew
-        and gave, if need be before a restart. Not if clocks are so far apart that routers refuse each other's (protocol
-        10), or have not followed what a client has echoed (protocol 2)."""
+        """An attach reaches its router. Its epoch has to be later than the epoch that the client echoes, and than all
+        that the router knew and gave, even before a restart. This does not hold if clocks differ so much that routers
+        refuse each other's (protocol 10), or have not followed an epoch that a client has echoed (protocol 2)."""
         assert link.epoch is not None
         check, name = self._judge.check, link.router.name
         above = [
@@ -134,7 +142,7 @@ class Memory:
 
 
 def _is_forwarded(record: Record, home: "Router") -> bool:
-    """Whether an edge has it by a Forward of the present epoch."""
+    """Whether an edge has the record by a Forward of the present epoch."""
     stream = record.stream
     current = home.topic.home.streams.get(stream.publisher)
     is_current = current is not None and current.epoch == stream.epoch

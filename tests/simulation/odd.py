@@ -1,6 +1,8 @@
-"""What makes the world weaker still: half of the runs are as `knobs.draw` has them, in the others some of this happens.
+"""Oddities, which weaken the world further. Half of the runs have only what `knobs.draw` gives; the others have some of
+these.
 
-Drawn apart from the other knobs: whatever is added here, a seed whose run has none of it stays the run that it was.
+Oddities are drawn separately from the other knobs. So a seed whose run has no oddity keeps its run when one is added
+here.
 """
 
 from collections.abc import Callable, Collection
@@ -14,7 +16,7 @@ from tests.simulation.knobs import Knobs
 
 TWO_HOURS = 7200.0
 GRACES = (0.0, 1.0, 5.0, 5.0)
-"""Seconds; the last is what routers have by default."""
+"""Seconds; the last is the default of routers."""
 
 
 def _batch(_: Knobs, random: Random) -> dict[str, Any]:
@@ -114,14 +116,14 @@ def _apart(_: Knobs, random: Random) -> dict[str, Any]:
 
 
 def _narrow(knobs: Knobs, random: Random) -> dict[str, Any]:
-    """Links of few bytes a second, and chunks of few bytes, as messages are small; often without any other fault."""
+    """Links of few bytes a second, and chunks of few bytes, as messages are small; often without another fault."""
     shape = {"rate": random.choice((2e3, 1e4)), "held": random.choice((100, 4000)), "chunk": random.choice((40, 200))}
     shape |= {"budget": random.choice((300, 1000, 1 << 20))}
     return shape | {"messages": 10, "faults": random.choice(((), (), knobs.faults))}
 
 
 def _few_bytes(_: Knobs, random: Random) -> dict[str, Any]:
-    """Windows, and connections, of few messages by their bytes: sometimes less than one."""
+    """Windows and connections that hold the bytes of few messages, sometimes of less than one."""
     shape = {"window_bytes": random.choice((10, 20, 50, 100)), "unwritten": random.choice((10, 50, 1000))}
     return shape | {"message": 20, "window": 10, "budget": random.choice((100, 1000, 1 << 20))}
 
@@ -135,8 +137,8 @@ def _plain_cuts(_: Knobs, random: Random) -> dict[str, Any]:
 
 
 def _grow(knobs: Knobs, random: Random) -> dict[str, Any]:
-    """A plan that changes: routers come, go and come back, and links cost something else. Each two have a wire, so that
-    plans from two sides of a partition leave nobody without a link."""
+    """A plan that changes: routers join, leave and join again, and links change their costs. Each two routers have a
+    wire, so no router is left without a link by the plans of two sides of a partition."""
     kinds = ("join", "join", "leave", "leave", "costs")
     changes = tuple(random.choice(kinds) for _ in range(random.choice((2, 4, 8))))
     shape = {"reserve": random.choice((1, 2, 3)), "changes": changes, "never_started": False, "links": 30}
@@ -154,7 +156,7 @@ def _filters(_: Knobs, random: Random) -> dict[str, Any]:
 
 
 def _ttl(_: Knobs, random: Random) -> dict[str, Any]:
-    """In half of the runs somebody is mostly nowhere, or in no hurry."""
+    """Messages that expire. In half of the runs subscribers are mostly away, or slow."""
     shape = {"ttl": random.choice((0.3, 1.0)), "messages": 25}
     return shape | random.choice(({}, {"think": 2.0, "restless": 1.0, "timeouts": (60,)}))
 
@@ -169,7 +171,7 @@ def _balanced(knobs: Knobs, random: Random) -> dict[str, Any]:
 
 
 def _sets(knobs: Knobs, random: Random) -> dict[str, Any]:
-    """Replica sets, with clients that declare queues; little else happens."""
+    """Replica sets, with clients that declare queues, and few other faults."""
     shape: dict[str, Any] = {"sets": random.choice((1, 1, 2, 3)), "asked": random.choice((5, 15, 40))}
     shape |= {
         "never_started": False,
@@ -182,7 +184,7 @@ def _sets(knobs: Knobs, random: Random) -> dict[str, Any]:
 
 
 def _voters(_: Knobs, random: Random) -> dict[str, Any]:
-    """Beside `sets`: operators who choose the voters and recover what is lost, and disks that come back."""
+    """In addition to `sets`: operators that choose voters and recover lost sets, and disks that come back."""
     shape: dict[str, Any] = {"voters": random.choice((1, 3, 10)), "rash": random.choice((0.0, 0.0, 0.5))}
     return shape | {"old_disks": random.choice((0.0, 0.3, 1.0))}
 
@@ -243,7 +245,9 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
 }
 
 LIMITS = ("far clocks", "set back")
-"""Played by name only: what these break is a limit (protocol 10), which the judge cannot always tell from a fault."""
+"""Oddities that run only if they are named: they break a limit (protocol 10), which the judge cannot always tell from a
+fault.
+"""
 
 
 LATER = (
@@ -260,14 +264,14 @@ LATER = (
     "voters",
     "queues",
 )
-"""Played by name only, in tests of their own: seeds that others have named stay the runs that they were."""
+"""Oddities that run only if they are named, in tests of their own: so seeds that other tests name keep their runs."""
 
 
 def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
-    """With what the dice say, or with what is named."""
+    """The knobs with the named oddities, or with drawn ones if none is named."""
     drawn = [name for name in ODD if name not in (*LIMITS, *LATER)]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
     if knobs.routers > 5:  # what so many say of one attach takes longer than `join` on narrower links
         knobs = attrs.evolve(knobs, rate=max(knobs.rate, 1e4))
-    return attrs.evolve(knobs, grace=random.choice(GRACES))  # last: the seeds that tests name stay what they were
+    return attrs.evolve(knobs, grace=random.choice(GRACES))  # drawn last: the seeds that tests name keep their runs

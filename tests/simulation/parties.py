@@ -1,4 +1,4 @@
-"""What the judge knows of messages and of subscribers."""
+"""The judge's knowledge of messages and of subscribers."""
 
 import math
 from typing import TYPE_CHECKING
@@ -25,11 +25,11 @@ APART = "it was apart for longer than its timeout, and told"
 REJECTED = "it was apart for longer than its timeout, and the publisher was told of a rejection"
 CLOSED = "it closed its link"
 GIVEN_UP = "the publisher gave it up"
-"""Causes for which a promise ends without being kept."""
+"""Causes that end a promise which was not kept."""
 
 
 class Violation(AssertionError):
-    """An invariant does not hold; the text begins with its number in protocol 9 and its name."""
+    """An invariant does not hold. The text begins with the invariant's number in protocol 9 and its name."""
 
 
 @attrs.define(eq=False)
@@ -41,89 +41,95 @@ class Message:
     presettled: bool
     key: bytes
     plain: bool
-    """Of a plain publisher, whose routers give up its deliveries with every link or contact that ends."""
+    """Whether its publisher is plain. Routers give up deliveries of a plain publisher with every link or contact that
+    ends.
+    """
     sent_on: "PublisherLink"
-    """First; then on which it was transferred last."""
+    """The link on which it was first sent, and later the link of its last transfer."""
     home: str = ""
-    """Where its publisher has transferred it last."""
+    """The router to which its publisher has transferred it last."""
     incarnation: int = 0
-    """Of that router, by then."""
+    """The incarnation of that router at that time."""
     published: float = -1.0
-    """When its publisher's router got it first."""
+    """When its publisher's router first received it."""
     promised: set[str] = attrs.Factory(set)
     promised_at: float = -1.0
     sent_at: float = 0.0
     until: float = math.inf
-    """By when somebody has to have it."""
+    """When it expires if no subscriber has it."""
     was_given: bool = False
     """Some router has transferred it to a subscriber, or a queue has it."""
     expired: bool = False
-    """Its home has ended it for its time, and its publisher has not transferred it again since."""
+    """Its home has ended it because its time was over, and its publisher has not transferred it again since."""
     told: bool = False
-    """Its publisher has read an outcome."""
+    """Whether its publisher has read an outcome."""
     over: bool = False
-    """Its publisher holds it no longer: it settled it, or gave it up, or its life ended."""
+    """Its publisher no longer holds it: the publisher settled it, or gave it up, or its life ended."""
     settled_for: bool = False
-    """By its home, with the answer, as the publisher's link is of mode first."""
+    """Whether its home has settled it with the answer, as the publisher's link is in mode first."""
     settled_on: set[Epoch] = attrs.Factory(set)
-    """Attaches of its publisher on which that was so."""
+    """Attaches of its publisher on which a home has settled it so."""
     anew: bool = False
-    """Settled by an answer in mode first that was lost: its publisher sends it again, after what had followed it."""
+    """A lost answer in mode first has settled it: its publisher sends it again, after later messages."""
     former: list[Record] = attrs.Factory(list)
-    """What routers had under its key as it was sent anew, settled."""
+    """The settled records that routers had under its key when it was sent anew."""
 
     def is_older(self, link: "PublisherLink") -> bool:
-        """Whether what comes on this link was sent before it was settled on another: its router was paused."""
+        """Whether the messages on this link were sent before the message was settled on another link, as the link's
+        router was paused.
+        """
         return link.epoch is not None and any(link.epoch < epoch for epoch in self.settled_on)
 
 
 @attrs.define(eq=False)
 class Reader:
-    """A subscriber as the judge knows it."""
+    """The judge's knowledge of a subscriber."""
 
     address: str
     exact: bool
     """It resumes, in settle mode second: it is promised everything exactly once."""
     resumes: bool
     first: bool
-    """It settles by itself: what it says may be lost with its connection."""
+    """It is in settle mode first, and settles by itself: its outcomes may be lost with its connection."""
     at_most_once: bool
-    """It takes everything settled: what is under way when its link breaks it never sees, or out of order later."""
+    """It takes everything settled. If its link breaks, it never gets the messages under way, or gets them out of order
+    later.
+    """
     first_attach: float = -1.0
     link: "SubscriberLink | None" = None
     """The last link whose attach was answered, unless it was closed."""
     since: Epoch | None = None
-    """Of the first answered attach of this terminus; None if there is no terminus."""
+    """The epoch of the first answered attach of this terminus. None if there is no terminus."""
     told: Epoch | None = None
-    """Of the last link whose client was told that it had ended without its doing."""
+    """The epoch of the last link whose client a router has told that it had ended the link."""
     told_at: float = -math.inf
     links: "list[SubscriberLink]" = attrs.Factory(list)
-    """All that it ever opened."""
+    """All links that it ever opened."""
     recent: "list[SubscriberLink]" = attrs.Factory(list)
-    """Those without the links that had ended `plain.RECENT` before some router lost another one."""
+    """Its links, without links that had ended `plain.RECENT` before some router lost another one."""
     had: set[bytes] = attrs.Factory(set)
-    """Given to the application and not given back by it."""
+    """Messages that the application got and has not given back."""
     may_repeat: set[bytes] = attrs.Factory(set)
-    """Unsettled when the application lost its memory, and not given to it since."""
+    """Messages that were unsettled when the application lost its memory, and that it has not got since."""
     lost: set[bytes] = attrs.Factory(set)
-    """Unsettled whenever that happened."""
+    """Messages that were ever unsettled when the application lost its memory."""
     outcomes: set[tuple[bytes, int]] = attrs.Factory(set)
-    """All that it ever said."""
+    """All outcomes that it ever sent."""
     on_link: dict[bytes, bool] = attrs.Factory(dict)
-    """Seen on the link in use -> whether it was given back since."""
+    """Messages that came on the link in use -> whether the application has given them back since."""
     ever: set[bytes] = attrs.Factory(set)
     accepted: set[bytes] = attrs.Factory(set)
     final: set[bytes] = attrs.Factory(set)
     released: dict[bytes, int] = attrs.Factory(dict)
     last: dict[tuple[str, int], tuple[int, str]] = attrs.Factory(dict)
-    """Highest number seen of each life of a publisher, and the router it came from."""
+    """(publisher, life) -> the highest number received, and the router from which it came."""
     cut_off: set[str] = attrs.Factory(set)
-    """Routers that lost one it was attached to."""
+    """Routers that lost a router to which it was attached."""
     expired: Epoch | None = None
     """The last attach that some router has let expire, as its client was away for too long."""
 
     def finish(self, text: bytes, outcome: DeliveryOutcome, final: bool, redeliveries: int) -> None:
-        """Its application has said what it makes of a message."""
+        """The application has decided the outcome of a message."""
         self.outcomes.add((text, outcome))
         if outcome is DeliveryOutcome.ACCEPTED:
             self.accepted.add(text)
@@ -141,23 +147,23 @@ class Reader:
 
 @attrs.define(eq=False)
 class View:
-    """What one router incarnation knows of one client."""
+    """The knowledge of one router incarnation about one client."""
 
     epoch: Epoch | None = None
-    """None if it knows nothing, or that the terminus is over."""
+    """None if the router knows nothing, or knows that the terminus is over."""
     generation: bytes = b""
     entry: LinkEntry | None = None
-    """As of the last look."""
+    """The entry at the last look."""
     is_new: bool = True
-    """Nobody has looked yet."""
+    """Whether the judge has not looked yet."""
     latest: int = 0
-    """Clock of the latest attach that it knew before."""
+    """The clock of the latest attach that the router knew before."""
     untold: bool = False
-    """It has learned of the client, and not yet sent what follows from that."""
+    """The router has learned of the client, and has not yet sent what follows from that."""
     told: dict[str, tuple[int, int]] = attrs.Factory(dict)
-    """When that was sent, by router: the contact, and how many frames had been sent in it."""
+    """Keyed by router: the contact in which that was sent, and how many frames had been sent in the contact."""
 
     def look(self, entry: LinkEntry | None) -> LinkEntry | None:
-        """Returns what it was when somebody last looked."""
+        """Store the entry, and return the entry of the last look."""
         former, self.entry, self.is_new = self.entry, entry, False
         return former
