@@ -5,11 +5,11 @@ d, e      have no replica
 """
 
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import create_autospec, patch
 
 import pytest
 
-from tests.failures import marked
+from tests.failures import TextMarking, marked
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.queues.test_bodies import ALL, answer, hold_reads, without_bodies
 from tests.topic.queues.test_bodies import filled as filled_disk
@@ -18,7 +18,10 @@ from topic.actions import Browsed, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.queues import browsing
 from topic.queues.leader import pages
-from topic.queues.operations import Browse, Refused, encode
+from topic.queues.leader.log import MessageView, Proposer
+from topic.queues.leader.pages import Pages
+from topic.queues.operations import Browse, Page, Refused, encode
+from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.state import SetState, entry
 
 
@@ -186,3 +189,23 @@ def test_a_request_to_browse_does_nothing_in_a_log() -> None:
     before = state.rows.digest
     assert isinstance(state.apply(1, entry(1, encode(Browse(QUEUE, 0)))), Refused)
     assert state.rows.digest == before
+
+
+def test_a_hundred_thousand_messages_are_seen_and_stay() -> None:
+    state, answers = SetState(), list[Page | Refused]()
+    for index in range(1, 101):
+        messages = [b"%d" % number for number in range(1000 * (index - 1), 1000 * index)]
+        state.apply(index, entry(1, encode_proposal(Enqueue(QUEUE, [], [], messages))))
+    before, log = state.rows.digest, create_autospec(Proposer)
+    shown = Pages(
+        state, log, MessageView(state.messages, TextMarking()), lambda router, number, answer: answers.append(answer)
+    )
+    seen, place = list[bytes](), 0
+    while not answers or (isinstance(answers[-1], Page) and answers[-1].messages):
+        shown.ask("d", 0, Browse(QUEUE, place))
+        page = answers[-1]
+        assert isinstance(page, Page)
+        seen += [message for _, message in page.messages]
+        place = page.next
+    assert seen == [b"%d" % number for number in range(100_000)] and len(answers) == 101
+    assert state.rows.digest == before and state.messages.count == 100_000
