@@ -53,6 +53,9 @@ class TextMarking:
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         return marked(self.annotated(message, annotations), failures)
 
+    def aged(self, message: bytes, left_ms: int) -> bytes:
+        return message
+
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
         text, *deaths = message.partition(DIED)
         more = annotations if WITH in text or not annotations else WITH + annotations

@@ -18,5 +18,7 @@ ROUTERS: Final = "$routers"  # the node that sends the present list of routers
 ADDRESS: Final = "x-opt-oncemesh-address"  # message annotation, for subscribers with a pattern: the message's address
 MOVE: Final = "oncemesh:move"  # property of a message from that node: the client should move to the list's first router
 DEAD_FROM: Final = "x-opt-oncemesh-dead-from"  # annotation of a dead letter: the queue that it is from
+DEAD_FIRST: Final = "x-opt-oncemesh-dead-first"  # annotation of a dead letter: the queue of its first death
+DEAD_AT: Final = "x-opt-oncemesh-dead-at"  # annotation of a dead letter: when its queue gave it away
 DEAD_WHY: Final = "x-opt-oncemesh-dead-why"  # annotation of a dead letter: one of `topic.queues.outgoing.outbox.Why`
 DEATHS: Final = "x-opt-oncemesh-deaths"  # annotation of a dead letter: how often the message has been one

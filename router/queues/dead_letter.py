@@ -3,22 +3,25 @@
 A message that has no AMQP sections, or another message-format, is published unchanged.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from router.amqp.format.codec import Symbol, encode
-from router.amqp.format.message import annotations_of, modified, without_ttl
-from topic.properties import DEAD_FROM, DEAD_WHY, DEATHS
+from router.amqp.format.codec import Symbol, Timestamp, encode
+from router.amqp.format.message import annotations_of, modified, with_ttl
+from topic.properties import DEAD_AT, DEAD_FIRST, DEAD_FROM, DEAD_WHY, DEATHS
 from topic.queues.outgoing.outbox import Why
 
 MOST_DEATHS: Final = 16
 """After so many deaths a message becomes no further dead letter: it stays in the outbox."""
 
 
-def dead_letter(message: bytes, queue: str, why: Why) -> bytes | None:
-    """The message of a dead letter of this queue; None if it has died too often."""
-    deaths = annotations_of(message).get(DEATHS)
+def dead_letter(message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
+    """The message of a dead letter of this queue, which gives it away now, in milliseconds since 1970; None if it has
+    died too often."""
+    known = annotations_of(message)
+    deaths, first = known.get(DEATHS), known.get(DEAD_FIRST)
     count = deaths if isinstance(deaths, int) and not isinstance(deaths, bool) else 0
     if count >= MOST_DEATHS:
         return None
-    said = {Symbol(DEAD_FROM): queue, Symbol(DEAD_WHY): why.value, Symbol(DEATHS): max(count, 0) + 1}
-    return modified(without_ttl(message), 0, encode(said))
+    said: dict[Symbol, Any] = {Symbol(DEAD_FROM): queue, Symbol(DEAD_WHY): why.value, Symbol(DEATHS): max(count, 0) + 1}
+    said |= {Symbol(DEAD_FIRST): first if isinstance(first, str) else queue, Symbol(DEAD_AT): Timestamp(now_ms)}
+    return modified(with_ttl(message, None), 0, encode(said))

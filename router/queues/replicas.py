@@ -9,6 +9,7 @@ wait for their answers (protocol 13).
 import logging
 import random
 import secrets
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,7 +17,7 @@ from typing import Final, Protocol
 import trio
 
 from router.amqp.format.errors import AmqpError
-from router.amqp.format.message import acquired_before, merged, modified
+from router.amqp.format.message import acquired_before, merged, modified, with_ttl
 from router.management.queues import SetRequests
 from router.mesh.config import Topology
 from router.mesh.errors import RunError
@@ -116,6 +117,9 @@ class RouterReplicas:
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         return self.annotated(acquired_before(message, failures), annotations)
 
+    def aged(self, message: bytes, left_ms: int) -> bytes:
+        return with_ttl(message, left_ms)
+
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
         return modified(message, 0, annotations)
 
@@ -126,7 +130,7 @@ class RouterReplicas:
             raise ValueError(str(error)) from None
 
     def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
-        return dead_letter(message, queue, why)
+        return dead_letter(message, queue, why, time.time_ns() // 1_000_000)
 
     # for the writer (`router.queues.writer.Asker`)
 

@@ -42,7 +42,7 @@ from tests.processes.test_mqtt_boot import answer, client
 from tests.processes.test_outcomes import seen
 from tests.router.http.web import ask
 from tests.router.mqtt import by_hand
-from topic.properties import DEAD_FROM, DEAD_WHY, DEATHS
+from topic.properties import DEAD_AT, DEAD_FIRST, DEAD_FROM, DEAD_WHY, DEATHS
 from topic.queues.operations import MOST_NAME
 
 COUNT = 500
@@ -307,8 +307,9 @@ async def test_dead_letters_come_once_though_the_leader_is_killed_and_go_back(
     rows = json.loads(await queue("peek", "queue/dead", "--count", "100", "--json"))
     assert Counter(int(row["message"]["body"]) for row in rows) == Counter([99, *range(50)])
     said = {row["message"]["body"]: row["message"]["message-annotations"] for row in rows}
-    assert said["0"] == {DEAD_FROM: "queue/work", DEAD_WHY: "rejected", DEATHS: 1}
-    assert said["99"] == {DEAD_FROM: "queue/work", DEAD_WHY: "expired", DEATHS: 1}
+    assert all(one.pop(DEAD_AT) for one in said.values())
+    about = {DEAD_FROM: "queue/work", DEAD_FIRST: "queue/work", DEATHS: 1}
+    assert said["0"] == {**about, DEAD_WHY: "rejected"} and said["99"] == {**about, DEAD_WHY: "expired"}
     states.clear()
     told = await queue("retry", "queue/dead")
     assert told == "queue queue/dead: 51 messages went back, 0 stayed\n"

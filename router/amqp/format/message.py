@@ -223,13 +223,14 @@ def acquired_before(message: bytes, failures: int) -> bytes:
         return message
 
 
-def without_ttl(message: bytes) -> bytes:
-    """The message with no time to live in its header (AMQP 1.0 3.2.1)."""
+def with_ttl(message: bytes, ttl_ms: int | None) -> bytes:
+    """The message with this time to live in its header in place of its own (AMQP 1.0 3.2.1); None: with no time. A
+    message without a time to live gets none."""
     try:
         fields, end = _header(message) if message < ENVELOPE else ([], 0)
         if len(fields) <= _TTL or simple(fields[_TTL]) is None:
             return message
-        fields[_TTL] = encode(None)
+        fields[_TTL] = encode(None if ttl_ms is None else uint(min(ttl_ms, 2**32 - 1)))
         return b"\x00\x53\x70" + join_list(fields) + message[end:]
     except AmqpError:
         return message

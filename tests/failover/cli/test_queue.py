@@ -110,7 +110,7 @@ def test_a_queue_has_one_consumer_at_a_time(mesh: AgreeingMesh) -> None:
 
 def test_dead_letters_go_back(mesh: AgreeingMesh) -> None:
     done("declare", "queue/eu/dead")
-    text = dead_letter(data_message(b"1"), "queue/eu/orders", Why.REJECTED)
+    text = dead_letter(data_message(b"1"), "queue/eu/orders", Why.REJECTED, 0)
     assert text is not None
     mesh.propose("eu", Enqueue("queue/eu/dead", (), (), [text, text, data_message(b"1")]))
     assert done("retry", "queue/eu/dead", "--count", "1") == "queue queue/eu/dead: 1 message went back, 0 stayed\n"

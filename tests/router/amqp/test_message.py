@@ -20,6 +20,7 @@ from router.amqp.format.message import (
     merged,
     modified,
     shortened,
+    with_ttl,
 )
 
 
@@ -129,6 +130,15 @@ def test_a_message_that_another_link_had_says_so(first_acquirer: bool, failures:
     after = decoded(acquired_before(data, failures))
     assert (after.first_acquirer, after.delivery_count, after.durable) == (False, 3 + failures, True)
     assert failures or first_acquirer or acquired_before(data, failures) == data
+
+
+@pytest.mark.parametrize("ttl_ms", [1, 500, 2**32])
+def test_a_message_with_a_time_to_live_may_get_another_one(ttl_ms: int) -> None:
+    message = bytes(Message(body=b"1", durable=True, ttl=3, subject="s").encode())
+    after = decoded(with_ttl(message, ttl_ms))
+    assert (round(after.ttl * 1000), after.durable, after.subject) == (min(ttl_ms, 2**32 - 1), True, "s")
+    for without in (data_message(b"1"), bytes(Message(body=b"1", durable=True).encode()), in_envelope(message, 7)):
+        assert with_ttl(without, ttl_ms) == without
 
 
 def test_a_message_without_a_header_that_another_link_had_gets_one_if_that_has_failed() -> None:

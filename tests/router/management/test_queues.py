@@ -140,7 +140,7 @@ async def test_dead_letters_go_back_where_they_came_from() -> None:
     made = await asking.ask("CREATE", **named)
     origins = "queue/eu/y", "queue/b", None, "topic/a", "queue/eu/x", "queue/*", "queue/eu/y"
     plain = data_message(b"1")
-    texts = [dead_letter(plain, origin, Why.EXPIRED) if origin else plain for origin in origins]
+    texts = [dead_letter(plain, origin, Why.EXPIRED, 0) if origin else plain for origin in origins]
     mesh.propose("eu", Enqueue("queue/eu/x", (), (), [text for text in texts if text is not None]))
     told = await asking.ask("RETRY", **named, count=2)
     assert (told["went"], told["stayed"]) == (2, 0)

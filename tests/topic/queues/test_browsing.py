@@ -198,7 +198,10 @@ def test_a_hundred_thousand_messages_are_seen_and_stay() -> None:
         state.apply(index, entry(1, encode_proposal(Enqueue(QUEUE, [], [], messages))))
     before, log = state.rows.digest, create_autospec(Proposer)
     shown = Pages(
-        state, log, MessageView(state.messages, TextMarking()), lambda router, number, answer: answers.append(answer)
+        state,
+        log,
+        MessageView(state.messages, TextMarking(), lambda: 0),
+        lambda router, number, answer: answers.append(answer),
     )
     seen, place = list[bytes](), 0
     while not answers or (isinstance(answers[-1], Page) and answers[-1].messages):

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, QueueStation
 from tests.topic.queues.test_egress import ACCEPTED, RELEASED, at_rest, filled, lasting, plain, reserved
 from tests.topic.queues.test_ingress import publisher
 from tests.topic.queues.test_messages import OTHER, asked, at, declare, holders, key, propose, there
@@ -209,3 +209,18 @@ BROKEN: list[Broken] = [
 @pytest.mark.parametrize("number", range(len(BROKEN)))
 def test_a_rule_that_is_broken_is_noticed(number: int) -> None:
     must_notice(BROKEN[number])
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_a_consumer_is_told_what_is_left_of_the_time_of_its_message(
+    router: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QueueStation, "aged", lambda self, message, left_ms: message + b" %d" % round(left_ms, -3))
+    bench, _ = filled(b"1!30", b"2")
+    bench.wait(10)
+    reader = plain(bench, router)
+    assert reader.delivered == [b"1!30 20000", b"2"]
+    bench.wait(5)
+    reader.answer(RELEASED, b"1!30 20000")
+    assert reader.delivered[2:] == [b"1!30 15000"]
+    assert bench.messages("b") == [b"1!30", b"2"], "the queue has it as it was sent"

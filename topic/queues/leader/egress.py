@@ -76,7 +76,7 @@ class Egress(SetPublisher):
     ) -> None:
         super().__init__(node, egress_of(set_, name), state.messages, log, marking)
         self._state = state
-        self._view = MessageView(state.messages, marking)
+        self._view = MessageView(state.messages, marking, lambda: self._wall_ms)
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
         """The positions of messages that were reserved before this router led. Home does not have them yet."""
@@ -298,7 +298,7 @@ class Egress(SetPublisher):
 
     def _sort_out_expired(self) -> None:
         """Messages whose time is over do not go to the consumers that home has chosen for them."""
-        now_ms = self.node.topic.outlet.time_us // 1000
+        now_ms = self._wall_ms
         for name, records in list(self._chosen.items()) if self._messages.expiring or self._ends else ():
             over = {at for record in records if self._end_of(at := self.open[record]) <= now_ms}
             self._for_nobody |= over
@@ -306,6 +306,10 @@ class Egress(SetPublisher):
             self._chosen[name] = [record for record in records if self.open[record] not in over]
             if not self._chosen[name]:
                 del self._chosen[name]
+
+    @property
+    def _wall_ms(self) -> int:
+        return self.node.topic.outlet.time_us // 1000
 
     def _end_of(self, position: int) -> float:
         """The end of the message's time, in milliseconds since 1970; infinite if it has none."""

@@ -105,7 +105,7 @@ class LedSet:
         self.pages = Pages(
             sets.state(name),
             self,
-            MessageView(sets.state(name).messages, marking),
+            MessageView(sets.state(name).messages, marking, lambda: self._wall_ms),
             lambda router, number, answer: sets.answer_browse(name, router, number, answer),
         )
         self.letters: dict[str, Letters] = {}

@@ -1,6 +1,6 @@
 """The interfaces between the ends of a leader and the log of its set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from topic.queues.messages import QueuedMessages
@@ -38,6 +38,10 @@ class Marking(Protocol):
         """The message for the next consumer, after it has come back. It states how often consumers have failed, and has
         these annotations besides its own; nothing else in it changes."""
 
+    def aged(self, message: bytes, left_ms: int) -> bytes:
+        """The message with this time to live, in milliseconds, in place of its own. A message without one gets
+        none."""
+
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
         """The message with these annotations besides its own."""
 
@@ -53,14 +57,20 @@ class Marking(Protocol):
 class MessageView:
     """The messages of one set as their next consumers get them."""
 
-    def __init__(self, messages: QueuedMessages, marking: Marking) -> None:
+    def __init__(self, messages: QueuedMessages, marking: Marking, wall_ms: Callable[[], int]) -> None:
+        """`wall_ms`: the wall clock, in milliseconds since 1970."""
         self._messages = messages
         self._marking = marking
+        self._wall_ms = wall_ms
 
     def of(self, position: int, body: bytes) -> bytes:
         """The message at this position, which has this body."""
         returns = self._messages.returns(position)
-        return self._marking.came_back(body, returns.failed, returns.annotations) if returns.times else body
+        message = self._marking.came_back(body, returns.failed, returns.annotations) if returns.times else body
+        if position not in self._messages.expiring:
+            return message
+        _, end_ms = self._messages.expiring[position]
+        return self._marking.aged(message, max(end_ms - self._wall_ms(), 1))
 
 
 class Proposer(Protocol):
