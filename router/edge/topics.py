@@ -19,7 +19,7 @@ from router.edge.attach import (
     is_dynamic_source,
     read_request,
 )
-from router.edge.browser_link import BrowserLink
+from router.edge.browsing.browser_link import BrowserLink
 from router.edge.dynamic import Answering, DynamicLink, new_address
 from router.edge.ends import TopicEnd
 from router.edge.guard import Guard

@@ -1,6 +1,6 @@
 """Pages of the messages of queues, for clients that browse them (protocol 14.16): what the leader of a set answers.
 
-    browser ─ its router ── Browse ─▶ leader ── bodies on the disk, if it needs them ─▶ Page ─▶ its router ─ browser
+    browser ─ its router ── Browse ─▶ leader ── bodies on the disk, if it needs them ─▶ page ─▶ its router ─ browser
 
 A page has the next messages of a queue from a position on, each as the next consumer would get it. To browse changes
 nothing: no entry is proposed, and nothing is kept of it between two pages.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from topic.queues.leader.log import MessageView, Proposer
-from topic.queues.operations import Browse, Page, Refused, RefusedFor
+from topic.queues.operations import Browse, QueuePage, Refused, RefusedFor
 from topic.queues.state import SetState
 
 PAGE_BYTES: Final = 128 << 10
@@ -28,7 +28,7 @@ class Pages:
     time."""
 
     def __init__(
-        self, state: SetState, log: Proposer, view: MessageView, answer: Callable[[str, int, Page | Refused], None]
+        self, state: SetState, log: Proposer, view: MessageView, answer: Callable[[str, int, QueuePage | Refused], None]
     ) -> None:
         """`answer`: sends the answer to the request of this number to this router."""
         self._state = state
@@ -88,4 +88,4 @@ class Pages:
         if rows and not page:
             self._answer(router, number, Refused(RefusedFor.BUSY, "the disk has not read the messages"))
         else:
-            self._answer(router, number, Page(tuple(page), page[-1][0] + 1 if page else browse.first))
+            self._answer(router, number, QueuePage(tuple(page), page[-1][0] + 1 if page else browse.first))

@@ -1,6 +1,6 @@
 """The clients of one router that browse queues (protocol 14.16): which pages are asked for, and when.
 
-    end of a client ── browse, rest ─▶ Browsing ── Browse ─▶ leader of the set ── Page ─▶ Browsing ─▶ end of the client
+    end of a client ── browse, rest ─▶ Browsing ── Browse ─▶ leader of the set ── page ─▶ Browsing ─▶ end of the client
 
 A router asks for few pages at a time, however many clients browse. While no router leads a set, its browsers are
 answered that there is nothing.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from topic.actions import Browsed
-from topic.queues.operations import Browse, Page
+from topic.queues.operations import Browse, QueuePage
 from topic.queues.sets import ReplicaSets
 
 AT_ONCE: Final = 8
@@ -61,7 +61,7 @@ class Browsing:
             else:
                 yield Browsed(end, None, asked.first)
 
-    def answered(self, number: int, page: Page | None) -> Browsed | None:
+    def answered(self, number: int, page: QueuePage | None) -> Browsed | None:
         """The answer to the request of this number, with no page if it is refused. Returns None if nobody here has
         asked, or waits any more."""
         end, asked = self._asked.pop(number, (None, None))

@@ -1,0 +1,1 @@
+"""The ends of clients that browse queues."""
