@@ -1,7 +1,7 @@
 """Every log of good runs of many kinds, cut off at six places: nobody is accused for what it lacks then."""
 
+import pickle
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 
 import pytest
 
@@ -95,12 +95,18 @@ CORPORA: dict[str, Callable[[], Run]] = {
 }
 
 
+def copy_of(run: Run) -> Run:
+    """What `deepcopy` would return, in a fifth of its time."""
+    copy: Run = pickle.loads(pickle.dumps(run))
+    return copy
+
+
 def cuts(run: Run) -> Iterator[tuple[str, int, Run]]:
     """The log, how many entries are left of it, and the run."""
     for lives in ("logs", "again"):
         for log, rows in getattr(run, lives).items():
             for left in sorted({len(rows) * part // CUTS for part in range(CUTS)} | {len(rows) - 1}):
-                torn = deepcopy(run)
+                torn = copy_of(run)
                 del getattr(torn, lives)[log][left:]
                 yield log, left, torn
 
@@ -108,7 +114,7 @@ def cuts(run: Run) -> Iterator[tuple[str, int, Run]]:
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_nobody_is_accused_for_what_a_log_lacks_that_is_cut(corpus: str) -> None:
     run = CORPORA[corpus]()
-    whole = judge_run(deepcopy(run))
+    whole = judge_run(copy_of(run))
     assert not whole.violations, whole.findings
     for log, left, torn in cuts(run):
         report = judge_run(torn, buckets=1)
@@ -131,7 +137,7 @@ def spoilt(corpus: str, spoil: str) -> Run:
 @pytest.mark.parametrize("corpus", ["plain", "filtered", "left", "apart"])
 def test_what_befell_a_subscriber_never_holds_whichever_log_is_cut(corpus: str, spoil: str) -> None:
     run = spoilt(corpus, spoil)
-    assert judge_run(deepcopy(run)).violations == {spoil: 1}
+    assert judge_run(copy_of(run)).violations == {spoil: 1}
     for log, left, torn in cuts(run):
         report = judge_run(torn, buckets=1)
         found = log == "clients/mid" and spoil == "duplicated"  # the second is in what was cut off, maybe
@@ -145,6 +151,6 @@ def test_what_was_lost_before_a_log_broke_off_is_still_seen(corpus: str) -> None
     for router in ROUTERS:
         last = run.logs[router][-1]
         late = {"time_us": last["time_us"] + 60_000_000, "hlc": last["hlc"] + (60_000 << 16)}
-        torn = deepcopy(run)
+        torn = copy_of(run)
         torn.logs[router][-1] = {"event": Event.LOST, "peer": next(one for one in ROUTERS if one != router)} | late
         assert judge_run(torn, buckets=1).violations == {"lost": 1}, router

@@ -22,12 +22,13 @@ from failover.audit.read.entries import OF_MESSAGES, has_position
 from failover.audit.read.logs import LocalLogs, open_logs
 from tests.failover.audit.in_process import judge_files
 from tests.failover.audit.test_inventory import row
-from tests.simulation.evidence import KINDS, LoggedRouter, LoggedWorld, Told
+from tests.simulation import evidence
+from tests.simulation.evidence import KINDS, LoggedRouter, LoggedWorld, Segment
 from tests.simulation.judge import Judge
 from tests.simulation.parties import Violation
 from tests.topic.raft.mutants import Mutant
 from topic.identity import LinkIdentity, dead_letter_ingress_of, egress_address, ingress_address, link_name
-from topic.journal import Event
+from topic.journal import Block, Event
 from topic.queues.bodies.message_rows import MessageRows
 from topic.queues.bound.bindings import Binding
 from topic.queues.leader.egress import Egress
@@ -45,14 +46,42 @@ def truth(event: Event, columns: Mapping[str, Any]) -> Iterator[Entry]:
     yield event, {**columns}
 
 
-def audit(lie: Lie = truth) -> Report:
-    class Lying(Told):
-        def append(self, event: Event, **columns: Any) -> None:
-            for told, of in lie(event, columns):
-                super().append(told, **of)
+@attrs.frozen
+class Told:
+    """A run that keeps the rules, which is simulated once for all lies."""
 
-    with patch.object(LoggedRouter, "journal", Lying):
-        return judge_files(KINDS["queues"].files(SEED), buckets=3)
+    files: dict[str, bytes]
+    entries: list[tuple[Block, Event, dict[str, Any]]]
+    """All that routers wrote, in the order of time, with the block of the life that wrote it."""
+
+
+@cache
+def told() -> Told:
+    entries: list[tuple[Block, Event, dict[str, Any]]] = []
+
+    class Noted(evidence.Told):
+        def append(self, event: Event, **columns: Any) -> None:
+            entries.append((self, event, {**columns, "keys": list(columns.get("keys", ()))}))
+            super().append(event, **columns)
+
+    with patch.object(LoggedRouter, "journal", Noted):
+        return Told(KINDS["queues"].files(SEED), entries)
+
+
+def with_lies(lie: Lie) -> dict[str, bytes]:
+    """All logs of the run, as routers would have written them that tell the lie."""
+    blocks: dict[Block, Block] = {}
+    for block, event, columns in told().entries:
+        source, role, incarnation, host = block.head
+        lying = blocks.setdefault(block, Block(source, role, incarnation, host=host))
+        for said, of in lie(event, columns):
+            lying.append(said, **of)
+    segments = [Segment(block.head[0], block) for block in blocks.values()]
+    return told().files | {one.path: one.content() for one in segments if one.path in told().files}
+
+
+def audit(lie: Lie = truth) -> Report:
+    return judge_files(with_lies(lie), buckets=3)
 
 
 @cache
@@ -159,6 +188,10 @@ def lost_at_one() -> Lie:
     return lie
 
 
+def test_who_tells_no_lie_writes_the_same() -> None:
+    assert with_lies(truth) == told().files
+
+
 def test_a_true_log_shows_what_became_of_all_messages() -> None:
     report = honest()
     assert report.verdict is Verdict.HOLDS, report.sentence
@@ -236,7 +269,7 @@ def test_it_sees_what_becomes_of_messages_if_a_rule_is_broken(
 
 
 def test_the_story_of_a_delivery_names_the_others_of_its_message(tmp_path: Path) -> None:
-    files = KINDS["queues"].files(SEED)
+    files = told().files
     for path, content in files.items():
         file = tmp_path / path.removeprefix("file:/run/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +282,7 @@ def test_the_story_of_a_delivery_names_the_others_of_its_message(tmp_path: Path)
 
 
 def test_only_blocks_with_a_position_are_kept_for_it() -> None:
-    files = KINDS["queues"].files(SEED)
+    files = told().files
     whole = unpack(LocalLogs(files.items(), 0).some())
     position = int(whole.n[whole.event == Event.LEFT][0])
     kept = unpack(LocalLogs(files.items(), 0, has_position([position])).some())
