@@ -2,6 +2,8 @@
 
 If the audit does not find a violation in the complete logs, it must not find one after any log is cut. If it finds one
 in the complete logs, it must not report *holds* after a cut.
+
+python -m tests.simulation.cuts SEED --count 10 --kind filters     lists the cuts after which a good run is accused
 """
 
 import argparse

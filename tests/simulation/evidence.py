@@ -5,6 +5,8 @@ accuse nobody. The audit has to find each violation that a broken rule causes at
 like ours: they resume, close nothing, and use no tag again. In their runs only processes of routers end, their stores
 stay as they left them, and no wall clock is set. `STRANGERS` may close, come back with a null map and ask for no
 timeout; half of them keep no log. `KINDS` lists what else may happen, one kind at a time.
+
+python -m tests.simulation.evidence 4711 --count 1000     lists the seeds in whose logs the audit finds a violation
 """
 
 import argparse

@@ -115,7 +115,7 @@ class Judge:
         return self.queues.applications if is_egress(address) else self.applications
 
     def contact(self, here: "Router", there: str) -> object:
-        """The name of the contact that both ends have, and in which both have applied the other's section; else None."""
+        """The name of the contact that both ends have, and in which both have applied the other's section, or None."""
         other = self.routers[there]
         if not (here.alive and other.alive):
             return None

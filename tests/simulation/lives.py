@@ -1,4 +1,5 @@
-"""Follows the lives of publishers: which lives are over, and which publishers a router may tell so (protocol 2, 7, 8)."""
+"""Follows the lives of publishers: which lives are over, and which publishers a router may tell so (protocol 2,
+7, 8)."""
 
 from typing import TYPE_CHECKING
 
@@ -121,7 +122,8 @@ class Lives:
         self._judge.life_over(publisher.texts.values())
 
     def _was_told_as_it_waited(self, link: "PublisherLink") -> bool:
-        """Whether some router has agreed to let the echoed attach expire, and the publisher's router did not know that."""
+        """Whether some router has agreed to let the echoed attach expire, and the publisher's router did not know
+        that."""
         agreed, name = self._judge.termini.agreed, link.client.name
         return not link.life_known and any(
             (router, name, link.echoed_epoch) in agreed for router in self._judge.routers

@@ -1,4 +1,5 @@
-"""Checks what routers must remember, and for how long: settled deliveries, durable links, clocks (protocol 2, 3.3, 5)."""
+"""Checks what routers must remember, and for how long: settled deliveries, durable links, clocks (protocol 2,
+3.3, 5)."""
 
 import math
 from collections.abc import Sequence
@@ -35,14 +36,16 @@ class Memory:
     # deliveries
 
     def forgotten(self, router: "Router", keys: Sequence[bytes]) -> None:
-        """A router forgets settled deliveries, as home or edge. It need not remember deliveries of a life that is over."""
+        """A router forgets settled deliveries, as home or edge. It need not remember deliveries of a life that is
+        over."""
         records = router.topic.records.by_key
         named = [key for key in self.named.intersection(keys) if not records[key].stream.abandoned]
         self._judge.check(not named, f"5 forgotten early: {named}, which the map names that a subscriber just brings")
         self._forgotten += keys
 
     def watch(self, router: "Router") -> None:
-        """Check what the router's last event made it forget. (A withheld delivery may leave an older one of its key.)"""
+        """Check what the router's last event made it forget. (A withheld delivery may leave an older one of its
+        key.)"""
         keys = [key for key in self._forgotten if key not in router.topic.records.by_key]
         self._forgotten.clear()
         if keys:

@@ -268,7 +268,7 @@ LATER = (
 
 
 def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
-    """The knobs with the named oddities, or with drawn ones if none is named."""
+    """on narrower links they need longer than `join` to send what they know of one attach"""
     drawn = [name for name in ODD if name not in (*LIMITS, *LATER)]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))

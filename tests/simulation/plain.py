@@ -1,8 +1,9 @@
-"""Plain subscribers: those without a timeout, whose terminus ends with their link.
+"""Judges plain subscribers: subscribers without a timeout, whose terminus ends with their link.
 
-They are promised what comes while that lasts (protocol 1). A home that loses their router waits for them for a grace,
-unless that router has ended (protocol 8, Lost router). If a home has accepted something without them, behind a cut,
-their link is detached with an error (protocol 8, Apart), if it has not broken meanwhile, which tells them as much.
+They are promised the messages that come while the terminus lasts (protocol 1). A home that loses their router waits for
+them for a grace, unless that router has ended (protocol 8, Lost router). If a home behind a cut has accepted a message
+without such a subscriber, its link is detached with an error (protocol 8, Apart). If the link has broken meanwhile,
+that suffices.
 """
 
 import math
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
     from tests.simulation.subscriber_link import SubscriberLink
 
 _name_of = lru_cache(link_name)
-"""Of an identity: asked for after each step."""
+"""The name of an identity. Cached, as it is needed after each step."""
 RECENT = 10.0
 """Seconds after which every router in contact knows that a plain subscriber has moved."""
 
 
 @attrs.frozen
 class Missed:
-    """By the subscriber of a link that was in use all the time."""
+    """A message that the subscriber of a link has missed although the link was in use all the time."""
 
     text: bytes
     link: "SubscriberLink"
     home: "Router"
     incarnation: int
-    """Of home, which accepted it."""
+    """The incarnation of the home that accepted it."""
 
 
 class PlainSubscribers:
@@ -42,11 +43,11 @@ class PlainSubscribers:
         self._judge = judge
         self._missed: list[Missed] = []
         self._apart: dict[tuple[str, int, str], float] = {}
-        """By home, its incarnation and a router: since when it is without the section of that."""
+        """Keyed by home, its incarnation and a router: since when the home has been without that router's section."""
 
     def watch(self, home: "Router") -> None:
-        """Note whose links home has joined: it may lose their routers from now on. And whose links it takes for ended,
-        or for older than one that has ended: they have to be told."""
+        """Note the subscribers that the home has joined by their links: it may lose their routers from now on. Also
+        note the links that it considers ended, or older than a link that has ended: their clients must be told."""
         for name, reader in self._judge.readers.items():
             link = reader.link
             if reader.resumes or link is None:
@@ -61,7 +62,9 @@ class PlainSubscribers:
                         self.missed(message, name, home, accepted=True)
 
     def _watch_lapse(self, home: "Router", link: "SubscriberLink") -> None:
-        """Home may wait no more for the subscriber of a link that it had joined, if it has waited for long enough."""
+        """Check that the home has waited for long enough before it stops waiting for the subscriber of a link that it
+        had joined.
+        """
         at = home.name, home.incarnation
         if at not in link.joined_by or at in link.lapsed_at or link.ended:
             return
@@ -75,22 +78,22 @@ class PlainSubscribers:
             self._judge.check(waited, f"8 grace: {home.name} waits for {link} for {apart_s:.3f} s")
 
     def _may_come_back(self, home: "Router", link: "SubscriberLink") -> bool:
-        """Whether the router of the link is the process that it was, and of the mesh."""
+        """Whether the router of the link still runs in the same incarnation, and is in the plan."""
         there, epoch = link.router, link.epoch
         is_there = there.alive and epoch is not None and epoch.incarnation == there.incarnation
         return is_there and there.name in home.mesh.plan.listed
 
     def _is_waited_for(self, home: "Router", link: "SubscriberLink") -> bool:
-        self._watch_lapse(home, link)  # perhaps in this very event
+        self._watch_lapse(home, link)  # perhaps the home stopped waiting in this very event
         at = home.name, home.incarnation
         has_joined = at in link.joined_by and at not in link.lapsed_at
         return has_joined and not link.ended and self._may_come_back(home, link)
 
-    # what they are promised
+    # the promises to them
 
     def has_joined(self, home: "Router", reader: Reader) -> bool:
-        """Whether home has it as a subscriber: with its last link whose attach was answered, and with its last link; or
-        has had it by that very link, and may be out of reach of that now."""
+        """Whether the home has joined the subscriber by its last link whose attach was answered, and by its newest
+        link. If both are one link, it is enough that the home has ever joined it by this link."""
         custodian = reader.link
         if custodian is None or custodian.ended:
             return False
@@ -104,9 +107,9 @@ class PlainSubscribers:
         return not link.ended and (router is home or self._judge.contact(router, home.name) is not None)
 
     def move(self, message: Message, link: "PublisherLink") -> None:
-        """It may have another home now, or a restarted one: plain subscribers are then those of its contacts. What a
-        zombie reads late has its home already: the client's order tells, as an attach may be given an epoch before the
-        last one's."""
+        """The message may have another home now, or a restarted one: then only the plain subscribers of the home's
+        contacts count. A message that a zombie reads late has its home already: the order of the client's links shows
+        this, as an attach may get a lower epoch than an earlier one."""
         if message.home and link.number < message.sent_on.number:
             return
         home, plain = link.router, {name: reader for name, reader in self._judge.readers.items() if not reader.resumes}
@@ -118,9 +121,10 @@ class PlainSubscribers:
         message.home, message.incarnation, message.sent_on = home.name, home.incarnation, link
 
     def is_out_of_reach(self, name: str, reader: Reader, home: "Router") -> bool:
-        """It is attached at a router that home was not in contact with then, or has lost since. Or it was given an
-        epoch before its last one, and home takes the older attach for the later one. Or home has heard that somebody
-        has accepted something without it, and not yet that it has attached elsewhere since, where it is told."""
+        """Whether the home cannot know the subscriber as it is. The subscriber is at a router with which the home was
+        not in contact then, or has lost contact since. Or its attach got a lower epoch than an earlier one, which the
+        home takes for the later one. Or the home knows that a home has accepted a message without it, and does not know
+        yet that it has attached elsewhere since, where it is told."""
         newest = _newest(reader)
         if newest is None:
             return True
@@ -134,16 +138,16 @@ class PlainSubscribers:
         return is_older or any(_has_missed(home, link) for link in reader.recent)
 
     def _has_been_outdone(self, home: "Router", link: "SubscriberLink") -> bool:
-        """Whether home, which had joined this link, takes it for older than one that has ended: one that came late,
-        before this one, and was given an epoch after it. Of what has ended nothing may be remembered."""
+        """Whether the home, which had joined this link, considers it older than a link that has ended: that one came
+        late, before this one, and got a later epoch. Routers may have forgotten the ended link."""
         if link.client.name not in self._judge.inexact or (home.name, home.incarnation) not in link.joined_by:
             return False
         entry = home.topic.directory.subscriber(link.subscriber.name)
         return entry is None or (not entry.live and link.epoch is not None and entry.epoch > link.epoch)
 
     def missed(self, message: Message, name: str, home: "Router", *, accepted: bool) -> None:
-        """Home waits no more for this one, which is out of its reach. If home has accepted without it, it has to be
-        told: if home had joined it by the link that it still has."""
+        """The home no longer waits for this subscriber, which is out of its reach. If the home accepts a message
+        without it, and had joined it by the link that it still has, the subscriber must be told."""
         message.promised.discard(name)
         reader = self._judge.readers[name]
         link = reader.link
@@ -152,16 +156,17 @@ class PlainSubscribers:
             self._missed.append(Missed(message.text, link, home, home.incarnation))
 
     def untold(self) -> list[str]:
-        """Who has missed something on the link that it still uses. Limit: but if home died before it could tell."""
+        """Links whose subscriber has missed a message without being told. Limit: a home that died may not have
+        told it."""
         silently = [missed for missed in self._missed if missed.link.client.link is missed.link]
         told_of = [missed for missed in silently if missed.home.incarnation == missed.incarnation and missed.home.alive]
         return [f"{missed.link} of {missed.text.decode()}" for missed in told_of]
 
-    # how they end
+    # the ends of their termini
 
     def comes(self, link: "SubscriberLink") -> None:
-        """An attach reaches its router. If that has lost another one, plain publishers there have ended for it, and it
-        takes what the subscriber's map names of theirs for over."""
+        """An attach reaches its router. If the router has lost another one, it has ended that router's plain
+        publishers, and considers their deliveries in the subscriber's map over."""
         name, router = link.client.name, link.router
         lost = {other for home, life, other in self._apart if (home, life) == (router.name, router.incarnation)}
         self._judge.readers[name].cut_off |= lost - router.topic.directory.applied.keys()
@@ -169,8 +174,8 @@ class PlainSubscribers:
             self.attaches(name, router)
 
     def attaches(self, name: str, router: "Router") -> None:
-        """A plain subscriber is at that router now: for homes out of contact with it, or with the router that it has
-        left, it is gone."""
+        """A plain subscriber is at that router now. Homes out of contact with it, or with the subscriber's former
+        router, have lost the subscriber."""
         former = self._judge.readers[name].link
         there = [router] if former is None else [router, former.router]
         self._judge.void(name, lambda home: any(self._is_apart(at, home) for at in there))
@@ -179,7 +184,7 @@ class PlainSubscribers:
         return home != router.name and self._judge.contact(router, home) is None
 
     def gone(self, link: "SubscriberLink") -> None:
-        """A router takes the link for gone, or closed; of a plain subscriber, that is the end of the terminus."""
+        """A router considers the link gone or closed. That ends the terminus of a plain subscriber."""
         name = link.client.name
         reader = self._judge.readers[name]
         if reader.resumes:
@@ -188,13 +193,13 @@ class PlainSubscribers:
             reader.link = None
             self._judge.void(name, lambda home: True)
         elif reader.link.epoch is None or (link.epoch is not None and link.epoch > reader.link.epoch):
-            self._judge.void(name, lambda home: True)  # of the later epoch: routers take it for the last attach
-        else:  # the end of a zombie; who knows no better takes it for the end of the subscriber
+            self._judge.void(name, lambda home: True)  # it has the later epoch: routers take it for the last attach
+        else:  # the end of a zombie: routers that do not know the later attach take it for the end of the subscriber
             self.attaches(name, reader.link.router)
 
     def overtaken(self, link: "SubscriberLink") -> None:
-        """An older attach of its client has taken the link: it has come late, or clocks differ. A plain subscriber is
-        where that came now, or has closed there since."""
+        """An older attach of its client has taken the link, as it came late or clocks differ. A plain subscriber is now
+        where that attach came, or has closed its link there since."""
         entry = link.router.topic.directory.subscriber(link.subscriber.name)
         there = self._judge.routers[entry.router] if entry is not None else link.router
         last = there.topic.directory.subscriber(link.subscriber.name)
@@ -204,8 +209,8 @@ class PlainSubscribers:
             self.attaches(link.client.name, there)
 
     def lost(self, home: "Router", router: str) -> None:
-        """Plain subscribers that have left a router, or come to it, are gone for homes that lose it before they hear of
-        that; and plain publishers for those of subscribers."""
+        """A home loses a router. Plain subscribers that have left that router, or come to it, are gone for homes that
+        lose it before they learn of the move. So are plain publishers for the routers of subscribers."""
         now = self._judge.schedule.now
         self._apart.setdefault((home.name, home.incarnation, router), now)
         for name, reader in self._judge.readers.items():
@@ -222,11 +227,11 @@ class PlainSubscribers:
 
 
 def _newest(reader: Reader) -> "SubscriberLink | None":
-    """The last of its links whose attach has reached its router."""
+    """The subscriber's last link whose attach has reached its router."""
     return max((link for link in reader.recent if link.attached), key=lambda link: link.number, default=None)
 
 
 def _has_missed(home: "Router", link: "SubscriberLink") -> bool:
-    """Whether home has accepted something without it, or has heard that somebody has."""
+    """Whether the home has accepted a message without the subscriber of the link, or knows that another home has."""
     entry = home.topic.directory.subscriber(_name_of(link.client.identity))
     return entry is not None and entry.epoch == link.epoch and entry.ending != ""

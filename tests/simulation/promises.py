@@ -1,8 +1,8 @@
-"""The promises of exactly once, and why some ended: counted when a run is over (protocol 1).
+"""Counts the promises of exactly once, and why some ended, when a run is over (protocol 1).
 
-A promise is made to each subscriber that a publisher's router knows as it gets a message, and `tests.simulation.judge`
-says when the mesh need not keep it any more. It may be kept all the same; and of what its publisher gave up, or whose
-life ended before it was told of an outcome, nobody was promised anything in the end.
+A promise is made to each subscriber that a publisher's router knows when it gets a message. `tests.simulation.judge`
+says when the mesh need not keep it any more. The mesh may keep it all the same. If the publisher gave the message up,
+or its life ended before it read an outcome, the message was promised to no subscriber in the end.
 """
 
 from collections import Counter
@@ -23,10 +23,10 @@ class Promises:
         self._readers = readers
         self.made = 0
         self.ended: list[tuple[Message, str, str]] = []
-        """Message, subscriber and cause."""
+        """(message, subscriber, cause)"""
 
     def causes(self) -> Counter[str]:
-        """Why promises have ended, of those that were not kept."""
+        """Why promises have ended that were not kept, with counts."""
         broken = [(message, cause) for message, name, cause in self.ended if not self._is_kept(message, name)]
         return Counter(cause if message.told else GIVEN_UP for message, cause in broken)
 
@@ -38,8 +38,9 @@ class Promises:
 
 
 def why_unknown(judge: "Judge", home: "Router", message: Message, name: str) -> str:
-    """Why nobody around home knows the subscriber: home knows that it has ended; or all routers that knew it by then
-    have died, and it had not asked them to remember it; or a store is not what it was; or who knows it is elsewhere."""
+    """Why no router around the home knows the subscriber. The home knows that it has ended; or all routers that knew it
+    then have died, and it had not asked them to remember it; or a store was lost or is an older copy; or the routers
+    that know it are out of contact."""
     client = next(client for client in judge.subscribers if client.name == name)
     entry = home.topic.directory.subscriber(link_name(client.identity))
     if entry is not None and not entry.live:

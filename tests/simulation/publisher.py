@@ -1,4 +1,4 @@
-"""A publisher: it sends in order, keeps what is unsettled, and resumes with that if it is not a plain one."""
+"""A publisher: it sends in order, keeps its unsettled deliveries, and resumes with them unless it is plain."""
 
 from collections import deque
 from itertools import islice
@@ -35,22 +35,22 @@ class Publisher(Client):
         self.said: dict[bytes, int] | None = None
         """The map of the attach that is under way, or was answered last."""
         self.texts: dict[bytes, bytes] = {}
-        """Tag -> message, of all that is unsettled."""
+        """Tag -> message, for all unsettled deliveries."""
         self.again: deque[tuple[bytes, ResumeStep]] = deque()
         """Tags to be transferred before anything new, and how."""
         self.handles: dict[int, bytes] = {}
-        """Handle -> tag of what was transferred on this link and is not settled."""
+        """Handle -> tag, for deliveries that were transferred on this link and are not settled."""
         self._handle = 0
         self._unsettled_yet: list[int] = []
-        """Handles to be settled with the rest of a batch."""
+        """Handles that wait to be settled with the rest of a batch."""
         self._named: set[bytes] = set()
-        """By its incomplete map, to which the answer was complete."""
+        """Tags in its incomplete map, to which the answer was complete."""
         self._number = 0
         self._tags = [b"t%d" % i for i in range(self.knobs.window + self.knobs.tags)]
 
     @property
     def waiting(self) -> list[bytes]:
-        """Messages that have no outcome."""
+        """Messages without an outcome."""
         return [self.texts[tag] for tag, state in (self.unsettled or {}).items() if not state]
 
     def open(self, router: Any) -> None:
@@ -62,7 +62,7 @@ class Publisher(Client):
         self.partial = self.partial and not self.fresh
         self.note(self.name, f"attaches at {router.name} with {unsettled}{', incomplete' if self.partial else ''}")
         for tag in [tag for tag, state in (unsettled or {}).items() if state]:
-            self.judge.settled(self.texts[tag])  # with that map it says so
+            self.judge.settled(self.texts[tag])  # the map tells the router this outcome
         (self.perhaps_late_null if unsettled is None else self.perhaps_late)(link)
         generation = None if self.silent else self.generation
         link.to_router(link.attach, generation, self.seen, unsettled, not self.partial)
@@ -88,7 +88,7 @@ class Publisher(Client):
         self._named.clear()
         self._unsettled_yet.clear()
 
-    # what the router says
+    # answers of the router
 
     def attached(
         self, link: Link, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool
@@ -114,9 +114,9 @@ class Publisher(Client):
         self.credited(link, credit)
 
     def _in_doubt(self, ours: dict[bytes, int]) -> None:
-        """Another life than ours: nothing is resent under the old one, and what the router knows by our tags is given
-        up. (A client that echoes nothing is given what the router takes for its latest life: it attaches again to say
-        that the rest of its map is over, too, and if the map was incomplete.)"""
+        """The router has another life than ours. Resend nothing under the old life, and give up what the router knows
+        by our tags. (A client that echoes nothing gets the life that the router considers its latest. If the router's
+        answer or its own map was incomplete, it attaches again to say that the rest is over, too.)"""
         self.judge.lives.renewed(self)
         self.partial = self.partial or not ours.keys() >= (self.said or {}).keys()
         self.begin_afresh()
@@ -139,7 +139,7 @@ class Publisher(Client):
                 self._forget(tag)
 
     def _perhaps_abort(self, tag: bytes, step: ResumeStep) -> ResumeStep:
-        """The application may have given up what is in doubt."""
+        """Perhaps the application gives up a delivery in doubt."""
         share = self.knobs.gives_up if step is ResumeStep.NEW else self.knobs.early
         if self.calm or (step is ResumeStep.NEW and not share) or self.random.random() >= share:
             return step
@@ -197,16 +197,16 @@ class Publisher(Client):
         if self.link is not None and link is self.link and self.answers:
             link.to_router(self.link.signs.answered)
 
-    # what it does
+    # actions of the publisher
 
     def publish(self) -> None:
-        """Some of what credit allows: first what is resumed, then something new."""
+        """Publish some messages as credit allows: first resumed deliveries, then new ones."""
         link = self.link
         if link is None or not self.answered:
             return
         if self.partial and not self.again:
             if self.calm and not self._named.isdisjoint(self.unsettled or ()):
-                self.later(self.publish)  # when what was named is dealt with there is room for more
+                self.later(self.publish)  # there is room for more when the deliveries in the map are done
             else:
                 self.attach_again(link)
             return
@@ -225,7 +225,8 @@ class Publisher(Client):
         self.later(self.publish)
 
     def _reorders(self) -> bool:
-        """Whether something new goes before what is to be transferred again, which is in another order then."""
+        """Whether a new message goes before deliveries that are to be transferred again. Then their order
+        changes, too."""
         if not self.knobs.reorder or len(self.again) < 1 or self.random.random() >= self.knobs.reorder:
             return False
         self.note(self.name, "transfers in another order")
@@ -249,7 +250,7 @@ class Publisher(Client):
         return self._handle, tag, text, step, settled
 
     def _settles_again(self) -> bool:
-        """What it transfers again it may settle by that."""
+        """Whether it settles a delivery by transferring it again."""
         return self.knobs.settles_again > 0 and not self.calm and self.random.random() < self.knobs.settles_again
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
@@ -276,8 +277,8 @@ class Publisher(Client):
         return sent
 
     def _free_tags(self, count: int) -> list[bytes]:
-        """So many, or as many as there are; the first ones half of the time, so that they are used again soon. New ones
-        where attaches may be late (`Knobs.late`)."""
+        """Up to `count` free tags. Half of the time they are the first ones, so tags are used again soon. If attaches
+        may be late (`Knobs.late`), they are new ones."""
         if self.knobs.late:
             return [b"u%d" % (self._number + 1 + i) for i in range(count)]
         unsettled = self.unsettled or {}
@@ -286,8 +287,8 @@ class Publisher(Client):
         return list(islice((tag for tag in order if tag not in unsettled and self._forgotten(tag)), count))
 
     def _forgotten(self, tag: bytes) -> bool:
-        """Whether the network has forgotten what went by this tag before (protocol 10, Limits). Where nobody comes
-        back with a map, that need not be: the next one is withheld until then."""
+        """Whether the network has forgotten the last delivery with this tag (protocol 10, Limits). If no client comes
+        back with a map, the network may still know it: a router withholds the next delivery until it is forgotten."""
         nobody_resumes = self.plain and not any(reader.resumes for reader in self.judge.readers.values())
         return nobody_resumes or self.judge.forgotten_everywhere(self, tag)
 

@@ -1,4 +1,4 @@
-"""A publisher's link: transfers and settlements one way, outcomes and credit the other."""
+"""A publisher's link: it carries transfers and settlements one way, outcomes and credit the other."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from tests.simulation.router import Router
 
 Sent = tuple[int, bytes, bytes, ResumeStep, bool]
-"""(handle, delivery-tag, message, as what it is sent: new, resumed as a whole or aborted; whether settled)"""
+"""(handle, delivery-tag, message, whether it is sent as new, resumed as a whole or aborted, whether it is settled)"""
 
 
 class PublisherLink(Link):
     client: "Publisher"
     stream: HomeStream
     life_known: bool
-    """Whether its router knew the client's life when the attach came."""
+    """Whether the link's router knew the client's life when the attach came."""
     life_bound: bool
-    """Whether it had agreed by then to let that life expire."""
+    """Whether the router had agreed by then to let that life expire."""
     was_outlived: bool
-    """The client had been away for its timeout when it came, and nobody in contact knew its present life."""
+    """Whether the client had been away for its timeout when it came, and no router in contact knew its present life."""
     home_was_around: bool
-    """The home of the attach that it echoes was in contact when this attach came, and its life outlives connections."""
+    """Whether the home of the echoed attach was in contact when this attach came, and the life outlives connections."""
 
     def __init__(self, router: "Router", client: "Publisher", number: int, first: bool) -> None:
         super().__init__(router, client, number, first)
@@ -50,7 +50,7 @@ class PublisherLink(Link):
         self._arrived()
         self.afresh = unsettled is None
         self.in_doubt = unsettled is not None and (not complete or 0 in unsettled.values())
-        self.router.judge.termini.watch(self.router)  # it may have just booted, with what its store has
+        self.router.judge.termini.watch(self.router)  # the router may have just booted, with the content of its store
         self.life_known = self.router.judge.termini.knows_life(self.router, self)
         self.life_bound = self.router.judge.termini.is_bound(self)
         self.was_outlived = self.router.judge.lives.is_outlived(self)
@@ -70,7 +70,8 @@ class PublisherLink(Link):
         self.router.topic.detach_publisher(self.stream, self.router.schedule.now)
 
     def transfers(self, sent: list[Sent]) -> None:
-        """In runs of new ones, settled or unsettled, and one by one of those that are resumed."""
+        """Handle transfers: new ones together, as far as all are settled or all unsettled, and resumed ones one
+        by one."""
         start = 0
         while start < len(sent):
             handle, tag, text, step, settled = sent[start]
@@ -95,14 +96,16 @@ class PublisherLink(Link):
                 self._keep(handle, text, record)
 
     def _comes(self, texts: list[bytes]) -> None:
-        """If a home had ended them for their time, their publisher has not read of that."""
+        """The publisher transfers these messages again. If a home had ended them because their time was over, the
+        publisher has not read this.
+        """
         for message in [self.router.judge.messages[text] for text in texts]:
             message.expired = False
 
     def _resume(self, handle: int, tag: bytes, text: bytes, *, aborted: bool, settled: bool) -> None:
         if aborted:
             self.router.topic.abort(self.stream, tag)
-            self.to_client(self.client.credited, 1)  # the engine gives it back
+            self.to_client(self.client.credited, 1)  # the engine gives this credit back
             return
         self._comes([text])
         self.router.judge.republished(self, text)
@@ -136,7 +139,9 @@ class PublisherLink(Link):
         self.to_client(self.client.echo)
 
     def prove(self, told: Callable[[], None]) -> None:
-        """The machine acknowledges what its client has not read yet, and that overtakes what the client has said."""
+        """The client's machine acknowledges data that its client has not read yet, which overtakes what the client has
+        sent.
+        """
         self.router.schedule.after(self._soon(self.router.knobs.client_delay), self._acknowledge, told)
 
     def _acknowledge(self, told: Callable[[], None]) -> None:

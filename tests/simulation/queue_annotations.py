@@ -22,32 +22,34 @@ END = b";"
 
 
 def annotation(consumer: str, number: int) -> bytes:
-    """What a consumer adds. It names the consumer."""
+    """The annotations that a consumer adds. They name the consumer."""
     return b"%s.%d%s" % (consumer.encode(), number, END)
 
 
 @attrs.frozen
 class Said:
-    """That a consumer has given a message back, as its router has read it."""
+    """An outcome with which a consumer gives a message back, as its router has read it."""
 
     annotations: bytes
     link: "SubscriberLink"
     incarnation: int
-    """Of the router."""
+    """The incarnation of the router."""
 
 
 class Annotations:
     def __init__(self, queues: "Queues") -> None:
         self._queues = queues
         self._all: dict[bytes, bytes] = {}
-        """By message, as it was published: what consumers have added, also to its dead letters."""
+        """Keyed by message, as it was published: the annotations of all consumers, also on its dead letters."""
         self._said: dict[tuple[str, bytes, bytes], list[Said]] = {}
-        """By queue, message and name of a consumer: the outcomes that may count for the next `Free`."""
+        """Keyed by queue, message and name of a consumer: the outcomes that may count for the next `Free`."""
         self._there: dict[tuple[str, bytes], tuple[bytes, bytes]] = {}
-        """By queue and message: what the message has by the log. It came to the queue with the first part."""
+        """Keyed by queue and message: the message's annotations according to the log. The first part came with it to
+        the queue.
+        """
 
     def gives_back(self, link: "SubscriberLink", queue: str, text: bytes, annotations: bytes) -> None:
-        """The router of a consumer reads that it gives a message back."""
+        """The router of a consumer reads that the consumer gives a message back."""
         root, name = alive(text)[0], link_name(link.client.identity)
         self._all[root] = self._all.get(root, b"") + annotations
         self._said.setdefault((queue, text, name), []).append(Said(annotations, link, link.router.incarnation))
@@ -55,7 +57,7 @@ class Annotations:
     def enqueued(
         self, set_: str, queue: str, text: bytes, annotations: bytes, former: Collection[tuple[str, bytes]]
     ) -> None:
-        """A message is in a queue. It was one of the `former` messages (queue and text), if there are any."""
+        """A message is in a queue. If there are `former` messages (queue and text), it was one of them."""
         self._there[queue, text] = annotations, b""
         if not self._is_loose(queue, text):
             expected = {self._has(*one) for one in former} or {b""}
@@ -63,8 +65,8 @@ class Annotations:
             self._queues.check_of_set(set_, annotations in expected, f"14.11 annotations: {label}")
 
     def freed(self, set_: str, queue: str, text: bytes, consumer: bytes, annotations: bytes) -> None:
-        """A message comes back from a consumer. `annotations`: all that it was given in this queue; empty if that
-        stays."""
+        """A message comes back from a consumer. `annotations`: all that it got in this queue; empty if they do not
+        change."""
         (first, before), said = self._there[queue, text], self._said.pop((queue, text, consumer), [])
         label = f"{text.decode()} comes back to {queue} with {annotations!r}, and had {before!r}"
         is_right = self._is_loose(queue, text)
@@ -95,6 +97,6 @@ class Annotations:
         return b"".join(self._there.get((queue, text), ()))
 
     def _is_loose(self, queue: str, text: bytes) -> bool:
-        """Whether consumers may be given several of this message, or an earlier delivery of it."""
+        """Whether several consumers may have this message, or an earlier delivery of it."""
         message = self._queues.rules[queue].messages[text]
         return message.is_loose or message.may_be_gone

@@ -29,20 +29,20 @@ class BoundQueues:
         self._queues = queues
         self.world: QueueWorld | None = None
         self._names: dict[bytes, bytes] = {}
-        """The names of the links of bindings, by the keys of these."""
+        """Key of a binding -> name of its link."""
         self._answered: set[bytes] = set()
-        """The keys of bindings whose attach was answered at some leader's router."""
+        """Keys of bindings whose attach was answered at the router of some leader."""
         self._checked: set[tuple[bytes, Epoch | None]] = set()
-        """Attaches of bindings that have been looked at."""
+        """Attaches of bindings that were checked."""
         self._known: dict[tuple[str, int], set[bytes]] = {}
-        """By router and incarnation: the keys of the bindings that it knows."""
+        """Keyed by router and incarnation: the keys of the bindings that it knows."""
         self._promised: dict[bytes, list[tuple[str, str, bytes]]] = {}
-        """By message: set, queue and key of the bindings that are to have it."""
+        """Keyed by message: set, queue and key of each binding that has to get it."""
         self._came_by: dict[tuple[str, bytes], list[bytes]] = {}
-        """By queue and message: the keys of the bindings that it came by."""
+        """Keyed by queue and message: the keys of the bindings by which it came."""
 
     def _all(self) -> list[tuple[str, str, Binding]]:
-        """Set and queue of each binding that is decided, without those of sets that may have lost something."""
+        """Set and queue of each decided binding, except for sets that may have lost entries."""
         if self.world is None or not self.world.bound:
             return []
         found: list[tuple[str, str, Binding]] = []
@@ -62,7 +62,7 @@ class BoundQueues:
     # what routers know
 
     def watch(self, router: "Router") -> None:
-        """After each step of a router."""
+        """Check the bindings after each step of a router."""
         bindings = self._all()
         if not bindings:
             return
@@ -82,13 +82,13 @@ class BoundQueues:
 
     def _check_told(self, leader: "Router", key: bytes, label: str) -> None:
         if all(binding.key != key for _, _, binding in self._all()):
-            return  # it is gone
+            return  # the binding is gone
         for router in self._judge.termini.around(leader):
             self._judge.check(self._knows(router, key), f"14.10 joined: {label} is answered, unknown at {router.name}")
         self._answered.add(key)
 
     def boots(self, router: "Router", former: int, *, store: bool) -> None:
-        """A router is back. If its store is, it knows what it knew."""
+        """A router has started again. If it has its store, it knows the bindings that it knew."""
         known = self._known.get((router.name, former), set()) if store else set[bytes]()
         for name, queue, binding in self._all() if known else ():
             is_known = binding.key not in known or self._knows(router, binding.key)
@@ -99,7 +99,7 @@ class BoundQueues:
     # messages
 
     def received(self, home: "Router", message: "Message") -> None:
-        """A router gets the message first."""
+        """A router gets the message for the first time."""
         address = message.sent_on.client.identity.address
         if not address.startswith(INSIDE):
             self._promised[message.text] = [
@@ -111,7 +111,7 @@ class BoundQueues:
             ]
 
     def accepted(self, home: "Router", message: "Message") -> None:
-        """A home answers the publisher."""
+        """A home answers its publisher with accepted."""
         there = {binding.key for _, _, binding in self._all()}
         for name, queue, key in self._promised.get(message.text, ()):
             if key not in there or message.anew:
@@ -125,7 +125,7 @@ class BoundQueues:
             self._judge.check(has_it, f"14.10 accepted: {label}")
 
     def comes(self, set_: str, queue: str, message: "Message", asked: Enqueue) -> bool:
-        """A message is in a queue that came by a binding. Returns whether it may have come before."""
+        """A message is in a queue to which it came by a binding. Returns whether it may have come before."""
         state, address = self._queues.logs.state(set_), message.sent_on.client.identity.address
         binding, known = state.bindings.get(asked.binding), state.get(queue)
         is_bound = binding is not None and known is not None and binding.queue == known.id
