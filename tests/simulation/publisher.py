@@ -125,7 +125,7 @@ class Publisher(Client):
 
     def _resume(self, ours: dict[bytes, int], complete: bool) -> None:
         assert self.unsettled is not None
-        if not complete:  # what is in doubt must come in order: in fewer words, until there is room for the answer
+        if not complete:  # send half as many entries, until there is room for all answers
             self.partial, self.most = True, max(len(self.said or ()) // 2, 1)
             return
         self.most, self._named = MOST, set(self.said or ())

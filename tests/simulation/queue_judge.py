@@ -1,9 +1,9 @@
-"""The judge of queues in a simulated mesh (protocol 14). `tests.topic.queues.judge` has the rules. This module
-has the clients that are in doubt, and the conditions that hold in the end.
+"""The judge of queues in a simulated mesh (protocol 14). `tests.topic.queues.judge` has the rules. This module decides
+which clients are in doubt, and checks the conditions that hold in the end.
 
 A plain client is in doubt if it has lost its link, if its router was out of contact with another one since it attached,
 or if the leader of its set was killed. A client that resumes is in doubt if its terminus may be over: it was away for
-its timeout, or not to be seen by all routers. Limits of the ends (protocol 10) are limits here, too.
+its timeout, or some router could not see it. Limits of the ends (protocol 10) are limits here, too.
 """
 
 from collections import Counter
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 from tests.simulation.queue_logs import QueueLogs
 
 EXPIRED_MS = 5000
-"""Within so many milliseconds a message whose time is over leaves its queue, when nothing fails."""
+"""Milliseconds within which an expired message leaves its queue when nothing fails."""
 LOOK_S = 0.1
 """Seconds between looks at clients, while no contact is made or lost."""
 
 
 class Doubts:
-    """The facts about a client of a queue that only the judge knows."""
+    """What only the judge knows about a client of a queue."""
 
     def __init__(self, judge: "Judge", client: "Client") -> None:
         self._judge = judge
@@ -58,12 +58,12 @@ class Doubts:
         self.set, self.queue = queue_of(address) if address.startswith(INSIDE) else ("", "")
         """Both are empty for a publisher to a topic."""
         self._grain_s = client.knobs.dead / 4 + 2 * LOOK_S
-        """Between two steps of a router no more than a HELLO's interval passes."""
+        """The interval of HELLOs and of looks: no more time passes between two steps of a router."""
         self._seen_at = 0.0
-        """When all routers saw it last."""
+        """When all routers last saw the client, in seconds."""
         self._may_be_over = False
         self._doubted: object = None
-        """Its last link that is in doubt."""
+        """The client's last link that is in doubt."""
 
     @property
     def is_in_doubt(self) -> bool:
@@ -74,7 +74,7 @@ class Doubts:
         return self._may_be_over
 
     def watch(self, *, is_seen: bool) -> None:
-        """`is_seen`: its router is in contact with all that run."""
+        """`is_seen`: the client's router is in contact with all routers that run."""
         link, now = self.client.link, self._judge.schedule.now
         if self.client.plain:
             if link is not None and not is_seen:
@@ -85,7 +85,7 @@ class Doubts:
             self._may_be_over = True
 
     def doubt(self) -> None:
-        """Some router may take the client for gone."""
+        """Some router may consider the client gone."""
         self._doubted = self.client.link
 
 
@@ -95,25 +95,26 @@ class Consumer(Doubts):
     def __init__(self, judge: "Judge", client: "SubscriberClient") -> None:
         super().__init__(judge, client)
         self.settles: list[bytes] = []
-        """The deliveries that it has settled itself on this link. Its router need not have read that."""
+        """The deliveries that it has settled itself on this link. Its router may not have read that."""
         self.refused: dict[bytes, tuple[object, object]] = {}
-        """The messages that it wants never again, the links on which it has said so, and who led then."""
+        """Message that it refuses for good -> the link on which it said so, and the leader at that time."""
         self._last: tuple[object, tuple[int, int]] = None, (0, 0)
-        """Its link, and the last place of a message that has come on that for the first time."""
+        """Its link, and the last place of a message that came on this link for the first time."""
         self._came_on: dict[bytes, object] = {}
-        """By message: the link on which it came first."""
+        """Keyed by message: the link on which it came first."""
 
     def has(self, text: bytes) -> bool:
         client = self.client
         return any(one == text and client.unsettled.get(key) not in GIVEN_BACK for key, one in client.texts.items())
 
     def tells_of(self, text: bytes) -> bool:
-        """Whether what it says of the message now goes to its router with the reason, not by a map."""
+        """Whether its outcome of the message now goes to its router in a disposition with the reason, not in a map."""
         return any(self.client.texts.get(key) == text for key in self.client.handles.values())
 
     def comes_later(self, link: object, text: bytes, place: tuple[int, int]) -> bool:
-        """A message at this place comes. Whether all that came on the link for the first time were before it. What a
-        plain consumer had on an earlier link is promised *at least once*: it may come again at any time."""
+        """A message at this place comes. Returns whether all messages that came on the link for the first time were
+        before it. A plain consumer is promised *at least once* the messages of an earlier link: they may come again at
+        any time."""
         if self._came_on.setdefault(text, link) is not link and self.client.plain:
             return True
         is_later = link is not self._last[0] or place > self._last[1]
@@ -121,7 +122,7 @@ class Consumer(Doubts):
         return is_later
 
     def went_since(self, at: float, link: object) -> bool:
-        """Whether another link of it has ended at its router since then."""
+        """Whether another link of this consumer has ended at its router since that time."""
         return any(one is not link and one.ended and one.ended_at >= at for one in self.client.opened)
 
     @property
@@ -130,13 +131,13 @@ class Consumer(Doubts):
 
 
 class Queues:
-    """A part of the judge. Without clients of queues it has nothing to say."""
+    """The part of the judge for queues. Without clients of queues it checks nothing."""
 
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self.logs = QueueLogs(self.check_of_set, self, self._left_ms)
         self.rules: dict[str, rules.Judge] = {}
-        """By queue. Two queues that are bound to a topic have a copy of a message each."""
+        """Keyed by queue. Two queues that are bound to a topic have a copy of a message each."""
         self.consumers: dict[str, Consumer] = {}
         self.publishers: dict[str, Doubts] = {}
         self.applications = QueueApplications(judge, self)
@@ -144,17 +145,19 @@ class Queues:
         self.annotations = Annotations(self)
         self._world: QueueWorld
         self._ends: set[bytes] = set()
-        """The names of the links of sets that publish."""
+        """The names of the sets' publishing links."""
         self._said: dict[tuple[str, bytes], set[DeliveryOutcome]] = {}
-        """By queue and message: what consumers have said for good."""
+        """Keyed by queue and message: the final outcomes of consumers."""
         self._reserved_at: dict[tuple[str, bytes], float] = {}
-        """By queue and message: when it was reserved last."""
+        """Keyed by queue and message: when it was last reserved."""
         self._deaths: Counter[tuple[str, bytes]] = Counter()
-        """By queue and message: how often other queues have given it the message, as a dead letter or by a retry."""
+        """Keyed by queue and message: how often other queues have given it to this queue, as a dead letter or by a
+        retry.
+        """
         self._reused: set[bytes] = set()
-        """Messages whose tag was used again while the set had an older delivery of it, or was about to have it."""
+        """Messages whose tag was used again while the set had an older delivery with it."""
         self._latest: dict[bytes, bytes] = {}
-        """By key of a delivery to a set: the message that was sent last under it."""
+        """Pairs of routers that had no contact when the judge last looked at one of them."""
         self._apart: set[frozenset[str]] = set()
         """Pairs of routers that had no contact when one of them was looked at last."""
         self._looked = 0.0
@@ -396,7 +399,9 @@ class Queues:
         known.is_loose |= may_come_again or self._deaths[address, child] > 1
 
     def _may_come_again(self, queue: str, text: bytes) -> bool:
-        """Whether the message may be a dead letter more than once."""
+        """A dead letter comes to a queue. Only its text tells from which queue it is: it has died there, or an operator
+        has retried it.
+        """
         message = self.rules[queue].messages[text]
         return message.enqueued > 1 or self.is_lost(self._world.set_of(queue))
 
@@ -443,7 +448,7 @@ class Queues:
         self.check_of_set(name, count in counts, f"14.8 count: {asked} is told to have taken {count}, not {counts}")
 
     def _may_repeat(self, message: "Message") -> bool:
-        """Its publisher is promised *at least once*, and not more."""
+        """losses"""
         publisher = self.publishers[message.publisher]
         is_limited = publisher.is_in_doubt or self._judge.lives.is_spoken_for(message)
         return is_limited or message.anew or self._judge.is_settled_for(message.text)
@@ -465,7 +470,7 @@ class Queues:
         return max((term for set_, *term in self._sets.leaders if set_ == name), default=None)
 
     def lost(self, name: str) -> None:
-        """A set may have lost some of its entries."""
+        """in the end"""
         for queue, of_queue in self.rules.items():
             for message in of_queue.messages.values() if self._world.set_of(queue) == name else ():
                 message.may_be_gone = message.is_loose = True
@@ -482,7 +487,7 @@ class Queues:
         return waiting
 
     def stranded(self) -> set[str]:
-        """Queues that have no consumer any more."""
+        """The first condition of the end that does not hold yet; empty if all hold."""
         served = {one.queue for one in self.consumers.values() if not one.client.gone}
         return self.rules.keys() - served
 
@@ -526,12 +531,12 @@ class Queues:
 
     @property
     def _earliest_ms(self) -> float:
-        """A time that was over some seconds ago by all clocks."""
+        """The message that its address gets. None if it was a dead letter too often."""
         return min(router.wall_us() for router in self._judge.routers.values()) / 1000 - EXPIRED_MS
 
 
 def _sent_as(text: bytes, sending: Sending) -> bytes | None:
-    """The message that its address gets; None: it was a dead letter too often."""
+    """The messages that applications of consumers get and forget. Replaces `tests.simulation.applications`."""
     return text if sending.why is Why.RETRIED else died(text)
 
 
@@ -588,7 +593,7 @@ class QueueApplications:
         """A router resumes a delivery with a state instead of the payload: what the consumer says of it."""
         consumer = self._queues.consumers[name]
         is_loose = self._queues.rules[consumer.queue].messages[text].is_loose
-        is_back = said in GIVEN_BACK and state in GIVEN_BACK  # routers keep that it was given back, not how
+        is_back = said in GIVEN_BACK and state in GIVEN_BACK  # The application gets a message.
         done = said == state or is_back or consumer.is_in_doubt or is_loose
         self._judge.check(done, f"14 resume: {name} said {said} of {text.decode()}, and is told {state}")
 

@@ -1,8 +1,8 @@
-"""The messages of queues, as the logs of the sets have them: enqueued, reserved, taken out (protocol 14).
+"""Follows the messages of queues in the logs of the sets: enqueued, reserved, taken out (protocol 14).
 
 Each entry is applied once more, when the first replica applies it. So the judge knows which messages a set has before
-any client is answered. What an entry has taken out of a queue is what the state lacks behind it. Whether it may do so
-is judged by a `Book`, which is made from the entries alone.
+any client gets an answer. An entry has taken a message out of a queue if the state after it lacks the message. A
+`Book`, which is made from the entries alone, decides whether the entry may do so.
 """
 
 from collections import Counter
@@ -43,11 +43,13 @@ from topic.queues.state import LIFE, SetState
 from topic.raft.log import Entry
 
 WHY: Mapping[type, Why] = {Reject: Why.REJECTED, Expire: Why.EXPIRED, Free: Why.REDELIVERIES}
-"""Why a message is a dead letter that such a proposal takes out of its queue."""
+"""The type of a proposal that takes a message out of its queue -> why the message is then a dead letter."""
 OF_QUEUES = "queue/"
-"""The beginning of all addresses of kind queue."""
+"""The prefix of all addresses of kind queue."""
 OF_MANY = 2
-"""In so many rounds of the log a leader may reserve what home has chosen before it served only one consumer."""
+"""The rounds of the log in which a leader may still reserve messages as its home chose before it served only one
+consumer.
+"""
 
 
 def asked_in(entry: Entry) -> Operation | Proposal:
@@ -58,12 +60,12 @@ def asked_in(entry: Entry) -> Operation | Proposal:
 
 @attrs.frozen
 class Proposed:
-    """When a leader has proposed an entry."""
+    """When a leader proposed an entry."""
 
     wall_ms: int
     """By its wall clock."""
     applied: int
-    """The last log index that its state had."""
+    """The last log index in the leader's state."""
 
 
 @attrs.define(eq=False)
@@ -72,30 +74,30 @@ class Book:
 
     state: SetState = attrs.Factory(SetState)
     entries: list[Entry] = attrs.Factory(list)
-    """Those that are applied, from index 1 on."""
+    """The applied entries, from index 1 on."""
     waiting: dict[int, Entry] = attrs.Factory(dict)
-    """By index: entries that wait for an earlier one."""
+    """Keyed by index: entries that wait for an earlier one."""
     reserved: dict[int, bytes] = attrs.Factory(dict)
-    """By position: the name of the consumer that has the message, or may have it."""
+    """Keyed by position: the name of the consumer that has the message, or may have it."""
     expires: dict[int, int] = attrs.Factory(dict)
-    """By position: when the time of the message is over, if it has an end."""
+    """Keyed by position: when the message expires, for messages that do."""
     failed: dict[int, int] = attrs.Factory(dict)
-    """By position: how often the message came back as failed."""
+    """Keyed by position: how often the message came back as failed."""
     purged: dict[QueueId, int] = attrs.Factory(dict)
     """The last position that a purge has taken."""
     single: dict[QueueId, list[int]] = attrs.Factory(dict)
-    """Of queues with a single active consumer: the index of the entry since which they have one, and those of the first
-    `Reserve`s behind it, one of each round of the log."""
+    """Keyed by queue with a single active consumer: the index of the entry since which it has one, and the indices of
+    the first `Reserve`s after it, one of each round of the log."""
     settings: dict[str, list[tuple[int, QueueSettings]]] = attrs.Factory(dict)
-    """By queue: the settings that it has had, and from which index on."""
+    """Keyed by queue: its settings, each with the index from which on it has had them."""
 
     def settings_at(self, queue: str, index: int) -> QueueSettings:
-        """The settings of the queue in the state with this index; none if there was no queue."""
+        """The settings of the queue in the state with this index; default settings if there was no queue."""
         found = [settings for since, settings in self.settings.get(queue, []) if since <= index]
         return found[-1] if found else QueueSettings()
 
     def count(self, index: int, asked: Operation | Proposal) -> None:
-        """The entry is applied."""
+        """Record the effects of an entry that was applied."""
         name = asked.queue if isinstance(asked, Enqueue) else asked.name if isinstance(asked, Operation) else ""
         if name:
             queue = self.state.get(name)
@@ -126,10 +128,10 @@ class Book:
 
 
 class Listener(Protocol):
-    """Is told what entries do to the messages of a set, after that."""
+    """Receives what entries do to the messages of a set, after they have done it."""
 
     def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue, annotations: bytes) -> None:
-        """A message is in a queue that was not there before. A dead letter has what consumers have added."""
+        """A message that was not there before is in a queue. A dead letter has annotations of consumers."""
 
     def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
         """A queue has no room for a message."""
@@ -141,7 +143,7 @@ class Listener(Protocol):
         """Whether the consumer of this name has refused the message for itself."""
 
     def reserved(self, queue: str, text: bytes) -> None:
-        """A message is kept for a consumer."""
+        """A message is reserved for a consumer."""
 
     def freed(self, set_: str, queue: str, text: bytes, consumer: bytes, annotations: bytes) -> None:
         """A message comes back from a consumer. `annotations`: as in `Free`."""
@@ -150,46 +152,46 @@ class Listener(Protocol):
         """A `Dequeue` has taken a message out of its queue."""
 
     def removed(self, set_: str, queue: str, text: bytes, asked: Operation | Proposal) -> None:
-        """Something else has. The rules for that hold."""
+        """Another entry has taken a message out of its queue. The rules for that hold."""
 
     def died(self, set_: str, queue: str, text: bytes, sending: Sending) -> None:
         """A message has left its queue, and goes to another one. The rules for that hold."""
 
     def posted(self, set_: str, queue: str, text: bytes, sending: Sending, *, taken: bool) -> None:
-        """A message that goes to an address has left the outbox. The address has it, or an operator wants its end."""
+        """A message that goes to an address has left the outbox, as the address has it, or an operator has ended it."""
 
 
 Check = Callable[[str, bool, str], None]
-"""Is given the set, whether a rule holds, and the rule."""
+"""Gets the set, whether a rule holds, and the rule."""
 
 
 class QueueLogs:
     def __init__(self, check: Check, listener: Listener, times: Callable[[bytes, float], float]) -> None:
-        """`times`: how long a message has still to live at a time, both in milliseconds."""
+        """`times`: maps a message and a wall time to the time that the message has left, in milliseconds."""
         self._check = check
         self._listener = listener
         self._times = times
         self._books: dict[tuple[str, int], Book] = {}
-        """By set and life."""
+        """Keyed by set and life."""
         self._proposed: dict[tuple[str, int, int, int], Proposed] = {}
-        """By set, life, term and index."""
+        """Keyed by set, life, term and index."""
         self._reserved: set[tuple[str, bytes, bytes]] = set()
-        """Queue, message and name of a consumer: for whom it was ever reserved."""
+        """(queue, message, name of a consumer): the message was reserved for this consumer at some time."""
         self._reservations: Counter[tuple[str, bytes]] = Counter()
         """How often a message was reserved."""
         self._times_back: Counter[tuple[str, bytes]] = Counter()
         self._places: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
-        """By message: the lives that have it, and where it is in their logs."""
+        """Keyed by message: the lives that have it, and its places in their logs."""
         self._there: Counter[tuple[str, bytes]] = Counter()
         """How often a message is in its queue."""
         self._sent: Counter[tuple[str, bytes]] = Counter()
         """How often a message of this queue is in the outbox."""
         self._refused: set[tuple[str, bytes]] = set()
-        """Queue and message: what a queue had no room for. That answer stands."""
+        """(queue, message): the queue had no room for the message. That answer stands."""
         self.counts: dict[Purge | Retry, list[int]] = {}
-        """How many messages each entry with this operation has taken."""
+        """Keyed by operation: how many messages each entry with it has taken."""
         self.seen: Counter[str] = Counter()
-        """How often entries did what, for tests of the model."""
+        """How often entries did each action, for tests of the model."""
 
     def proposed(self, name: str, life: int, term: int, indices: range, proposed: Proposed) -> None:
         """A leader has proposed entries."""
@@ -203,7 +205,7 @@ class QueueLogs:
             self._apply(name, life, book, following)
 
     def recovered(self, name: str, life: int, kept: Iterable[Entry]) -> None:
-        """A set has a new life, which begins with these entries of a former one."""
+        """A set has a new life, which begins with these entries of an earlier one."""
         book = self._books[name, life] = Book()
         for entry in kept:
             book.entries.append(entry)
@@ -223,7 +225,7 @@ class QueueLogs:
         return self._books[name, max(lives)] if lives else Book()
 
     def state(self, name: str) -> SetState:
-        """The log of the latest life."""
+        """The state of the latest life."""
         return self.book(name).state
 
     def has(self, queue: str, text: bytes) -> bool:
@@ -238,7 +240,7 @@ class QueueLogs:
         return (queue, text, consumer) in self._reserved
 
     def place(self, queue: str, text: bytes) -> tuple[int, int] | None:
-        """Where a message is in the order of its queue, if it was enqueued once and reserved once."""
+        """The message's place in the order of its queue, if it was enqueued once and reserved once."""
         places = self._places.get((queue, text), [])
         return places[0] if len(places) == 1 and self._reservations[queue, text] == 1 else None
 
@@ -400,8 +402,9 @@ class QueueLogs:
                     self._listener.freed(name, queue, text, book.reserved[position], annotations)
 
     def _check_single(self, name: str, book: Book, index: int, asked: Reserve, proposed: Proposed | None) -> None:
-        """No earlier message is kept for another consumer, if the leader has known in two rounds of the log before that
-        only one is served. The consumer itself may not want it, or its time may be over, or it may be purged."""
+        """Check that no earlier message is kept for another consumer, if the leader knew two rounds of the log before
+        that only one consumer is served. An earlier message does not count if this consumer does not want it, its time
+        is over, or it is purged."""
         since, queue = book.single.get(asked.queue), book.state.name_of(asked.queue)
         if since is None or queue is None or proposed is None or proposed.applied < since[-1]:
             return
@@ -430,7 +433,7 @@ class QueueLogs:
         asked: Operation | Proposal,
         letter: Letter | None,
     ) -> None:
-        """A message that leaves its queue goes to the outbox if it is a dead letter, and else it does not."""
+        """Check that a message that leaves its queue goes to the outbox if, and only if, it is a dead letter."""
         address = book.settings_at(queue, len(book.entries)).dead_letter
         expected: tuple[str, Why] | None = None
         if isinstance(asked, Retry):
@@ -442,7 +445,7 @@ class QueueLogs:
         self._check(name, found == expected, f"14.11 dead letter: {label} for {found}, not {expected}")
 
     def _check_failures(self, name: str, book: Book, asked: Free) -> None:
-        """No message stays that has failed too often."""
+        """Check that no message stays that has failed too often."""
         queue = book.state.name_of(asked.queue)
         settings = book.settings_at(queue, len(book.entries)) if queue is not None else QueueSettings()
         if asked.failed and settings.dead_letter is not None:
@@ -477,7 +480,7 @@ class QueueLogs:
                 book.expires[position] = over_ms
 
     def _check_time(self, name: str, book: Book, asked: Enqueue, place: int, proposed: Proposed | None) -> None:
-        """The time of a message counts from the moment in which its `Enqueue` was proposed."""
+        """Check that a message's time counts from the moment in which its `Enqueue` was proposed."""
         if proposed is None:
             return
         ttl_ms = book.settings_at(asked.queue, proposed.applied).ttl_ms
@@ -488,7 +491,7 @@ class QueueLogs:
         self._check(name, given == expected, f"14.9 time: {text.decode()} is over at {given}, not at {expected}")
 
     def _check_in_time(self, name: str, book: Book, asked: Reserve, proposed: Proposed | None) -> None:
-        """No message is offered whose time was over when its `Reserve` was proposed."""
+        """Check that no message is offered whose time was over when its `Reserve` was proposed."""
         there = book.state.messages.of(asked.queue).kept
         for position in each_of(asked.runs):
             if position in there and proposed is not None:
@@ -498,7 +501,7 @@ class QueueLogs:
 
     @staticmethod
     def _note_purge(book: Book, index: int, asked: Purge) -> None:
-        """It takes nothing that comes later."""
+        """Note the last position that a purge takes. It takes no later message."""
         queue = book.state.get(asked.name)
         if queue is not None and queue.id == asked.id:
             last = min(asked.position, position_of(index, 0))
@@ -506,7 +509,7 @@ class QueueLogs:
 
 
 def _has_room(settings: QueueSettings, count: int, size: int) -> bool:
-    """Whether a queue with these settings may have so many messages, of so many bytes."""
+    """Whether a queue with these settings may have `count` messages of `size` bytes in total."""
     most, most_bytes = settings.limit_messages, settings.limit_bytes
     return (most is None or count <= most) and (most_bytes is None or size <= most_bytes)
 

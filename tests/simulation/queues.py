@@ -1,7 +1,7 @@
-"""Queues of a simulated mesh: which there are, which clients use them, and what operators do to them (protocol 14).
+"""The queues of a simulated mesh, the clients that use them, and what operators do to them (protocol 14).
 
-Publishers and consumers of the model behave as at any address. What is promised of their messages is judged by
-`tests.simulation.queue_judge`.
+Publishers and consumers of the model behave as at any address. `tests.simulation.queue_judge` judges what their
+messages are promised.
 """
 
 from collections.abc import Iterator
@@ -31,19 +31,21 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 OF_TOPICS = 0.2
-"""How many clients use a topic instead, if each queue has its first ones."""
+"""The share of clients that use a topic instead, once each queue has its first clients."""
 PUBLISH_TO_TOPICS = 0.8
-"""How many publishers do so if a queue is bound to topics; of the first ones, as few do not."""
+"""The share of publishers that publish to topics if a queue is bound to topics. Of the first publishers the other share
+does.
+"""
 TOPICS = "topic/0", "topic/1"
 BINDINGS = ("topic/0",), ("topic/*",), ("topic/#",), ("topic/0", "topic/*"), TOPICS
 
 
 LOOK_S = 0.5
-"""Seconds between looks whether a client is attached."""
+"""Seconds between checks whether a client is attached."""
 
 
 class QueueWorld:
-    """Has dice of its own."""
+    """Chooses queues, their clients and operations. Its random numbers are its own."""
 
     def __init__(self, world: "World") -> None:
         assert world.sets is not None
@@ -53,29 +55,29 @@ class QueueWorld:
         prefixes = ["queue/", "queue/eu/"] if "eu" in world.sets.map.plans else ["queue/"]
         self.names = [f"{dice.choice(prefixes)}c/{i}" for i in range(world.knobs.queues)]
         self._letters = Random(f"dead letters {world.seed}")
-        """Dice of operators who have queues give their dead letters to each other."""
+        """Dice of operators that let queues give their dead letters to each other."""
         self.has_letters = self._letters.random() < world.knobs.dead_letters
         if self.has_letters and len(self.names) == 1:
             self.names.append(f"{self._letters.choice(prefixes)}c/1")
         limits = {name: dice.choice((1, 3)) for name in self.names if dice.random() < 0.15}
         self.doomed = {name for name in self.names if dice.random() < 0.1}
-        """Queues that are deleted now and then."""
+        """Queues that operators delete now and then."""
         self._full = dice.choice((inf, inf, inf, 10, 100, 1000))
-        """Bytes of messages with which a set is full."""
+        """Bytes of messages at which a set is full."""
         self._keeps_bodies = Random(f"bodies {world.seed}").random() < 0.5
         self._most_refused = Random(f"refused {world.seed}").choice((100, 100, 1, 0))
-        """How many messages home may keep that all consumers with room have refused."""
+        """How many messages that all consumers with room have refused a home may keep."""
         self._is_left = self._full == inf and dice.random() < 0.2
-        """All consumers of a queue may go for good."""
+        """All consumers of a queue may leave for good."""
         self._deletions = dice.choice((1, 3, 10))
         self._operators = Random(f"operators of queues {world.seed}")
-        """Dice of operators who purge queues and change their settings."""
+        """Dice of operators that purge queues and change their settings."""
         self.bound = {name for name in self.names if self._operators.random() < world.knobs.bound}
         """Queues that are bound to topics now and then."""
         self.of_topics: list[Client] = []
         """The clients that use topics."""
         self._first = {name: QueueSettings(limit_messages=limit) for name, limit in limits.items()}
-        """Settings that a queue is declared with, if no client is quicker."""
+        """Settings with which an operator declares a queue, unless a client declares it first."""
         for name in sorted(self.bound):
             former = self._first.get(name, QueueSettings())
             self._first[name] = attrs.evolve(former, bind=self._operators.choice(BINDINGS))
@@ -84,17 +86,17 @@ class QueueWorld:
                 former = self._first.get(name, QueueSettings())
                 self._first[name] = attrs.evolve(former, **self._draw_letters(name))
         self._retries = Random(f"retries {world.seed}")
-        """Dice of operators who have dead letters go back to the queues that they are from."""
+        """Dice of operators that send dead letters back to their original queues."""
         self._switches = Random(f"single active {world.seed}")
-        """Dice of operators who have one consumer of a queue get all its messages, or all of them again."""
+        """Dice of operators that turn the single active consumer of a queue on or off."""
         self.single = [name for name in self.names if self._switches.random() < world.knobs.single]
         for name in self.single:
             if self._switches.random() < 0.7:
                 self._first[name] = attrs.evolve(self._first.get(name, QueueSettings()), single_active=True)
 
     def address(self, name: str) -> str:
-        """Of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`). The first
-        clients have a queue each."""
+        """The address of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`).
+        The first clients have a queue each."""
         number = int(name[1:])
         if self.bound and name.startswith("p"):
             often = PUBLISH_TO_TOPICS if number >= len(self.names) else 1 - PUBLISH_TO_TOPICS
@@ -107,7 +109,7 @@ class QueueWorld:
 
     @property
     def sets(self) -> list[str]:
-        """The sets that have a queue of these."""
+        """The sets that have a queue of this mesh's clients."""
         return sorted({self.set_of(name) for name in self.names})
 
     def set_of(self, queue: str) -> str:
@@ -116,7 +118,7 @@ class QueueWorld:
         return plan.name
 
     def add(self, clients: list[Client]) -> None:
-        """Somebody has to be there in the end who takes what is in a queue."""
+        """Add the clients. Some consumers have to stay until the end, to take what is in the queues."""
         subscribers = [client for client in clients if isinstance(client, SubscriberClient)]
         for number, subscriber in enumerate(subscribers):
             subscriber.stays = number < len(self.names) and not self._is_left
@@ -125,7 +127,7 @@ class QueueWorld:
                 subscriber.adds = Random(f"annotations {self._world.seed} {subscriber.name}")
         self._world.judge.queues.begin(self)
         self.of_topics = [client for client in clients if not client.identity.address.startswith(INSIDE)]
-        for client in self.of_topics if self.bound else ():  # later than the first bindings, mostly
+        for client in self.of_topics if self.bound else ():  # mostly later than the first bindings
             if isinstance(client, Publisher):
                 client.asleep_until = self._operators.random() * self._world.knobs.turmoil
         for client in clients:
@@ -133,8 +135,8 @@ class QueueWorld:
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
-        """Sets are full earlier, and may keep no bodies of messages in memory that their disks have. Home may keep few
-        messages of a queue that consumers have refused."""
+        """Sets are full earlier, and may keep no bodies in memory that are on their disks. A home may keep few messages
+        of a queue that consumers have refused."""
         kept = replica.KEPT_BODIES if self._keeps_bodies else -1
         with (
             patch.object(ingress, "FULL", int(min(self._full, ingress.FULL))),
@@ -146,12 +148,14 @@ class QueueWorld:
     # operators
 
     def plan(self) -> None:
-        """Declare queues that have settings, if a client is not quicker, change settings, purge, and delete some."""
+        """Plan operations: declare queues with their settings unless a client is quicker, change settings, purge, and
+        delete.
+        """
         schedule, dice, until = self._world.schedule, self._dice, self._world.knobs.turmoil
         for name, settings in self._first.items():
             declare = Declare(name, settings)
             schedule.at(dice.random() * until * 0.3, self._ask, dice.choice(self._routers), declare)
-            if _is_special(settings):  # else it stays without if a client was quicker
+            if _is_special(settings):  # else the queue stays without settings if a client was quicker
                 schedule.at(until * 0.3, self._insist, name, settings)
         for name in sorted(self.doomed):
             for _ in range(self._deletions):
@@ -179,13 +183,13 @@ class QueueWorld:
             self._ask(router, Delete(name, queue.id))
 
     def _known(self, name: str) -> tuple[SetState, Queue | None]:
-        """The state of a set, and a queue of it, as a router has them. An operator has looked there."""
+        """The state of a set, and a queue of it, as some router has them: an operator has looked there."""
         states = [replica.state for _, replica in self._sets.replicas(self.set_of(name))]
         state = self._operators.choice(states) if states else SetState()
         return state, state.get(name)
 
     def _purge(self, name: str) -> None:
-        """Up to the last message that a router knows, or without an end."""
+        """Purge up to the last message that a router knows, or without an end."""
         state, queue = self._known(name)
         if queue is not None:
             last = max(state.messages.of(queue.id), default=0)
@@ -193,7 +197,7 @@ class QueueWorld:
             self._ask(self._operators.choice(self._routers), Purge(name, queue.id, position))
 
     def _retry(self, name: str) -> None:
-        """Dead letters of one other queue. Some may be gone before this is decided, or consumers have them."""
+        """Retry dead letters of one other queue. By the decision some may be gone, or reserved for consumers."""
         judge = self._world.judge.queues
         state, places = judge.logs.state(self.set_of(name)), dict[str, list[int]]()
         queue = state.get(name)
@@ -208,7 +212,7 @@ class QueueWorld:
             self._ask(self._retries.choice(self._routers), operation)
 
     def _configure(self, name: str) -> None:
-        """Other settings, at any router. A queue that is not declared is declared with them."""
+        """Ask some router for other settings. That declares a queue that does not exist."""
         _, queue = self._known(name)
         self._give(name, queue, self._draw_settings(name, queue.settings if queue is not None else QueueSettings()))
 
@@ -223,7 +227,9 @@ class QueueWorld:
         self._give(name, queue, attrs.evolve(former, single_active=self._switches.choice(single)))
 
     def calm_down(self) -> None:
-        """The faults are over. What an active consumer has refused for itself waits until its link ends."""
+        """The faults are over. A message that an active consumer has refused for itself waits until the consumer's link
+        ends.
+        """
         for consumer in self._world.judge.queues.consumers.values():
             if consumer.queue in self.single and consumer.refused:
                 self._end_refusals(consumer.client)
@@ -241,7 +247,7 @@ class QueueWorld:
         self._ask(self._operators.choice(self._routers), operation)
 
     def _draw_settings(self, name: str, former: QueueSettings) -> QueueSettings:
-        """One of them is changed."""
+        """The former settings with one of them changed."""
         dice = self._operators
         if self.has_letters and self._letters.random() < 0.3:
             return attrs.evolve(former, **self._draw_letters(name, None))
@@ -256,7 +262,7 @@ class QueueWorld:
         return attrs.evolve(former, **changed)
 
     def _draw_letters(self, name: str, *more: None) -> dict[str, Any]:
-        """Where dead letters of a queue go, or to one of `more`, and when."""
+        """Where dead letters of a queue go (perhaps one of `more`), and after how many redeliveries."""
         others = [other for other in self.names if other != name]
         return {
             "dead_letter": self._letters.choice((*others, *more)),

@@ -1,4 +1,4 @@
-"""What must be true when nothing happens any more: everybody has an outcome, and nothing is left anywhere."""
+"""Checks a mesh at rest: every delivery has an outcome, and nothing is left over anywhere."""
 
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ def check_quiescence(world: "World") -> None:
 
 
 def _check_plan(judge: "Judge", router: "Router", alive: "list[Router]") -> None:
-    """All have the same plan, and none a trace of who was removed."""
+    """Check that all routers have the same plan, and no trace of removed routers."""
     plan, mesh = router.mesh.plan, router.mesh
     said = plan.changed(), plan.listed, [plan.costs_of(other.name) for other in alive]
     for other in alive:
@@ -72,7 +72,7 @@ def _check_empty(judge: "Judge", router: "Router", *, everybody: bool) -> None:
 
 
 def _leftovers(topic: Topic) -> dict[str, object]:
-    """Whatever must be empty at rest, by name."""
+    """Everything that must be empty at rest, keyed by name."""
     home, edge, directory = topic.home, topic.edge, topic.directory
     homed, edged = home.streams.values(), edge.streams.values()
     subscribers = edge.subscribers.values()
@@ -105,7 +105,9 @@ def _leftovers(topic: Topic) -> dict[str, object]:
 
 
 def _check_directory(world: "World", router: "Router", others: int) -> None:
-    """Every router knows every link, where it is, and no other; everybody has joined every subscriber."""
+    """Check that each router knows every link and its router, and no other link, and that all have joined each
+    subscriber.
+    """
     judge, topic = world.judge, router.topic
     known = {((entry.role, entry.identity), entry.router) for entry in topic.directory.entries() if entry.live}
     real = {(_index(client), client.link.router.name) for client in world.clients if client.link is not None}
@@ -123,8 +125,9 @@ def _check_directory(world: "World", router: "Router", others: int) -> None:
 
 
 def _overtaken(world: "World", router: "Router") -> set[tuple[tuple[Role, LinkIdentity], str]]:
-    """Plain publishers at other routers, each of whom an attach of its own that was read late was taken to follow, at a
-    router that may be gone: its next message tells (protocol 10)."""
+    """Plain publishers at other routers that this router may place wrongly. A router that read an older attach of the
+    publisher late, and may be gone, took it for the newer one. The publisher's next message corrects that (protocol
+    10)."""
     plain = [client for client in world.clients if isinstance(client, Publisher) and client.plain]
     here = [(client, client.link.router) for client in plain if client.link is not None]
     names = world.judge.memory.overtaken

@@ -1,4 +1,4 @@
-"""How a failing seed is told: what failed, when, what happened before, and how to see it again."""
+"""Reports a failing seed: what failed, when, what happened before, and how to replay it."""
 
 import hashlib
 import math
@@ -44,7 +44,7 @@ def attempt(
 
 
 def tell(failure: Failure, *, tail: int) -> str:
-    """The seed once more, with a trace: its last `tail` lines, all if 0, and what went wrong."""
+    """Run the seed again with a trace. Returns the last `tail` lines (all if 0) and the failure."""
     world = failure.world
     if not world.verbose:
         world, again = attempt(failure.seed, trace=True, odd=failure.odd)
@@ -58,7 +58,7 @@ def replay(seed: int, odd: tuple[str, ...] = ()) -> str:
 
 
 def trace_lines(world: World) -> list[str]:
-    """With keys and link identities by the names that we gave them, and the clock's stamps by their rank."""
+    """The lines of the trace, with our names for keys and link identities, and with ranks for stamps of the clock."""
     lines = [f"{time:9.4f} {who:>6} {what}" for time, who, what in world.trace]
     names = {message.key.decode(): message.text.decode() for message in world.judge.messages.values()}
     names |= {link_name(client.identity).decode(): client.name for client in world.clients}
@@ -74,5 +74,5 @@ def trace_lines(world: World) -> list[str]:
 
 
 def digest(world: World) -> str:
-    """One word that stands for everything that happened."""
+    """A digest of everything that happened."""
     return hashlib.blake2b("\n".join(trace_lines(world)).encode(), digest_size=16).hexdigest()
