@@ -81,6 +81,8 @@ SET: Final = Entity[SetView](
             "date", lambda at, one: _ages_s(one.learning)),
         Attribute("away_s", Type.NUMBERS, "the members that are not in contact with this router: for how many "
             "seconds, or how long this router has run", lambda at, one: _ages_s(one.away)),
+        Attribute("copied", Type.NUMBERS, "at the leader: how much of the set the disk of each learner has, or of a "
+            "voter that gets the whole state anew, in per cent, about", lambda at, one: one.copied),
         Attribute("may_stop", Type.TEXTS, "voters any one of which may be stopped: the others in contact with this "
             "router are a majority", lambda at, one: one.may_stop),
         Attribute("queues", Type.NUMBER, "how many queues are declared, as far as this router knows",

@@ -69,7 +69,7 @@ async def test_routers_that_come_take_the_places_of_voters_that_leave(mesh: Runn
         async with Management([e]) as at_e:
             assert await names(at_e) == {"queue/eu/x", "queue/x"}
             await declare(at_e, "queue/eu/y")
-            told = await oncemesh("queue", "voters", "eu", "b", "a", "e", "--url", e)
+            told = await oncemesh("queue", "replicas", "eu", "--add", "e", "--remove", "c", "--url", e)
             assert told == "set eu has the voters b, a, e\n"
             told = await oncemesh("queue", "replace", "c", "e", "--url", e)
             assert told == "set q0 has the voters a, b, e\n"

@@ -64,6 +64,10 @@ class AgreeingMesh:
         self.indices = dict.fromkeys(self.lists, 1)
         self.behind: dict[tuple[str, str], Behind] = {}
         """By router and set."""
+        self.copied: dict[str, dict[str, int]] = {}
+        """By set: per cent, by router that the leader copies everything to."""
+        self.changing: dict[str, tuple[str, ...]] = {}
+        """By set: the present voters, while others are to be."""
         self.aside: dict[tuple[str, str], str] = {}
         self.absent: set[str] = set()
         """Routers that do not answer."""
@@ -171,9 +175,11 @@ class AgreeingRouter:
         missing = [router for router in plan.voters if router in mesh.absent]
         return SetView(
             name=plan.name, prefix=plan.prefix, ring=plan.voters, life=life, term=3, leader=leader, role=role,
-            voters=plan.voters if role != "proxy" else (), learners=(), commit=commit, applied=commit,
+            voters=mesh.changing.get(plan.name, plan.voters) if role != "proxy" else (), learners=(),
+            commit=commit, applied=commit,
             behind={router: lacks.get(router, 0) for router in others} if role == "leader" else {},
             learning={}, away=dict.fromkeys((router for router in missing if router != self._name), 0.0),
+            copied=mesh.copied.get(plan.name, {}) if role == "leader" else {},
             queues=len(known.queues if known is not None else mesh.lists[plan.name]), unstored=0, asked=0,
             why_aside=mesh.aside.get(place, ""), may_stop=tuple(missing) if missing else plan.voters,
         )  # fmt: skip

@@ -338,7 +338,7 @@ def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> No
 
 def replica_set(name: str, role: str, leader: str | None, **more: Any) -> dict[str, Any]:
     members = {"ring": [*"abc"], "voters": [*"abc"], "may_stop": [*"abc"], "learners": []}
-    counts = {"term": 2, "commit": 7, "behind": {}, "queues": 4, "unstored_bytes": 0, "why_aside": ""}
+    counts = {"term": 2, "commit": 7, "behind": {}, "copied": {}, "queues": 4, "unstored_bytes": 0, "why_aside": ""}
     return {"name": name, "prefix": "", "life": "66a2", "leader": leader, "role": role, **members, **counts, **more}
 
 

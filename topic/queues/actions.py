@@ -123,6 +123,9 @@ class SetView:
     away: Mapping[str, float]
     """Keyed by member that is not in contact with this router: since when. It is the start of this router if the two
     have not been in contact."""
+    copied: Mapping[str, int]
+    """At the leader, keyed by router that is a learner or is sent the snapshot: how much of snapshot and log its disk
+    has, in per cent, about."""
     queues: int
     """How many queues are declared, as far as this router knows."""
     unstored: int

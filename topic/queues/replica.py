@@ -118,8 +118,9 @@ class SetReplica:
         """The writes that the store has not done, in order."""
         self._reads: list[ReadPiece] = []
         """The reads of pieces that the store has not done."""
-        self._sent: dict[Replica, bytes] = {}
-        """Keyed by replica that is being sent the snapshot: the key of the last row that was read for it."""
+        self._sent: dict[Replica, tuple[bytes, int]] = {}
+        """Keyed by replica that is being sent the snapshot: the key of the last row that was read for it, and the bytes
+        of all pieces up to this row."""
         self._asked: list[tuple[str, int, bytes]] = []
         """The requests to be proposed: router, number and operation."""
         self._proposed: dict[int, tuple[int, str, int]] = {}
@@ -136,6 +137,27 @@ class SetReplica:
         state has everything that was decided before. None otherwise."""
         is_ready = self.applied == self.raft.log.commit and self.raft.log.term(self.applied) == self.raft.hard.term
         return self.leads if is_ready else None
+
+    @property
+    def copied(self) -> dict[str, int]:
+        """At the leader, keyed by router that is a learner or is sent the snapshot: how much of snapshot and log its
+        disk has, in per cent, about. The snapshot has no size of its own: it counts like the messages that are there
+        now."""
+        leadership, log = self.raft.leadership, self.raft.log
+        if leadership is None:
+            return {}
+        whole = self.state.messages.size if log.snapshot.index else 0
+        copied: dict[str, int] = {}
+        for member, progress in leadership.progress.items():
+            if not (progress.needs_snapshot or member in log.configuration.learners):
+                continue
+            if progress.stored >= log.snapshot.index:
+                has = whole + log.size(log.snapshot.index, progress.stored)
+            else:
+                has = min(whole, self._sent.get(member, (b"", 0))[1])
+            every = whole + log.size(log.snapshot.index, log.last)
+            copied[member.router] = 100 if progress.stored == log.last else min(99, 100 * has // max(1, every))
+        return copied
 
     # events
 
@@ -235,7 +257,8 @@ class SetReplica:
             self._reads = [one for one in self._reads if one is not piece]
             if found is not None:
                 rows = read_piece(found[0])
-                self._sent[piece.to] = rows[-1][0] if rows else b""
+                sent = self._sent[piece.to][1] if piece.place else 0
+                self._sent[piece.to] = rows[-1][0] if rows else b"", sent + len(found[0])
                 self.raft.read(piece.to, piece.index, piece.place, *found)
 
     # the actions
@@ -277,7 +300,7 @@ class SetReplica:
         elif isinstance(action, Restore):
             self._restore(action)
         elif isinstance(action, Read):
-            after = self._sent[action.to] if action.place else b""
+            after = self._sent[action.to][0] if action.place else b""
             self._reads.append(ReadPiece(name, action.to, action.index, action.place, after))
             self.out.append(self._reads[-1])
         elif isinstance(action, Agreed):

@@ -507,6 +507,7 @@ class ReplicaSets:
                 for router in (*voters, *learners)
                 if router != self._router and router not in self._contacts
             },
+            copied=replica.copied,
             queues=len(replica.state),
             unstored=log.size(decided, log.last),
             asked=len(requests),

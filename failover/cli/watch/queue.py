@@ -18,7 +18,7 @@ from failover.cli.watch.known_queues import (
     queue_named,
     sets_of_mesh,
 )
-from failover.cli.watch.replica_sets import begin, move, recover, replace, sets, voters
+from failover.cli.watch.replica_sets import begin, move, recover, replace, replicas, sets, voters
 from failover.client.management import Management, RefusedError
 from router.amqp.format.errors import AmqpError
 from router.cli.base import console
@@ -240,7 +240,7 @@ def show(name: str, machine: bool, ask: Ask) -> None:
         out.print(Text(printable(f"id {known.id}, in set {known.set.name}, {leader}")))
         for line in _figures(known):
             out.print(Text(printable(line)))
-        headings = ("Router", "Role", "Term", "Committed", "Applied", "Behind", "Unstored", "May stop")
+        headings = ("Router", "Role", "Term", "Committed", "Applied", "Behind", "Copied", "Unstored", "May stop")
         out.print(table(headings, _replicas(known), "Unstored", "Committed", "Term"))
         for router, row in known.set.rows.items():
             if why := row["why_aside"]:
@@ -464,7 +464,7 @@ def _figures(known: KnownQueue) -> Iterable[str]:
 def _replicas(known: KnownQueue) -> Iterable[list[str]]:
     best = known.set.best
     for router, row in known.set.rows.items():
-        behind = best["behind"].get(router)
+        behind, copied = best["behind"].get(router), best["copied"].get(router)
         may_stop = "yes" if router in best["may_stop"] or router not in best["voters"] else "no"
         yield [
             router,
@@ -473,10 +473,11 @@ def _replicas(known: KnownQueue) -> Iterable[list[str]]:
             str(row["commit"]),
             str(row["applied"]),
             str(behind) if behind is not None else "",
+            f"{copied}%" if copied is not None else "",
             format_size(row["unstored_bytes"]),
             may_stop if known.leader else "",
         ]
 
 
-for command in (sets, voters, move, replace, begin, recover):
+for command in (sets, replicas, voters, move, replace, begin, recover):
     queue.add_command(command)

@@ -1,11 +1,12 @@
-"""`oncemesh queue sets`, `voters`, `move`, `replace`, `begin`, `recover`: show and change the replica sets of a
-mesh."""
+"""`oncemesh queue sets`, `replicas`, `voters`, `move`, `replace`, `begin`, `recover`: show and change the replica sets
+of a mesh."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 import trio
+from rich.text import Text
 
 from failover.cli.clients import read_text
 from failover.cli.watch.asking import Ask, asking, json_option, table
@@ -17,13 +18,75 @@ from router.entities.replicas import SET
 from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
-from router.mesh.shown.sets import ShownSet, how_replaced
+from router.mesh.shown.sets import ShownSet, how_replaced, members_of
 from router.text.printable import printable, printable_json
 
 DONE_S: Final = 30.0
-"""Seconds for which a command waits until a set has carried out its request."""
+"""Seconds for which a command waits until a set has carried out its request, or has made a step towards it."""
 LOOK_S: Final = 0.1
 MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh doctor names them"
+
+
+@click.command()
+@click.argument("name", metavar="SET", callback=read_text)
+@click.option("--add", "added", metavar="ROUTER", multiple=True, help="A router that is to be a voter.")
+@click.option("--remove", "removed", metavar="ROUTER", multiple=True, help="A voter that is to be none any more.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the change is made. Default: --wait.")
+@asking
+def replicas(name: str, added: tuple[str, ...], removed: tuple[str, ...], wait: bool, ask: Ask) -> None:
+    """Give a set more, fewer or other replicas.
+
+    The set goes on meanwhile, and changes one voter at a time. Its leader copies everything to a new router, then this
+    router gets its vote; a router of --remove goes when all new routers have their votes. Both options may be repeated.
+    A router of --remove need not run. If the command is interrupted, the set makes the change all the same; repeat the
+    command to wait for it.
+
+    \b
+    Examples:
+      oncemesh queue replicas q0 --add d --remove c
+      oncemesh queue replicas eu --add d --add e --no-wait
+    """
+    if not added and not removed:
+        raise click.UsageError("expected --add ROUTER, --remove ROUTER or both")
+
+    async def main(management: Management) -> None:
+        known = await set_named(management, name)
+        routers = await planned(management, ())
+        those_of(added, routers)
+        those_of(removed, sorted({*routers, *known.members}))
+        _leader_of(known)
+        ring = _changed(known, added, removed)
+        if {*ring} != {*known.ring}:
+            _check_change(known, ring)
+        await _choose(management, known, ring, wait=wait)
+
+    ask(main)
+
+
+def _changed(known: ShownSet, added: Iterable[str], removed: Collection[str]) -> list[str]:
+    """The ring with the new routers behind the others, and without those that are to go. Raises RunError if a router
+    is to come and to go, or if none is left."""
+    if both := sorted({*added}.intersection(removed)):
+        raise RunError(f"router {both[0]} is in --add and in --remove, expected one of them")
+    ring = [router for router in dict.fromkeys((*known.ring, *added)) if router not in removed]
+    if not ring:
+        raise RunError(f"set {known.name} would have no voter, expected one or more: name others with --add")
+    return ring
+
+
+def _check_change(known: ShownSet, ring: Sequence[str]) -> None:
+    """Raises RunError if the set is changing to another ring, or if these routers would not be a majority."""
+    name, row = known.name, known.best
+    if {*row["voters"]} != {*known.ring} or row["learners"]:
+        what = f"set {name} is changing its voters to {', '.join(known.ring)}"
+        raise RunError(f"{what}: wait until it is done, or name all voters with oncemesh queue voters {name}")
+    silent = [router for router in ring if router not in known.rows]
+    for router in silent:
+        if router not in known.ring:
+            raise RunError(f"router {router} does not answer: start it, or name another router")
+    if 2 * len(silent) >= len(ring):
+        what = f"set {name} would have the voters {', '.join(ring)}, of which {', '.join(silent)} do not answer"
+        raise RunError(f"{what}: no majority would be left, start them first or name other routers")
 
 
 @click.command()
@@ -200,13 +263,16 @@ def recover(name: str, source: str, may_lose: bool, ask: Ask) -> None:
     ask(main)
 
 
-async def _choose(management: Management, known: ShownSet, routers: Sequence[str]) -> None:
-    """Make these routers the voters of a set, and wait until they are. Raises RunError if that takes too long, or if
-    the set has no leader."""
-    name = known.name
+async def _choose(management: Management, known: ShownSet, routers: Sequence[str], *, wait: bool = True) -> None:
+    """Make these routers the voters of a set, and wait until they are. Raises RunError if the set makes no step for
+    too long, or if it has no leader."""
+    name, listed = known.name, ", ".join(routers)
     await _tell_set(management, _leader_of(known), name, {"ring": list(routers)})
+    if not wait:
+        click.echo(printable(f"set {name} is changing its voters to {listed}: see oncemesh queue sets"))
+        return
     await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
-    click.echo(printable(f"set {name} has the voters {', '.join(routers)}"))
+    click.echo(printable(f"set {name} has the voters {listed}"))
 
 
 def _leader_of(known: ShownSet) -> str:
@@ -220,12 +286,20 @@ async def _tell_set(management: Management, router: str, name: str, body: Mappin
 
 
 async def _until(management: Management, name: str, what: str, done: Callable[[ShownSet], bool]) -> ShownSet:
-    """Wait until `done` holds for the set; returns the set. Raises RunError, which begins with `what`, after DONE_S."""
-    with trio.move_on_after(DONE_S):
+    """Wait until `done` holds for the set, and show its members meanwhile; returns the set. Raises RunError, which
+    begins with `what`, when the members have not changed for DONE_S."""
+    former, until = "", trio.current_time() + DONE_S
+    with console().status(Text(printable(what))) as status:
         while not done(one := await set_named(management, name)):
+            now, members = trio.current_time(), members_of(one)
+            if members != former:
+                former, until = members, now + DONE_S
+                status.update(Text(printable(f"{what}: {members}")))
+            elif now >= until:
+                passed = format_duration(DONE_S)
+                raise RunError(f"{what}, and nothing has changed for {passed}: see oncemesh queue sets")
             await trio.sleep(LOOK_S)
         return one
-    raise RunError(f"{what}, and is not done after {format_duration(DONE_S)}: see oncemesh queue sets")
 
 
 def _has_voters(one: ShownSet, routers: Iterable[str]) -> bool:
@@ -239,7 +313,7 @@ def sets(machine: bool, ask: Ask) -> None:
     """List all replica sets with their leaders, voters and numbers of queues.
 
     `Needs` names the voters whose stop takes the majority from the set; `none` is what you want. A voter with `+` does
-    not vote yet: the leader copies everything to it.
+    not vote yet: the leader copies everything to it. How much it has is behind its name, in per cent.
 
     \b
     Examples:
@@ -260,13 +334,12 @@ def sets(machine: bool, ask: Ask) -> None:
 
 def _set_cells(one: ShownSet) -> list[str]:
     row = one.best
-    members = [*row["voters"], *(f"+{router}" for router in row["learners"])]
     needs = ", ".join(one.needed) or "none"
     return [
         one.name,
         row["prefix"],
         one.leader or "none",
-        ", ".join(members or row["ring"]),
+        members_of(one) or ", ".join(row["ring"]),
         needs if one.leader is not None else "",
         str(row["queues"]),
     ]

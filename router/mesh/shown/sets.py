@@ -96,6 +96,14 @@ def how_replaced(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> s
     return f"oncemesh queue replace {old} {' '.join(news)}"
 
 
+def members_of(one: ShownSet) -> str:
+    """The voters, then each learner with `+`; per cent for each router that the leader copies everything to."""
+    row = one.best
+    members = {router: router for router in row["voters"]} | {router: f"+{router}" for router in row["learners"]}
+    copied = row["copied"]
+    return ", ".join(f"{text} {copied[name]}%" if name in copied else text for name, text in members.items())
+
+
 def in_words(names: Iterable[str]) -> str:
     first, *more = names
     return f"replica set{'s' if more else ''} {', '.join([first, *more])}"

@@ -179,7 +179,8 @@ def sets_table(sets: Iterable[ShownSet]) -> Fitting:
     for one in sets:
         row = one.best
         leader = Text(one.leader, style="green") if one.leader else Text("none", style="red")
-        members = [Text(", ".join(row[key])) for key in ("voters", "learners")]
+        learners = ", ".join(f"{router} {row['copied'].get(router, 0)}%" for router in row["learners"])
+        members = [Text(", ".join(row["voters"])), Text(learners)]
         counts = [str(row[key]) for key in ("queues", "term", "commit")]
         behind = ", ".join(f"{router} {count}" for router, count in row["behind"].items() if count)
         table.add_row(

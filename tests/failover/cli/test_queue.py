@@ -407,6 +407,46 @@ def test_an_operator_chooses_the_voters_of_a_set(mesh: AgreeingMesh) -> None:
     assert failed("voters", "q0", "a").startswith("no router leads set q0: a majority of its voters has to be")
 
 
+def test_an_operator_gives_a_set_other_replicas(mesh: AgreeingMesh) -> None:
+    told = "set q0 has the voters c, d, a\n"
+    assert done("replicas", "q0", "--add", "a", "--remove", "b") == told
+    assert mesh.voters["q0"] == ("c", "d", "a")
+    assert done("replicas", "q0", "--add", "a", "--remove", "b") == told, "the command was interrupted"
+    assert done("replicas", "q0", "--remove", "d", "--remove", "a") == "set q0 has the voters c\n"
+    assert done("replicas", "q0", "--add", "b", "--no-wait").startswith("set q0 is changing its voters to c, b: see")
+
+
+def test_replicas_that_cannot_be_are_refused(mesh: AgreeingMesh) -> None:
+    former = dict(mesh.voters)
+    assert queue("replicas", "q0").exit_code == 2
+    assert failed("replicas", "q1", "--add", "a").startswith("there is no replica set q1, expected eu or q0")
+    assert failed("replicas", "q0", "--add", "z") == 'there is no router "z" in this mesh, expected a, b, c or d'
+    assert failed("replicas", "q0", "--remove", "z") == 'there is no router "z" in this mesh, expected a, b, c or d'
+    assert failed("replicas", "q0", "--add", "b", "--remove", "b").startswith("router b is in --add and in --remove")
+    every = [word for router in "bcd" for word in ("--remove", router)]
+    assert failed("replicas", "q0", *every).startswith("set q0 would have no voter")
+    mesh.absent.add("a")
+    assert failed("replicas", "q0", "--add", "a") == "router a does not answer: start it, or name another router"
+    mesh.absent = {"d"}
+    told = failed("replicas", "q0", "--remove", "c")
+    assert told.startswith("set q0 would have the voters b, d, of which d do not answer: no majority would be left")
+    mesh.changing["q0"] = ("b", "c")
+    told = failed("replicas", "q0", "--add", "a")
+    assert told.startswith("set q0 is changing its voters to b, c, d: wait until it is done, or name all voters with")
+    mesh.changing.clear()
+    del mesh.leaders["q0"]
+    assert failed("replicas", "q0", "--add", "a").startswith("no router leads set q0: a majority of its voters has")
+    assert mesh.voters == former
+
+
+def test_it_is_told_how_much_a_new_replica_has(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/x")
+    mesh.copied["eu"] = {"c": 37}
+    [eu] = [line.split() for line in done("sets").splitlines() if "queue/eu/" in line]
+    assert eu[3:7] == ["a,", "b,", "c", "37%"]
+    assert [line.split()[6] for line in done("show", "queue/eu/x").splitlines() if line.split()[:1] == ["c"]] == ["37%"]
+
+
 def test_an_operator_moves_the_leader_of_a_set(mesh: AgreeingMesh) -> None:
     assert failed("move", "q0", "a") == "router a is no voter of set q0, expected b, c or d"
     for router in ("c", "d"):
@@ -452,7 +492,7 @@ def test_a_change_that_takes_long_is_told(mesh: AgreeingMesh, monkeypatch: pytes
     monkeypatch.setattr(replica_sets, "DONE_S", 0.01)
     monkeypatch.setattr(replica_sets, "_has_voters", lambda one, routers: False)
     told = failed("voters", "q0", "b", "a")
-    assert told == "set q0 is changing its voters, and is not done after 10ms: see oncemesh queue sets"
+    assert told == "set q0 is changing its voters, and nothing has changed for 10ms: see oncemesh queue sets"
 
 
 def test_an_operator_begins_a_set(mesh: AgreeingMesh) -> None:

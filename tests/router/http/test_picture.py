@@ -113,6 +113,7 @@ def replica_set(name: str, role: str, **more: Any) -> dict[str, Any]:
         "role": role,
         "commit": 7,
         "behind": {},
+        "copied": {},
     }
     return {**told, **members, "queues": 1, "unstored_bytes": 0, "why_aside": "", **more}
 

@@ -68,6 +68,26 @@ def test_a_leader_keeps_no_entries_for_a_follower_that_is_away() -> None:
     assert len(bench.messages("c")) == 16
 
 
+def test_a_leader_tells_how_much_a_new_replica_has() -> None:
+    """In per cent, until the replica is a voter: first of the snapshot, then of the entries behind it."""
+    bench = QueueBench(*"abcd")
+    pen = publisher(bench, "a")
+    for number in range(24):
+        pen.send(b"%d" % number + LARGE)
+    leader, shown = bench.sets(bench.leader), list[int]()
+    bench.hanging.add("d")
+    leader.choose(SET, "abcd", bench.now)
+    bench.at(bench.leader).node.pump()
+    bench.flow()
+    while copied := leader.overview()[0].copied:
+        shown.append(copied["d"])
+        bench.at("d").write()
+        bench.flow()
+    assert shown == sorted(shown) and len({*shown}) > 10
+    [view] = leader.overview()
+    assert "d" in view.voters
+
+
 def test_a_follower_that_was_away_for_a_moment_gets_entries_and_no_snapshot() -> None:
     """Also from a leader that was a follower before: a snapshot has all messages."""
     bench = QueueBench(*"abc")
