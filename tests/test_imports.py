@@ -83,6 +83,7 @@ MAY_IMPORT = {
             for what in ("http", "admission", "entities", "events", "management", "mesh", "security.doors")
         ),
         "router.amqp.format",
+        "topic.properties",
     ),
     "router/mqtt": (
         *(

@@ -21,6 +21,7 @@ from router.http.gathering import Gathering
 from router.http.health import HealthPages
 from router.http.lookup import Lookup
 from router.http.metrics import Metrics
+from router.http.queue_page import QueuePage
 from router.http.server import WebConnection
 from router.http.site import Page, Site
 from router.management.node import ManagementNodes
@@ -51,6 +52,7 @@ class WebListener:
             "/metrics": Page(Metrics(Census(at, WorkPace(turn)).take).show),
             "/feed": Page(self._feed.watch),
             "/delivery": Page(Lookup(at, management).show),
+            "/queue": Page(QueuePage(at, management).show),
             **file_pages(),
         }
         security = topology.security

@@ -15,6 +15,22 @@ from router.mesh.shown.waits import LASTING_S, lasting
 MOST_CLIENTS: Final = 100
 """Publishers of each router that are listed, at most, and subscribers."""
 MOST_QUEUES: Final = 100
+FIGURES: Final = (
+    *(
+        "messages",
+        "bytes",
+        "reserved",
+        "oldest_s",
+        "consumers",
+        "enqueued",
+        "dequeued",
+        "given_back",
+        "purged",
+        "expired",
+    ),
+    *("outbox", "dead"),
+)
+"""The figures of a queue in the picture."""
 MOST_WAITS: Final = 50
 
 
@@ -137,6 +153,10 @@ def _sets(seen: MeshLook) -> Iterator[Row]:
     """The replica sets, each as the router with the best knowledge reports it."""
     for one in _shown_sets(seen):
         told = {key: one.best[key] for key in ("name", "prefix", "voters", "learners", "behind", "queues", "term")}
+        told |= {
+            "away_s": one.best.get("away_s", {}),
+            "roles": {router: row["role"] for router, row in one.rows.items()},
+        }
         yield told | {"leader": one.leader, "unstored_bytes": one.best["unstored_bytes"], "needed": one.needed}
 
 
@@ -148,7 +168,7 @@ def _queues(seen: MeshLook, flows: Flows) -> tuple[list[Row], int]:
     for leader, row in found[:MOST_QUEUES]:
         flow = flows.get((leader, row["name"]))
         came, left = (flow.came, flow.left) if flow is not None else (0.0, 0.0)
-        kept = {key: row[key] for key in ("name", "set", "messages", "bytes", "oldest_s", "consumers")}
+        kept = {key: row[key] for key in ("name", "set", *FIGURES)}
         told.append(kept | {"leader": leader, "in": came, "out": left})
     return told, more + len(found[MOST_QUEUES:])
 
@@ -171,6 +191,8 @@ def _told(seen: MeshLook) -> Iterator[Row]:
         disk = status["disk"]
         if disk["log"]:
             yield _about(name, f"cannot write its delivery log: {disk['log']}")
+        if disk.get("queues"):
+            yield _about(name, f"cannot write its replica sets: {disk['queues']}")
         if disk["store"]:
             yield _about(name, f"refuses new durable links: {disk['store']}")
         for row in status.get("sets", ()):

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 import trio
 
+from failover.client.management import Management
+from router.amqp.format.values import REJECTED
+from router.entities.queues import DECLARED_QUEUE
 from tests.processes.clients import Clients, client_of, hold
 from tests.processes.mesh import RunningMesh, running
 from tests.processes.pair import LASTING
@@ -161,6 +164,51 @@ async def test_queues_are_listed_with_what_is_in_them(queues: RunningMesh, page:
     await page.until("#queues tbody tr", lambda texts: texts[0].startswith("queue/other q0 "))
     assert await page.run("return document.querySelectorAll('main img').length") == 0, "names are text, never markup"
     assert await page.texts("#more-queues") == [""] and await page.complaints() == []
+
+
+async def test_a_queue_is_shown_with_its_replicas_consumers_and_first_messages(
+    queues: RunningMesh, page: Seen, clients: Clients
+) -> None:
+    name = f"queue/{MARKUP}"
+    async with Management([f"amqp://{queues.address('a')}"]) as management:
+        settings = {"deadLetter": "queue/dead", "limitMessages": 9}
+        await management.ask("CREATE", None, settings, type=DECLARED_QUEUE.managed, name=name)
+    publisher = await clients.publisher(queues.address("a"), name)
+    for body in (b"bad", MARKUP.encode(), b"last"):
+        publisher.send(body)
+    subscriber = await clients.subscriber(queues.address("c"), name, respond=hold)
+    await clients.until(lambda: len(publisher.accepted) == len(subscriber.received) == 3)
+    subscriber.received[0].give(REJECTED)
+    await page.open(url(queues, "b"))
+    await page.complaints()  # of a page before this one, whose router has ended
+    await page.until("#queues tbody tr", lambda texts: len(texts) == 2)
+    await page.run("document.querySelector('#queues tbody button').click()")
+    await page.until("#queue-about", lambda texts: "3 came" in texts[0] and "1 gone to another address" in texts[0])
+    assert await page.texts("#queue-name") == [name]
+    rows = await page.until("#replicas tbody tr", lambda texts: len(texts) == 3)
+    assert sorted(text.split(maxsplit=1)[1] for text in rows) == ["leader has all", "voter has all", "voter has all"]
+    consumers = await page.texts("#consumers tbody tr")
+    assert len(consumers) == 1 and consumers[0].startswith(f"subscriber/{subscriber.link.name} c attached 2 ")
+    await page.run("document.getElementById('peek').click()")
+    shown = await page.until("#peeked li", lambda texts: len(texts) == 2)
+    assert shown[0].endswith(f"at consumer subscriber {MARKUP}") and shown[1].endswith(" last")
+    assert "dead_letter queue/dead" in (await page.texts("#peeked"))[0]
+    dead = (
+        "[...document.querySelectorAll('#queues tbody button')].find((one) => one.innerText === 'queue/dead').click()"
+    )
+    await page.run(dead)
+    await page.run("document.getElementById('peek').click()")
+    shown = await page.until("#peeked li", lambda texts: len(texts) == 1)
+    assert f"dead letter of {name}: rejected" in shown[0]
+    assert (await page.texts("#stops"))[0].startswith("you may stop any one router")
+    assert await page.run("return document.querySelectorAll('main img').length") == 0, "names are text, never markup"
+    queues.signal("c", signal.SIGKILL)
+    await page.until("#stops", lambda texts: texts[0].startswith("do not stop router"))
+    await page.until("#replicas tbody tr", lambda texts: any(text.startswith("c voter away") for text in texts))
+    await page.until("#no-consumers", lambda texts: texts == ["No consumers."])
+    assert await page.complaints() == []
+    await queues.ending("c")
+    await queues.start("c")
 
 
 async def test_dark_and_light_are_both_legible(mesh: RunningMesh, page: Seen, driver: Any) -> None:

@@ -220,6 +220,8 @@ async def test_who_looks_over_tls_shows_who_he_is(closed: tuple[RunningMesh, Pat
         reply = await ask(at, "/metrics", basic(user, password), context=anonymous)
         assert reply.status == status, (user, reply.text)
     assert (await ask(at, "/metrics", context=tls(folder, "alice"))).status == 200
+    reply = await ask(at, "/queue?name=queue/x", basic("bob", "open sesame"), context=anonymous)
+    assert (reply.status, "only operators" in reply.text) == (403, True)
     with pytest.raises((OSError, HTTPException)):
         await ask(at, "/healthz")  # without TLS
 

@@ -2,7 +2,8 @@
 
 import { Chart } from "./charts.js";
 import { MeshMap, levelOf } from "./map.js";
-import { badge, byId, count, duration, h, keyed, linkKey, linkName, rate, rows, say, size } from "./parts.js";
+import { badge, byId, count, duration, h, keyed, linkKey, linkName, plural, rate, rows, say, size } from "./parts.js";
+import { QueueRoom } from "./queues.js";
 import { levelOfEvent, story } from "./story.js";
 
 const MOST_EVENTS = 300, MOST_POINTS = 300;
@@ -17,7 +18,7 @@ const charts = [
   new Chart(byId("chart-unsettled"), "Unsettled deliveries", [{ name: "", look: "one", read: (point) => point.unsettled }], count),
 ];
 
-const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+const queues = new QueueRoom();
 
 function headline() {
   const away = picture.routers.filter((router) => !("ingress" in router));
@@ -45,8 +46,7 @@ function draw() {
   charts.forEach((chart) => chart.draw(points));
   drawWaits();
   drawRouters();
-  drawSets();
-  drawQueues();
+  queues.draw(picture);
   drawClients();
 }
 
@@ -79,24 +79,6 @@ function drawRouters() {
       count(router.connections), size(router.rss_bytes), duration(router.uptime_s)];
   });
   [...byId("routers").tBodies[0].rows].forEach((row) => row.classList.toggle("selected", row.cells[0].textContent === selected));
-}
-
-function drawSets() {
-  byId("sets-panel").hidden = picture.sets.length === 0;
-  const member = (set) => (name) => (set.behind[name] ? `${name} (${count(set.behind[name])} behind)` : name);
-  rows(byId("sets"), picture.sets, (set) => set.name, (set) => [
-    set.prefix ? `${set.name}, ${set.prefix}` : set.name,
-    badge(set.leader === null ? "bad" : set.needed.length ? "warn" : "ok", set.leader ?? "none"),
-    set.voters.map(member(set)).join(", "), set.learners.map(member(set)).join(", "), set.needed.join(", "),
-    count(set.queues), count(set.term), size(set.unstored_bytes)]);
-}
-
-function drawQueues() {
-  byId("queues-panel").hidden = picture.queues.length === 0;
-  rows(byId("queues"), picture.queues, (queue) => queue.name, (queue) => [
-    queue.name, queue.set, queue.leader, count(queue.messages), size(queue.bytes),
-    queue.messages ? duration(queue.oldest_s) : "", count(queue.consumers), rate(queue.in), rate(queue.out)]);
-  say(byId("more-queues"), picture.more_queues ? `${plural(picture.more_queues, "more queue")} not listed.` : "");
 }
 
 function drawClients() {
@@ -163,6 +145,7 @@ function listen() {
     picture = JSON.parse(event.data);
     if (points.at(-1)?.time !== picture.point.time) points.push(picture.point);
     points.splice(0, points.length - MOST_POINTS);
+    queues.note(picture);
     draw();
   });
 }

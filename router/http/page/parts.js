@@ -60,6 +60,7 @@ export const badge = (level, text) => (cell) => {
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 export const count = (value) => whole.format(value);
+export const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 function scaled(value, step, units) {
   let unit = 0;
