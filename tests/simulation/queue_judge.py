@@ -155,11 +155,11 @@ class Queues:
         retry.
         """
         self._reused: set[bytes] = set()
-        """Messages whose tag was used again while the set had an older delivery with it."""
+        """Messages whose tag was used again while the set had an older delivery of it, or was about to have it."""
         self._latest: dict[bytes, bytes] = {}
-        """Pairs of routers that had no contact when the judge last looked at one of them."""
+        """By key of a delivery to a set: the message that was sent last under it."""
         self._apart: set[frozenset[str]] = set()
-        """Pairs of routers that had no contact when one of them was looked at last."""
+        """Pairs of routers that had no contact when the judge last looked at one of them."""
         self._looked = 0.0
 
     def begin(self, world: "QueueWorld") -> None:
@@ -182,12 +182,12 @@ class Queues:
         return [one for one in self.consumers.values() if one.queue == queue]
 
     def rules_of(self, consumer: str) -> rules.Judge:
-        """The rules of the queue of a consumer."""
+        """The rules of the consumer's queue."""
         return self.rules[self.consumers[consumer].queue]
 
     @property
     def messages(self) -> list[rules.Message]:
-        """Of all queues."""
+        """The messages of all queues."""
         return [one for of_queue in self.rules.values() for one in of_queue.messages.values()]
 
     def _check(self, holds: bool, what: str) -> None:
@@ -203,13 +203,14 @@ class Queues:
         self._judge.note("judge", what)
 
     def owns(self, key: bytes) -> bool:
-        """Whether it is of a delivery that a set has published, to the consumers of a queue or to another queue."""
+        """Whether the key is of a delivery that a set has published, to the consumers of a queue or to another
+        queue."""
         return key[:NAME_LENGTH] in self._ends
 
-    # who is in doubt
+    # clients in doubt
 
     def watch(self, router: "Router") -> None:
-        """After each step of a router."""
+        """Check after each step of a router."""
         if not (self.consumers or self.publishers):
             return
         self.bound.watch(router)
@@ -261,7 +262,7 @@ class Queues:
                     self.rules[one.queue].loosen(one.in_doubt)
 
     def left(self, name: str) -> None:
-        """A consumer has no link any more. What it has settled itself may be lost with that."""
+        """A consumer no longer has a link. The end of the link may have lost the settlements that it sent itself."""
         consumer = self.consumers[name]
         self.rules[consumer.queue].loosen(consumer.settles)
         consumer.settles.clear()
@@ -293,7 +294,7 @@ class Queues:
                     of_queue.told(message.text, outcome)
 
     def has_refused(self, text: bytes) -> bool:
-        """Whether a queue had no room for the message."""
+        """Whether a queue refused the message for lack of room."""
         return any(text in of_queue.messages and of_queue.messages[text].is_refused for of_queue in self.rules.values())
 
     def answered(self, link: "PublisherLink", message: "Message", outcome: DeliveryOutcome) -> None:
@@ -301,7 +302,7 @@ class Queues:
         publisher = self.publishers.get(message.publisher)
         if publisher is None or outcome is not DeliveryOutcome.ACCEPTED:
             return
-        if not publisher.queue and link.client.link is link:  # else its publisher will not read that
+        if not publisher.queue and link.client.link is link:  # otherwise its publisher will not read the answer
             self.bound.accepted(link.router, message)
         if not publisher.queue or self.is_lost(publisher.set):
             return
@@ -313,12 +314,12 @@ class Queues:
         self._check(is_there, f"{message.text.decode()} is accepted, and was never in the queue")
 
     def said(self, queue: str, text: bytes, outcome: DeliveryOutcome) -> None:
-        """A consumer has said what it makes of a message, for good."""
+        """A consumer has sent a final outcome of a message."""
         self._said.setdefault((queue, text), set()).add(outcome)
 
     def came_back(self, link: "SubscriberLink", text: bytes, failed: bool) -> None:
-        """A client has given a message back, and its router settles that delivery. If an earlier link of it has ended
-        with the same delivery, that counts as failed, whatever the client says now (protocol 14.6)."""
+        """A client has given a message back, and its router settles that delivery. If an earlier link of the client has
+        ended with the same delivery, the delivery counts as failed, whatever the client says now (protocol 14.6)."""
         consumer = self.consumers.get(link.client.name)
         if consumer is None:
             return
@@ -330,11 +331,11 @@ class Queues:
         self._reserved_at[queue, text] = self._judge.schedule.now
 
     def gives_back(self, link: "SubscriberLink", text: bytes, annotations: bytes) -> None:
-        """The router of a client reads that it gives a message back, to which it adds this."""
+        """The router of a client reads that the client gives a message back with these annotations."""
         if link.client.name in self.consumers:
             self.annotations.gives_back(link, self.consumers[link.client.name].queue, text, annotations)
 
-    # what the logs of the sets say
+    # what the sets' logs say
 
     def is_unwanted(self, queue: str, text: bytes, consumer: bytes) -> bool:
         ones = [one for one in self._consumers_of(queue) if link_name(one.client.identity) == consumer]
@@ -356,7 +357,7 @@ class Queues:
             self._check(publisher.queue == queue, f"{text.decode()}, which is for {publisher.queue}, is in {queue}")
         if message is not None:
             self._comes(queue, message)
-            message.was_given = True  # so no home may end it for its time
+            message.was_given = True  # so no home may end it because its time is over
         self.rules[queue].enqueued(text, may_repeat=may_repeat)
         self.annotations.enqueued(set_, queue, text, annotations, ())
 
@@ -380,8 +381,8 @@ class Queues:
     # dead letters
 
     def died(self, set_: str, queue: str, text: bytes, sending: Sending) -> None:
-        """It is a message of another queue now: processed once there, and not here unless a consumer has rejected
-        it."""
+        """A dead letter becomes a message of another queue. It is to be processed once there, and not in this queue
+        unless a consumer has rejected it."""
         address, why = sending.address, sending.why
         message, label = self.rules[queue].messages[text], f"{text.decode()} of {queue} is a dead letter: {why.value}"
         self._note(f"{label}, for {address}")
@@ -390,7 +391,7 @@ class Queues:
             is_right = (said == {DeliveryOutcome.REJECTED}) if why is Why.REJECTED else not message.processed
             self._check(is_right, f"{label}, and consumers have said {sorted(said)}")
         message.is_dead = True
-        if (child := _sent_as(text, sending)) is None:  # once too often: it stays in the outbox
+        if (child := _sent_as(text, sending)) is None:  # it was a dead letter too often, and stays in the outbox
             return
         may_come_again, may_be_gone = self._may_come_again(queue, text), message.may_be_gone or self.is_lost(set_)
         known = self.rules[address].messages.setdefault(child, rules.Message(is_told=True))
@@ -399,14 +400,14 @@ class Queues:
         known.is_loose |= may_come_again or self._deaths[address, child] > 1
 
     def _may_come_again(self, queue: str, text: bytes) -> bool:
-        """A dead letter comes to a queue. Only its text tells from which queue it is: it has died there, or an operator
-        has retried it.
-        """
+        """Whether the message may be a dead letter more than once."""
         message = self.rules[queue].messages[text]
         return message.enqueued > 1 or self.is_lost(self._world.set_of(queue))
 
     def _dead_letter_comes(self, set_: str, queue: str, text: bytes, annotations: bytes) -> None:
-        """Of which queue it is, only its text tells: it has died there, or an operator has had it retried."""
+        """A dead letter comes to a queue. Only its text tells from which queue it is: it has died there, or an operator
+        has retried it.
+        """
         others = [(name, of_queue) for name, of_queue in self.rules.items() if name != queue]
         texts = rules.former(text), text
         former = [(name, one) for name, of_queue in others for one in texts if one in of_queue.messages]
@@ -417,7 +418,9 @@ class Queues:
         self.annotations.enqueued(set_, queue, text, annotations, former)
 
     def may_go_back(self, queue: str, text: bytes) -> list[str]:
-        """The queues from which the message, a dead letter, may have come here, and to which it was not sent back."""
+        """The queues from which the message, a dead letter, may have come here, and to which no operator has sent it
+        back.
+        """
         others = {name: of_queue.messages for name, of_queue in self.rules.items() if name != queue}
         parent = rules.former(text)
         return [name for name, there in others.items() if parent in there and text not in there]
@@ -448,12 +451,12 @@ class Queues:
         self.check_of_set(name, count in counts, f"14.8 count: {asked} is told to have taken {count}, not {counts}")
 
     def _may_repeat(self, message: "Message") -> bool:
-        """losses"""
+        """Whether the message's publisher is promised only *at least once*."""
         publisher = self.publishers[message.publisher]
         is_limited = publisher.is_in_doubt or self._judge.lives.is_spoken_for(message)
         return is_limited or message.anew or self._judge.is_settled_for(message.text)
 
-    # what is lost
+    # losses
 
     def is_lost(self, name: str) -> bool:
         """Whether the set may have lost decided entries."""
@@ -470,7 +473,7 @@ class Queues:
         return max((term for set_, *term in self._sets.leaders if set_ == name), default=None)
 
     def lost(self, name: str) -> None:
-        """in the end"""
+        """A set may have lost some of its entries."""
         for queue, of_queue in self.rules.items():
             for message in of_queue.messages.values() if self._world.set_of(queue) == name else ():
                 message.may_be_gone = message.is_loose = True
@@ -478,7 +481,7 @@ class Queues:
     # in the end
 
     def waits(self) -> set[str]:
-        """Clients whose set may have no leader any more."""
+        """Clients whose set may never have a leader again."""
         if not self.publishers:
             return set()
         waiting = {one.name for one in self._all if one.set in self._sets.is_lost}
@@ -487,12 +490,12 @@ class Queues:
         return waiting
 
     def stranded(self) -> set[str]:
-        """The first condition of the end that does not hold yet; empty if all hold."""
+        """Queues that no longer have a consumer."""
         served = {one.queue for one in self.consumers.values() if not one.client.gone}
         return self.rules.keys() - served
 
     def unrest(self) -> str:
-        """The conditions of the end that do not hold yet."""
+        """The first condition of the end that does not hold yet; empty if all hold."""
         stranded = self.stranded()
         for queue, of_queue in self.rules.items():
             for text in map(str.encode, of_queue.missing):
@@ -506,11 +509,11 @@ class Queues:
         return ""
 
     def _is_sent(self, text: bytes) -> bool:
-        """Whether it is a dead letter in the outbox of a set."""
+        """Whether the message is a dead letter in the outbox of a set."""
         return any(self.logs.is_sent(queue, one) for queue in self.rules for one in (rules.former(text), text))
 
     def _left(self, name: str, stranded: set[str]) -> str:
-        """What a set has though it should not."""
+        """A message or row that a set still has although it should not; empty if there is none."""
         book = self.logs.book(name)
         messages = book.state.messages
         over = [at for at, over_ms in book.expires.items() if at not in book.reserved and over_ms < self._earliest_ms]
@@ -531,31 +534,31 @@ class Queues:
 
     @property
     def _earliest_ms(self) -> float:
-        """The message that its address gets. None if it was a dead letter too often."""
+        """A time that was over some seconds ago by all clocks, in milliseconds."""
         return min(router.wall_us() for router in self._judge.routers.values()) / 1000 - EXPIRED_MS
 
 
 def _sent_as(text: bytes, sending: Sending) -> bytes | None:
-    """The messages that applications of consumers get and forget. Replaces `tests.simulation.applications`."""
+    """The message that its address gets. None if it was a dead letter too often."""
     return text if sending.why is Why.RETRIED else died(text)
 
 
 class QueueApplications:
-    """The messages that applications of consumers get, and forget; in place of `tests.simulation.applications`."""
+    """The messages that applications of consumers get and forget. Replaces `tests.simulation.applications`."""
 
     def __init__(self, judge: "Judge", queues: Queues) -> None:
         self._judge = judge
         self._queues = queues
 
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
-        """Its application has forgotten these, and others may be given them."""
+        """The consumer's application has forgotten these messages. Other consumers may get them."""
         self._queues.rules_of(name).loosen(unsettled)
 
     def left(self, name: str) -> None:
         self._queues.left(name)
 
     def settles(self, name: str, text: bytes) -> None:
-        """It settles the delivery itself."""
+        """The consumer settles the delivery itself."""
         self._queues.consumers[name].settles.append(text)
 
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
@@ -590,15 +593,17 @@ class QueueApplications:
         self._queues.annotations.transferred(consumer.set, link, consumer.queue, text, record.message)
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:
-        """A router resumes a delivery with a state instead of the payload: what the consumer says of it."""
+        """A router resumes a delivery with a state instead of the payload. The state has to be what the consumer says
+        now.
+        """
         consumer = self._queues.consumers[name]
         is_loose = self._queues.rules[consumer.queue].messages[text].is_loose
-        is_back = said in GIVEN_BACK and state in GIVEN_BACK  # The application gets a message.
+        is_back = said in GIVEN_BACK and state in GIVEN_BACK  # routers keep that it was given back, not how
         done = said == state or is_back or consumer.is_in_doubt or is_loose
         self._judge.check(done, f"14 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
-        """The application is handed a message."""
+        """The application gets a message."""
         self._judge.seen_count += 1
         consumer = self._queues.consumers[name]
         of_queue = self._queues.rules[consumer.queue]
@@ -611,11 +616,11 @@ class QueueApplications:
             of_queue.processed(consumer, text)
 
     def is_settled_for(self, text: bytes) -> bool:
-        """Whether its publisher may have it settled unseen: a queue does not."""
+        """Whether routers may settle the message unknown to its publisher. A queue does not."""
         return False
 
     def forgotten(self, client: "SubscriberClient", text: bytes, said: int, how: str) -> None:
-        """A consumer takes a delivery for settled."""
+        """A consumer considers a delivery settled."""
         consumer = self._queues.consumers[client.name]
         of_queue = self._queues.rules[consumer.queue]
         message = of_queue.messages[text]

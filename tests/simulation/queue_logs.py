@@ -63,7 +63,7 @@ class Proposed:
     """When a leader proposed an entry."""
 
     wall_ms: int
-    """By its wall clock."""
+    """The wall clock of the leader's router, in milliseconds."""
     applied: int
     """The last log index in the leader's state."""
 

@@ -1,6 +1,6 @@
 """One router: the production node, in virtual time.
 
-    clients' links ─▶ Node ─▶ wires        what an event leads to is carried on before the next one, or, by a busy
+    clients' links ─▶ Node ─▶ wires        the router performs the outputs of an event before the next one; a busy
                                            router, after a few more
 
 A paused router handles nothing; what reaches it meanwhile waits, as bytes do in its sockets. Its store outlives it.
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 START_US = START_MS * 1000
 DRAIN_S = 10.0
-"""For which a router that leaves waits for its clients to be attached elsewhere."""
+"""Seconds for which a router that leaves waits for its clients to attach elsewhere."""
 MOST_STEP_US = 60_000_000
-"""By which a wall clock is set forward or back."""
+"""The most microseconds by which a fault sets a wall clock forward or back."""
 SET_BACK_US = 100_000_000
-"""At most, with a store that is lost."""
+"""The most microseconds by which a clock is set back, with a lost store."""
 
 
 class Silence(Block):
-    """A delivery log that nobody reads, but for what the judge looks at, and for a trace."""
+    """A delivery log without files: the judge gets the events that it checks, and the trace its lines."""
 
     __slots__ = ("attached", "decided", "expired", "forgotten", "listener", "released")
     attached: Callable[[str], None]
@@ -83,7 +83,7 @@ class Router:
         self.note: Callable[[str, str], None]
         self.names: tuple[str, ...] = ()
         self.file: Plan
-        """What its topology file says."""
+        """The plan in its topology file."""
         self.wires: dict[str, Wire] = {}
         self.verbose = False
         self.alive = False
@@ -92,31 +92,34 @@ class Router:
         self.links: list[Link] = []
         self.sets: SetWorld | None = None
         self.disk: SetDisk | None = None
-        """Of its replica sets, if the mesh has queues."""
+        """The disk of its replica sets, if the mesh has queues."""
         self.store = MemoryStore()
         self._copy = MemoryStore()
-        """Of the store, as it was some time ago."""
+        """A copy of the store from some time ago."""
         self.booted_at = 0.0
         self.sections: set[str] = set()
         """Routers whose section has come in this incarnation."""
         self.contact_numbers: dict[str, int] = {}
-        """By router in contact: how many contacts with it this one has had."""
+        """Keyed by router in contact: the number of contacts with it so far."""
         self.parted_at: dict[str, float] = {}
-        """By router: when the last contact with it ended here."""
+        """Keyed by router: when this router last lost contact with it."""
         self.heard: dict[str, int] = {}
-        """How many payloads of the present contact with a router the topic core has dealt with."""
+        """Keyed by router: how many payloads of the present contact the topic core has handled."""
         self.made_at: dict[str, float] = {}
-        """When the present contact with a router began."""
+        """Keyed by router: when the present contact began."""
         self.lost_at: dict[str, float] = {}
-        """When the last contact with a router ended, for either, in which its section had come, in this incarnation."""
+        """Keyed by router: when the last contact in this incarnation in which its section had come ended, for the end
+        that lost it first.
+        """
         self.joining = False
-        """It is new, and takes no clients before the mesh has taken it in."""
+        """It is new, and takes no clients before it has joined the mesh."""
         self.leaves_at = inf
-        """When it is gone at last; it sends its clients away until then."""
+        """When it leaves at last. It sends its clients away until then."""
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._skew_us = int(random.uniform(-knobs.skew, knobs.skew) * 1e6)
         self.most_skew_us = abs(self._skew_us)
-        """How far its clock was ever set from the time, in either direction, while it kept its store."""
+        """The most by which its clock ever differed from the true time, in either direction, while it kept its
+        store."""
         self._timer = inf
 
     # life
@@ -148,8 +151,8 @@ class Router:
             wire.seek()
 
     def _find_store(self, *, lost: bool) -> bool:
-        """As it was left, or an older copy of that, or none; whether it is as it was left. Without one the clock may
-        have been set back, too, and with it the incarnation."""
+        """Find the store as it was left, an older copy, or none. Returns whether it is as it was left. Without a store
+        the clock may have been set back, too, and with it the incarnation."""
         knobs, dice = self.knobs, self.random
         if lost and knobs.set_back and dice.random() < knobs.set_back:
             self._skew_us -= int(dice.random() * SET_BACK_US)
@@ -197,7 +200,7 @@ class Router:
         return block
 
     def kill(self, late: float) -> None:
-        """Neighbours and clients notice after at most so many seconds."""
+        """The process dies. Neighbours and clients notice after at most this many seconds."""
         if not self.alive:
             return
         for name in self.topic.directory.contacts:
@@ -216,8 +219,8 @@ class Router:
         self._is_refused()
 
     def _is_refused(self) -> None:
-        """Neighbours dial in vain, and know by that, sooner or later, that this process is gone; or they never do, as
-        its machine is gone, too."""
+        """Neighbours dial in vain. So they know, sooner or later, that this process is gone. They never do if its
+        machine is gone, too."""
         dice = Random(f"{self.name} {self.incarnation} is gone")
         if self.knobs.grace and dice.random() < 0.7:
             for name in sorted(self.wires):
@@ -233,7 +236,7 @@ class Router:
         self.note(self.name, "pauses")
 
     def go_on(self) -> None:
-        """Handle what came while it was paused, in order; its timer may be first or last."""
+        """Handle the events that came during the pause, in order. The timer may fire first or last."""
         if not self.paused:
             return
         self.paused = False
@@ -248,7 +251,7 @@ class Router:
     # events
 
     def handle(self, event: Callable[..., None], *arguments: Any) -> None:
-        """Something reaches this router."""
+        """An event reaches this router."""
         if not self.alive:
             return
         if self.paused:
@@ -282,7 +285,7 @@ class Router:
                 self.sets.watch(self)
 
     def drop(self, router: str) -> None:
-        """Take the other for lost, for no reason that it knows of."""
+        """Drop the contact with the other router without a reason."""
         if router in self.topic.directory.contacts:
             self.mesh.drop_contact(router, self.schedule.now, Loss.SILENT, "a fault says so")
 
@@ -292,16 +295,16 @@ class Router:
             self.handle(self.node.handle_timer)
 
     def set_timer(self) -> None:
-        """As often as the node is pumped."""
+        """Plan the next timer event. Called as often as the node is pumped."""
         deadline = self.node.deadline()
         if deadline < self._timer:
             self._timer = at = max(deadline, self.schedule.now)
             self.schedule.at(at, self._wake, self.incarnation, at)
 
-    # the plan, as `router.plan` follows it
+    # the plan, followed like in `router.plan`
 
     def replan(self, wanted: Plan, forced: Sequence[str]) -> None:
-        """An operator gives it another topology."""
+        """An operator gives the router another topology."""
         version = self.topic.outlet.clock.stamp(), self.name
         self.mesh.replan(self.mesh.plan.revised(wanted, version, forced), self.schedule.now)
 
@@ -327,7 +330,7 @@ class Router:
                 wire.part(self.name)
 
     def expelled(self) -> None:
-        """It has been removed."""
+        """The router has been removed from the plan."""
         self.note(self.name, "has been removed, and ends")
         self.schedule.after(0.0, self.kill, 0.01)
 
@@ -358,7 +361,7 @@ class Router:
         self.judge.plain.lost(self, router)
 
     def part_from(self, other: "Router") -> None:
-        """The contact ends for one of the two: from now on nothing that happens at the other is told here."""
+        """The contact ends at one of the two routers. From now on no event at the other one reaches this router."""
         if self.alive and other.alive and self.topic.directory.contacts.get(other.name) == other.incarnation:
             mutual = other.topic.directory.contacts.get(self.name) == self.incarnation
             if mutual and other.name in self.topic.directory.applied:
@@ -366,13 +369,14 @@ class Router:
 
     @property
     def had_contact(self) -> set[str]:
-        """Routers that it is in contact with, or was until this very event, which may have been told before that."""
+        """Routers in contact with this one, or that were until this very event: it may have sent to them before
+        that."""
         parted = {router for router, at in self.parted_at.items() if at == self.schedule.now}
         return parted.union(self.topic.directory.contacts)
 
     @property
     def has_booted(self) -> bool:
-        """It has heard from all, or has waited for that as long as it should (protocol 8, Boot)."""
+        """Whether the router has the sections of all others, or has waited for them long enough (protocol 8, Boot)."""
         waited = self.schedule.now >= self.booted_at + self.knobs.boot_wait
         return waited or self.sections.issuperset(self.topic.directory.members.others)
 

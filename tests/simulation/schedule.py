@@ -1,4 +1,4 @@
-"""Virtual time: what happens when, in one order for one seed."""
+"""Virtual time: the order of all events, which the seed determines."""
 
 import heapq
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Schedule:
-    """Events by their time; those of the same instant in the order in which they were planned."""
+    """Events in the order of their time. Events of the same instant come in the order in which they were planned."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -23,7 +23,7 @@ class Schedule:
         heapq.heappush(self._heap, (time, self._serial, action, arguments))
 
     def step(self, until: float) -> bool:
-        """The next event; False if none is left before `until`."""
+        """Run the next event. Returns False if none is left before `until`."""
         if not self._heap or self._heap[0][0] > until:
             return False
         self.now, _, action, arguments = heapq.heappop(self._heap)

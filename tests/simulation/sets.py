@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 SHARED = 4
 """Names that all clients use."""
 LAST_S = 40.0
-"""Seconds after the last fault at which each set is asked once more, by each router: it has to do it. Most runs ask as
-soon as all sets are as they have to be in the end: what is left is a mesh that says HELLO. On links of few bytes a
-second messages may take longer than an election, for minutes (protocol 13.3, How soon): there routers ask again."""
+"""Seconds after the last fault at which each router sends a last request to each set. The set has to do it. Most runs
+send them as soon as all sets are in their final condition: after that the mesh only sends HELLOs. On links of few bytes
+a second messages may take longer than an election, for minutes (protocol 13.3, How soon): there routers ask again."""
 PATIENT = 8
-"""One run of so many asks no earlier."""
+"""One run of this many waits for the whole time."""
 
 
 class SetDisk(TextMarking):
@@ -74,12 +74,12 @@ class SetDisk(TextMarking):
         self._router = router
         self.store = world.new_disk()
         self.copy = self.store.copy()
-        """Of the store, as it was some time ago."""
+        """A copy of the store from some time ago."""
         self.hangs_until = 0.0
         self.slow = world.knobs.disk
         """Longest time that a write takes."""
         self._life = 0
-        """How many processes have used it."""
+        """The number of processes that have used the disk."""
         self._waiting: deque[StoreChange | StoreRead] = deque()
         self._under_way: list[StoreChange | StoreRead] = []
 
@@ -87,7 +87,7 @@ class SetDisk(TextMarking):
     def is_busy(self) -> bool:
         return bool(self._under_way)
 
-    # what the node asks (`topic.node.SetShell`)
+    # the interface for the node (`topic.node.SetShell`)
 
     def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self._waiting.extend(changes)
@@ -98,12 +98,12 @@ class SetDisk(TextMarking):
         self._world.answered(self._router, answered)
 
     def found(self, found: BodiesFound) -> None:
-        """Nobody else reads."""
+        """Not needed: nobody else reads."""
 
     # the disk
 
     def _begin(self) -> None:
-        """One transaction for all that waits."""
+        """Begin one transaction for all that waits."""
         self._under_way.extend(self._waiting)
         self._waiting.clear()
         schedule = self._router.schedule
@@ -113,7 +113,7 @@ class SetDisk(TextMarking):
     def _end(self, life: int) -> None:
         if life != self._life:
             return
-        if self._router.schedule.now < self.hangs_until:  # it has begun to hang in the meantime
+        if self._router.schedule.now < self.hangs_until:  # the disk has begun to hang meanwhile
             self._router.schedule.at(self.hangs_until, self._end, life)
             return
         done, self._under_way = self._under_way, []
@@ -143,7 +143,7 @@ class SetDisk(TextMarking):
                 self._router.node.bodies_read(change, found)
 
     def crash(self) -> None:
-        """The process ends. The disk has what was under way up to some point."""
+        """The process ends. Of the writes under way, the disk has those up to some point."""
         self._life += 1
         changes = [*self._under_way, *self._waiting]
         for change in changes[: self._world.dice.randrange(len(changes) + 1)]:
@@ -161,7 +161,7 @@ class SetDisk(TextMarking):
         return name, Replica(self._router.name, self.store.parts[name].store)
 
     def damage(self, name: str) -> None:
-        """The store finds that its part of a set is damaged, and begins it anew."""
+        """The store finds that its part of a set is damaged, and begins the part anew."""
         self._world.gone.add(self._part(name))
         self.store.write([Renew(name, self._world.new_store(), "it is damaged")])
 
@@ -174,18 +174,18 @@ class _Request:
     operation: Operation
     at: float
     is_last: bool
-    """It was made when the faults were long over."""
+    """Whether it was made when the faults were long over."""
     answer: Answer | None = None
 
 
 class SetWorld:
-    """All sets of a mesh, and who uses them. It has dice of its own."""
+    """All sets of a mesh and their clients. Its random numbers are its own."""
 
     def __init__(self, world: "World") -> None:
         self.dice = Random(f"sets {world.seed}")
         self._rot = Random(f"rot {world.seed}")
         self._scrubbed: set[tuple[str, bytes]] = set()
-        """Router and store: parts that were found damaged, and that the disk may have yet."""
+        """(router, store): parts that were found damaged, and that the disk may still have."""
         self.knobs = world.knobs
         self._world = world
         self._schedule = world.schedule
@@ -208,30 +208,30 @@ class SetWorld:
             router.disk = self.disks[name]
         self.requests: list[_Request] = []
         self._open: dict[tuple[str, int, int], _Request] = {}
-        """By router, incarnation and number."""
+        """Keyed by router, incarnation and number."""
         self._done: list[tuple[_Request, QueueId]] = []
-        """Answered in the step of a router that is going on."""
+        """Requests that were answered in the present step of a router."""
         self._names = 0
         self._decided: dict[tuple[str, int], list[Entry | None]] = {}
-        """By set and life: the entries from index 1 on."""
+        """Keyed by set and life: the entries from index 1 on."""
         self._decided_in: dict[tuple[str, int, int], int] = {}
-        """By set, life and index: the term of the leader that has decided the entry."""
+        """Keyed by set, life and index: the term of the leader that has decided the entry."""
         self._digests: dict[tuple[str, int, int], bytes] = {}
-        """By set, life and index."""
+        """Keyed by set, life and index."""
         self.leaders: dict[tuple[str, int, int], str] = {}
-        """By set, life and term."""
+        """Keyed by set, life and term."""
         self.is_lost: set[str] = set()
-        """Sets of which so many disks are gone that they may have no leader any more."""
+        """Sets that have lost so many disks that they may never have a leader again."""
         self.accepted: set[tuple[str, Replica]] = set()
-        """Set and store: those that have accepted a life. Others may have been told of that, or be about to be."""
+        """(set, replica) that has accepted a life. Others may know that, or may soon know it."""
         self.gone: set[tuple[str, Replica]] = set()
-        """Set and store: those that faults have taken."""
+        """(set, replica) that faults have destroyed."""
         self.may_have_lost: set[str] = set()
-        """Sets that an operator has recovered: of what was answered before, some may be lost."""
+        """Sets that an operator has recovered. They may have lost some of what was answered before."""
         self._last: list[tuple[float, Router, str]] = []
-        """What is asked when all is at rest: who asks which set, after how many seconds."""
+        """Requests to make when all is at rest: after how many seconds, at which router, to which set."""
         self._flushed: dict[str, dict[str, None]] = {name: {} for name in world.routers}
-        """By router: the sets that were flushed since the last step in which nothing waited to be."""
+        """Keyed by router: the sets that were flushed since the last step without waiting flushes."""
 
     def _draw_map(self, routers: tuple[str, ...]) -> SetMap:
         dice = self.dice
@@ -246,7 +246,7 @@ class SetWorld:
         return MemorySets(self.new_store.parts(self.map.plans))
 
     def port(self, router: "Router") -> SetPort:
-        """What the node of a router that starts gets."""
+        """The set port for the node of a router that starts."""
         members = sorted(router.mesh.plan.members)
         sets = ReplicaSets(
             router.name,
@@ -289,10 +289,10 @@ class SetWorld:
             self._world.judge.queues.logs.proposed(name, hard.life, hard.term, indices, proposed)
         return first
 
-    # what goes wrong with disks
+    # faults of disks
 
     def starts(self, router: "Router") -> None:
-        """A router is about to start: its disk may have been replaced in between, or damaged."""
+        """A router is about to start: its disk may have been replaced or damaged meanwhile."""
         if self.dice.random() < self.knobs.disk_loss and self._may_lose(router, list(self.map.plans)):
             self._world.note(router.name, "its disk is replaced")
             self.disks[router.name].replace()
@@ -302,7 +302,7 @@ class SetWorld:
             self.disks[router.name].damage(name)
 
     def _put_back(self, router: "Router", disk: SetDisk) -> None:
-        """A copy of its disk takes the place of that."""
+        """Replace the disk of a router with its older copy."""
         changed = disk.store.changed_since(disk.copy)
         if changed and self._may_lose(router, changed):
             self._world.note(router.name, f"its disk is an older copy of itself, without changes of {changed}")
@@ -312,7 +312,7 @@ class SetWorld:
         disk.copy = disk.store.copy()
 
     def _damaged(self, router: "Router") -> str | None:
-        """The set of which the disk of a router is found to have damaged rows, if any."""
+        """The set in which the router's disk is found to have damaged rows, if any."""
         name = self._rot.choice(list(self.map.plans))
         if self._rot.random() >= self.knobs.disk_loss or not self._may_lose(router, [name]):
             return None
@@ -320,7 +320,7 @@ class SetWorld:
         return name
 
     def _scrub(self, router: "Router") -> None:
-        """The disk of a router that runs is read again."""
+        """Scrub the disk of a router that runs."""
         if router.alive and (name := self._damaged(router)) is not None:
             store = self.disks[router.name].store.parts[name].store
             self._scrubbed.add((router.name, store))
@@ -328,7 +328,7 @@ class SetWorld:
             router.handle(router.node.damaged, name, "a scrub found it")
 
     def _may_lose(self, router: "Router", names: Sequence[str]) -> bool:
-        """Whether the disk of a router may lose these sets: seldom so many that one of them is lost for ever."""
+        """Whether the disk of a router may lose these sets. Seldom true if one of them could be lost for ever."""
         endangered = [name for name in names if not self._can_spare(name, router.name)]
         if endangered and self.dice.random() >= 0.1:
             return False
@@ -343,7 +343,7 @@ class SetWorld:
             self._world.judge.queues.lost(name)
 
     def _can_spare(self, name: str, router: str) -> bool:
-        """Whether the set has a majority without the disk of this router, by all configurations that may count."""
+        """Whether the set has a majority without this router's disk, in all configurations that may count."""
         configurations = self.configurations(name)
         configurations += [later for one in configurations for later in _later(one)]
         parts = [(other, disk.store.parts[name]) for other, disk in self.disks.items()]
@@ -356,21 +356,21 @@ class SetWorld:
         )
 
     def _takes_effect(self, name: str) -> bool:
-        """Whether a router knows that the life of the set has taken effect, or may hear it: all have accepted it.
-        No disk may have that."""
+        """Whether a router knows that the life of the set has taken effect, or may learn it, as all voters have
+        accepted it. No disk may record that."""
         known = [one.voters for one in self.configurations(name) if one.voters]
         has_all = any(all((name, voter) in self.accepted for voter in voters) for voters in known)
         return has_all or any(replica.raft.hard.begun for _, replica in self.replicas(name))
 
     def replicas(self, name: str) -> "Iterator[tuple[Router, SetReplica]]":
-        """Those that run, or did until a router that starts just now began anew."""
+        """The replicas that run. A router that starts just now has the replicas from before."""
         for router in self._world.routers.values():
             sets = router.node.sets if router.alive and hasattr(router, "node") else None
             if sets is not None:
                 yield router, sets._replicas[name]
 
     def configurations(self, name: str) -> list[Configuration]:
-        """The last one that is decided, and all that are on a disk behind it, or are to be: of the life that began
+        """The last decided configuration, and all later ones that are on a disk or will be, in the life that began
         last."""
         parts = [disk.store.parts[name] for disk in self.disks.values()]
         logs = [replica.raft.log for _, replica in self.replicas(name)]
@@ -417,7 +417,7 @@ class SetWorld:
         self.operators.plan()
 
     def plan_last(self) -> None:
-        """The faults are over."""
+        """Plan the last requests, as the faults are over."""
         self.heal()
         self._schedule.after(LAST_S / 2, self._end_losses, self._schedule.now + LAST_S)
         for router in self._world.routers.values():
@@ -426,8 +426,8 @@ class SetWorld:
         self._look_for_rest(self._schedule.now + LAST_S)
 
     def _end_losses(self, until: float) -> None:
-        """Operators see what is lost when no disk hangs any more: also sets that have begun when a voter had lost the
-        store with which it had accepted their life."""
+        """When no disk hangs any more, operators mark as lost the sets that lack a majority. Some of these have begun
+        after a voter had lost the store with which it had accepted their life."""
         lost = [name for name in self.map.plans if name not in self.is_lost and self._lacks_majority(name)]
         self._lose(lost)
         begins = self.operators.end_losses()
@@ -443,7 +443,7 @@ class SetWorld:
 
     def _look_for_rest(self, until: float) -> None:
         is_patient = self._world.seed % PATIENT == 0 or self.is_lost
-        is_busy = any(disk.is_busy for disk in self.disks.values())  # it hangs, perhaps
+        is_busy = any(disk.is_busy for disk in self.disks.values())  # perhaps it hangs
         if self._schedule.now >= until or not (is_patient or is_busy or self._turmoil()):
             for after, router, name in self._last:
                 self._schedule.after(after, self._ask_last, router, name)
@@ -451,7 +451,9 @@ class SetWorld:
             self._schedule.at(min(self._schedule.now + 1.0, until), self._look_for_rest, until)
 
     def _ask_something(self) -> None:
-        """Each client has names of its own, which it deletes when it knows that they were declared; all share some."""
+        """Make some requests at a router. Each client has names of its own, which it deletes when it knows that they
+        were declared; all clients share some names.
+        """
         router = self.dice.choice(list(self._world.routers.values()))
         for _ in range(self.dice.choice((1, 1, 3, 10))):
             router.handle(self.ask, router, self._draw_operation())
@@ -471,12 +473,12 @@ class SetWorld:
 
     @property
     def _own(self) -> "list[_Request]":
-        """What was asked of queues that have no other clients."""
+        """The requests for queues that have no other clients."""
         used = self._world.queues.names if self._world.queues is not None else []
         return [one for one in self.requests if one.operation.name not in used]
 
     def _ask_last(self, router: "Router", name: str) -> None:
-        """One more queue, of this set."""
+        """Declare one more queue, in this set."""
         for number in range(10_000):
             queue = f"{self.map.plans[name].prefix or 'queue/'}last/{router.name}/{number}"
             plan = self.map.plan_of(queue)
@@ -511,7 +513,7 @@ class SetWorld:
                 self._schedule.after(1.0, self._ask_last, router, plan.name)
 
     def _check_done(self, request: _Request, id_: QueueId) -> None:
-        """What is answered is decided: it is there from now on."""
+        """Check that an answered request is decided. It stays so from now on."""
         plan = self.map.plan_of(request.operation.name)
         assert plan is not None
         logs = [log for (name, life), log in self._decided.items() if name == plan.name and life >= id_.life]
@@ -521,7 +523,7 @@ class SetWorld:
             raise Violation(f"13 kept: {request.operation} was answered, {entries} is decided")
 
     def recovered(self, name: str, former: int, replica: SetReplica) -> None:
-        """An operator has made a replica the whole set, in a new life: that has what the replica had applied."""
+        """An operator has made a replica the whole set, in a new life that begins with what the replica had applied."""
         self.is_lost.discard(name)
         self.may_have_lost.add(name)
         self._world.judge.queues.lost(name)
@@ -534,13 +536,13 @@ class SetWorld:
     # what always holds
 
     def watch(self, router: "Router") -> None:
-        """After each step of a router. A set to which nothing has happened is as it was."""
+        """Check the sets after each step of a router. A set without events has not changed."""
         sets = router.node.sets
         assert sets is not None
         flushed = self._flushed[router.name]
         for name in (*flushed, *sets._touched):
             self._watch_leader(router.name, name, sets._replicas[name])
-        if flushed and not sets.has_work:  # else it has not flushed yet
+        if flushed and not sets.has_work:  # otherwise it has not flushed yet
             sets.check(flushed)
             flushed.clear()
         while self._done:
@@ -554,7 +556,7 @@ class SetWorld:
     def _apply(
         self, router: str, replica: SetReplica, apply: Callable[[int, Entry], None], index: int, entry: Entry
     ) -> None:
-        """For each index one entry is ever decided; the states at one index are equal."""
+        """Check that only one entry is ever decided at each index, and that all states at one index are equal."""
         name, life = replica.plan.name, replica.raft.hard.life
         known = self._decided.setdefault((name, life), [])
         known.extend([None] * (index - len(known)))
@@ -571,8 +573,8 @@ class SetWorld:
             raise Violation(f"13 one state: {router} has another at {index} of {name}")
 
     def _watch_leader(self, router: str, name: str, replica: SetReplica) -> None:
-        """One leads in a term, and has all that was decided in earlier terms. If its last vote arrives late, a leader
-        of a later term may have decided something by then."""
+        """Check that only one router leads in a term, and has all entries that were decided in earlier terms. If its
+        last vote arrives late, a leader of a later term may have decided some by then."""
         raft = replica.raft
         term = name, raft.hard.life, raft.hard.term
         if raft.leadership is None or self.leaders.get(term) == router:
@@ -590,7 +592,7 @@ class SetWorld:
     # in the end
 
     def links(self) -> set[tuple[tuple[Role, LinkIdentity], str]]:
-        """The links of the sets, each with the router that leads: all routers know them when nothing happens."""
+        """The links of the sets, each with its leader's router. At rest all routers know them."""
         alive = [router for router in self._world.routers.values() if router.alive]
         leaders = [(router.name, router.node._leaders) for router in alive]
         led = [(router, name, one) for router, sets in leaders if sets is not None for name, one in sets.led.items()]
@@ -602,13 +604,13 @@ class SetWorld:
     def leaderless(
         self, known: set[tuple[tuple[Role, LinkIdentity], str]]
     ) -> set[tuple[tuple[Role, LinkIdentity], str]]:
-        """Links that a router knows of sets which may have lost their logs for good."""
+        """Links that a router knows and that belong to sets which may have lost their logs for good."""
         inside = (link for link in known if link[0][1].container == CONTAINER)
         sets = ((link, set_of_binding(link[0][1]) or queue_of(link[0][1].address)[0]) for link in inside)
         return {link for link, name in sets if name in self.is_lost} - self.links()
 
     def unrest(self) -> str:
-        """What is not yet as it has to be when the faults are long over; empty if all is."""
+        """The first condition that does not hold though the faults are long over; empty if all hold."""
         self._check_all()
         if turmoil := self._turmoil():
             return turmoil
@@ -624,14 +626,14 @@ class SetWorld:
         return ""
 
     def _turmoil(self) -> str:
-        """What is not as it has to be when all that was asked is done; empty if all is."""
+        """The first condition that does not hold though all requests are done; empty if all hold."""
         waiting = [one for one in self._open.values() if self._is_alive(one)]
         if waiting:
             return f"13 liveness: {waiting[0].router} has no answer to {waiting[0].operation}"
         return next((why for name in self.map.plans if (why := self._unlike(name))), "")
 
     def _check_all(self) -> None:
-        """Also sets that changed and were not flushed: that is a fault of its own."""
+        """Check all sets, also sets that changed and were not flushed, as that is a fault, too."""
         for router in self._world.routers.values():
             if router.alive and router.node.sets is not None and not router.node.sets.has_work:
                 router.node.sets.check()
@@ -641,7 +643,9 @@ class SetWorld:
         return router.alive and router.incarnation == request.incarnation
 
     def _unlike(self, name: str) -> str:
-        """All know who leads, all replicas are equal, and to what the log leads to."""
+        """The first difference at rest: all routers have to know the leader, and all replicas have to equal what the
+        log leads to. Empty if there is none.
+        """
         if name in self.is_lost:
             return ""
         alive = [router for router in self._world.routers.values() if router.alive]
@@ -663,7 +667,7 @@ class SetWorld:
         return ""
 
     def _ring(self, name: str, life: int) -> tuple[str, ...]:
-        """Who is to vote, by what is decided."""
+        """The routers that are to vote according to the decided entries."""
         entries = [entry for entry in self._decided.get((name, life), []) if entry is not None]
         return next((entry.configuration.ring for entry in reversed(entries) if entry.configuration is not None), ())
 
@@ -673,8 +677,8 @@ class SetWorld:
         return router.node.sets._view(name)
 
     def _model(self, name: str, life: int) -> SetState:
-        """What the decided entries lead to; on the way, that none of a client's own queues was declared twice, and none
-        came back."""
+        """The state that the decided entries lead to. Also checks that no queue of a client's own was declared twice,
+        and that no deleted one came back."""
         model = SetState()
         created: dict[str, int] = {}
         for index, entry in enumerate(self._decided.get((name, life), []), 1):
@@ -714,7 +718,9 @@ def _queue_of(asked: Operation | Proposal) -> str:
 
 
 def _later(one: Configuration) -> list[Configuration]:
-    """What its leader may make of it before it hears that a store is lost: each step, and the last one."""
+    """The configurations that the leader may make of this one before it knows that a store is lost: after each step,
+    and after the last one.
+    """
     promoted = [one.promoting(learner) for learner in one.learners]
     ring = tuple(member for member in one.members if member.router in one.ring)
     return [*promoted, attrs.evolve(one, voters=ring)] if ring else promoted

@@ -1,4 +1,4 @@
-"""What a simulated router gives its node: virtual time, the wires, the clients' links; and a judge who looks on."""
+"""What a simulated router gives its node: virtual time, wires, clients' links, and a judge that sees every event."""
 
 from typing import TYPE_CHECKING
 
@@ -57,7 +57,7 @@ class Shell(Deaf):
 
 
 class Watched(Node):
-    """The node as it is, and a count of what it was told."""
+    """The node, with a count of the payloads that it has received."""
 
     def __init__(self, router: "Router", shell: Shell, sets: SetPort | None) -> None:
         super().__init__(router.mesh, router.topic, router.store, shell, sets)

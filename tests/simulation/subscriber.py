@@ -1,4 +1,4 @@
-"""A subscriber: an application that takes its time, and now and then does not accept; it remembers what it did."""
+"""A subscriber whose application takes its time, sometimes does not accept, and remembers what it did."""
 
 from functools import partial
 from random import Random
@@ -13,11 +13,11 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import Epoch
 
 FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
-"""Outcomes that end the matter wherever they are told."""
+"""Outcomes that end a delivery wherever they are sent."""
 
 
 CALM_THINK = 2.0
-"""Longest time that it takes over a message once the faults have stopped."""
+"""Longest time, in seconds, that the application takes for a message once the faults have stopped."""
 
 
 class SubscriberClient(Client):
@@ -28,29 +28,29 @@ class SubscriberClient(Client):
         self.link: SubscriberLink | None = None
         self.applications = self.judge.applications_at(self.identity.address)
         self.refuses_for_good = True
-        """It may want a message never again."""
+        """Whether it may refuse a message for good."""
         self.adds: Random | None = None
-        """Dice of a consumer of a queue that may add something to what it modifies."""
+        """Dice of a consumer of a queue that may add annotations as it modifies a message. None for others."""
         self._added = 0
-        """How often it has."""
+        """How often it has added annotations."""
         self.first = self.random.random() < self.knobs.first
         self.sends_settled = self.random.random() < self.knobs.settled
         self.tops_up = self.random.choice(("on delivery", "on acceptance", "on settlement"))
         self.prefetch = self.random.choice((1, 2, 5, 100))
         self.unsettled: dict[bytes, int] = {}
-        """The map: key -> 0, or what it answered."""
+        """The map: key -> 0, or the outcome that it sent."""
         self.texts: dict[bytes, bytes] = {}
-        """Key -> message, of all that is in the map."""
+        """Key -> message, for all keys in the map."""
         self.todo: dict[bytes, bytes] = {}
-        """Given to the application, which has not done with it: key -> message."""
+        """Messages that the application is processing: key -> message."""
         self.handles: dict[int, bytes] = {}
-        """Handle -> key of what was transferred on this link and is not settled."""
+        """Handle -> key, for deliveries that were transferred on this link and are not settled."""
         self.said: dict[bytes, int] | None = None
         """The map of the attach that is under way, or was answered last."""
         self._named: set[bytes] = set()
-        """By both maps, if one of them was incomplete."""
+        """Keys in both maps, if one of them was incomplete."""
         self._cut = False
-        """The router's answer had no room for its whole map."""
+        """Whether the router's answer had no room for its whole map."""
         self._afresh = True
         self._limit = 0
         self.wants: Colours | None = None
@@ -58,7 +58,7 @@ class SubscriberClient(Client):
         self.no_local = False
 
     def has(self, key: bytes) -> bool:
-        """In its map, or about to be: a transfer of it may outlive its router."""
+        """Whether the key is in its map, or about to be: a transfer of it may outlive its router."""
         return key in self.unsettled or (self.link is not None and self.link.is_bringing(key))
 
     def open(self, router: Any) -> None:
@@ -117,12 +117,12 @@ class SubscriberClient(Client):
             self._grant(count)
 
     def drained(self, link: Link, unused: int) -> None:
-        """The router has used up what was left of the credit."""
+        """The router has used up the rest of the credit."""
         if link is self.link:
             self._limit -= unused
             self.later(partial(self._grant_again, link, unused))
 
-    # what the router says
+    # answers of the router
 
     def attached(self, link: Link, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool) -> None:
         if link is not self.link:
@@ -141,8 +141,8 @@ class SubscriberClient(Client):
             self.later(partial(self._perhaps_attach_again, link))
 
     def _perhaps_attach_again(self, link: Link) -> None:
-        """One of the maps was incomplete. If that was the router's it waits, in the end, until what that named is dealt
-        with: then there is room for more."""
+        """One of the maps was incomplete. If it was the router's map, wait, once the faults are over, until the
+        deliveries in it are done: then there is room for more."""
         if self.calm and not self.partial and link is self.link and not self._named.isdisjoint(self.unsettled):
             self.later(partial(self._perhaps_attach_again, link))
         else:
@@ -167,7 +167,7 @@ class SubscriberClient(Client):
         if self.unsettled.get(key) in FINAL:
             self._state(
                 link, handle, message, DeliveryOutcome(self.unsettled[key]), False
-            )  # done since the map was made
+            )  # processed since the map was made
         elif key not in self.todo:
             self.applications.seen(self.name, link.router.name, message, key, attempts, resumed)
             if not settled:
@@ -178,13 +178,13 @@ class SubscriberClient(Client):
                 self.schedule.after(self.random.random() * longest, self._process, key, message)
 
     def _is_sent_anew(self, key: bytes, message: bytes) -> bool:
-        """Limit: the answer to its map had no room to tell that the delivery is settled, as a publisher that lets its
-        router settle does not hear, and sends it again (protocol 10, on tags that are used again). Or as a plain
-        publisher's edge gave it up with a contact, and its home has it still."""
+        """Limit: the router's answer had no room to say that the delivery is settled. Its publisher, which lets its
+        router settle, does not know that, and sends it again (protocol 10, on tags that are used again). Or a plain
+        publisher's edge gave it up with a contact, and its home still has it."""
         return self._cut and key not in self._named and self.applications.is_settled_for(message)
 
     def restated(self, link: Link, handle: int, key: bytes, state: int, settled: bool) -> None:
-        """A resumed transfer without payload: both ends know the outcome, or the publisher settled meanwhile."""
+        """A resumed transfer without payload: both ends know the outcome, or the publisher has settled meanwhile."""
         if link is not self.link:
             return
         self.judge.check(key in self.unsettled, "1 resume: only what our map named is resumed")
@@ -194,7 +194,7 @@ class SubscriberClient(Client):
             self._forget(key, "resumed as settled")
         else:
             self.applications.restated(self.name, self.texts[key], self.unsettled[key], state)
-            self.unsettled[key] = state  # perhaps by what it had said before it lost its memory
+            self.unsettled[key] = state  # perhaps an outcome from before it lost its memory
             self.todo.pop(key, None)
             self.handles[handle] = key
 
@@ -220,10 +220,10 @@ class SubscriberClient(Client):
         if link is self.link:
             link.to_router(self.link.echoed)
 
-    # what it does
+    # actions of the subscriber
 
     def _process(self, key: bytes, message: bytes) -> None:
-        """The application is done with it, attached or not; not if it was told meanwhile to forget it."""
+        """The application has processed the message, attached or not, unless it was told meanwhile to forget it."""
         if self.todo.get(key) is not message:
             return
         del self.todo[key]
@@ -247,7 +247,7 @@ class SubscriberClient(Client):
         link.to_router(link.outcome, handle, outcome, final, self.first, failed, self._annotations(outcome))
 
     def _annotations(self, outcome: DeliveryOutcome) -> bytes:
-        """What it adds to the message. It never adds the same twice."""
+        """The annotations that it adds to the message. It never adds the same ones twice."""
         dice, is_modified = self.adds, outcome is DeliveryOutcome.MODIFIED
         if dice is None or not is_modified or dice.random() >= self.knobs.annotated:
             return b""

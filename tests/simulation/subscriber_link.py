@@ -1,4 +1,4 @@
-"""A subscriber's link: deliveries and settlements one way, outcomes and credit the other."""
+"""A subscriber's link: it carries deliveries and settlements one way, outcomes and credit the other."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ class SubscriberLink(Link):
     client: "SubscriberClient"
     subscriber: LocalSubscriber
     contacts: dict[str, object]
-    """Those of its router when the attach reached it."""
+    """The contacts of its router when the attach reached the router."""
 
     def __init__(
         self, router: "Router", client: "SubscriberClient", number: int, first: bool, sends_settled: bool
@@ -34,28 +34,30 @@ class SubscriberLink(Link):
         reader.recent.append(self)
         self.answered_at = 0.0
         self.joined_by: set[tuple[str, int]] = set()
-        """Incarnations of homes, once they have it and its attach is answered."""
+        """Incarnations of homes that have joined this link, after its attach was answered."""
         self.lapsed_at: set[tuple[str, int]] = set()
-        """Those that have waited for it in vain while they were out of contact with its router."""
+        """Incarnations of homes that have waited for it in vain while they were out of contact with its router."""
         self.settled_there: dict[bytes, Record] = {}
-        """Messages in its client's map, of whose keys the router held a settled delivery as it answered the attach."""
+        """Messages in its client's map -> the settled record that the router had under the key when it answered the
+        attach.
+        """
         self.named: set[bytes] | None = None
-        """By the map of the attach, without an outcome, once it has come to the router."""
+        """Keys without an outcome in the map of the attach. None before the attach reaches the router."""
         self._limit = 0
         self._sent = 0
         self._draining = False
         self._writes = False
         self._unwritten = 0
-        """Bytes of messages that are not on their way to the client."""
+        """Bytes of messages that the connection has not written yet."""
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
         self._given_back: dict[Record, tuple[bytes, bool]] = {}
-        """What the client has given back: the message, and whether it has failed."""
+        """Deliveries that the client has given back -> the annotations, and whether the delivery counts as failed."""
         self._due: dict[bytes, float] = {}
-        """Key -> when the latest transfer of it comes to the client, if nothing breaks."""
+        """Key -> when its latest transfer reaches the client, if nothing breaks."""
 
     def is_bringing(self, key: bytes) -> bool:
-        """Whether a transfer of it is under way to the client."""
+        """Whether a transfer of the key is under way to the client."""
         return key in self._due and self.router.schedule.now <= self._due[key] <= self._until[1]
 
     def attach(self, seen: Epoch, unsettled: dict[bytes, int] | None, complete: bool) -> None:
@@ -75,7 +77,7 @@ class SubscriberLink(Link):
         self._given(self.subscriber.epoch)
 
     def is_current(self) -> bool:
-        """Whether it is the link by which its router knows the subscriber."""
+        """Whether the router knows the subscriber by this link."""
         entry = self.router.topic.directory.subscriber(self.subscriber.name)
         return not self.ended and entry is not None and entry.live and entry.epoch == self.epoch
 
@@ -99,7 +101,8 @@ class SubscriberLink(Link):
             self.router.judge.plain.overtaken(self)
 
     def flow(self, limit: int, *, drain: bool = False) -> None:
-        """The client takes deliveries up to that many in all: fewer than it did, if it takes credit back."""
+        """The client takes this many deliveries in all. The limit is lower than before if the client takes credit
+        back."""
         self._limit = limit
         self._draining = drain
         self.router.topic.credit(self.subscriber, max(limit - self._sent, 0))
@@ -115,7 +118,7 @@ class SubscriberLink(Link):
         self.flow(limit, drain=True)
 
     def _drained(self) -> None:
-        """What could be sent has been: the rest of the credit is used up."""
+        """The router has sent what it could. The rest of the credit is used up."""
         self._draining = False
         unused = max(self._limit - self._sent, 0)
         self._limit -= unused
@@ -196,7 +199,7 @@ class SubscriberLink(Link):
         self._due[record.key] = self._arrival[1]
 
     def _give(self, record: Record) -> None:
-        """The message goes to the connection, which writes soon when it is full."""
+        """Give the message to the connection, which writes soon when it is full."""
         fits = self._unwritten < self.router.knobs.unwritten or self.router.knobs.presettled > 0
         self.check(fits, f"6 bytes: {self} is given more while {self._unwritten} are not written")
         self._unwritten += record.size
@@ -214,7 +217,8 @@ class SubscriberLink(Link):
             self._perhaps_drained()
 
     def _resume(self, action: Resume) -> None:
-        """With resume=true: the state that both ends agree on, or the payload, unless that is settled meanwhile."""
+        """Transfer with resume=true: the state that both ends agree on, or the payload unless the delivery is
+        settled."""
         record, client = action.record, self.client
         self._give(record)
         handle = self._next(record, action.settled)
