@@ -49,7 +49,7 @@ from topic.queues.actions import Answered, BodiesFound, Logged, PageFound, SetEv
 from topic.queues.browsing.browsing import Browsing
 from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.leader.log import Marking
-from topic.queues.operations import Browse, Configure, Declare, Operation, QueueId, QueuePage
+from topic.queues.operations import Browse, Configure, Declare, MessagePage, Operation, QueueId
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.queues.wire import SETS
@@ -447,7 +447,7 @@ class Node:
             self._browsing.browse(end, asked)
             self.later(self._flush_browsing)
 
-    def _browsed(self, number: int, page: QueuePage | None) -> bool:
+    def _browsed(self, number: int, page: MessagePage | None) -> bool:
         """A request is answered. Returns whether a client that browses has asked for that."""
         browsed = self._browsing.answered(number, page) if self._browsing is not None else None
         if browsed is not None:

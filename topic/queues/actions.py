@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from topic.journal import Event
-from topic.queues.operations import Answer, QueuePage
+from topic.queues.operations import Answer, MessagePage
 from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 
 
@@ -33,7 +33,7 @@ class PageFound:
     """The page for the request of this number (`ReplicaSets.ask`)."""
 
     number: int
-    page: QueuePage
+    page: MessagePage
 
 
 @attrs.frozen(slots=True)

@@ -7,7 +7,7 @@
 | `Delete(name, id)` | deletes the queue | the id |
 | `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and their number |
 | `Retry(name, id, address, runs)` | moves messages of the queue back to the address they came from | the same |
-| `Browse(name, first)` | nothing: it is in no log | a `QueuePage` of messages from this position on |
+| `Browse(name, first)` | nothing: it is in no log | a `MessagePage` of messages from this position on |
 
 An operation may be decided twice, because a router sends its request again if the answer is lost with a leader. Other
 operations on the queue may be decided in between, and the second decision must not undo these. So all but `Declare`
@@ -220,7 +220,7 @@ class Refused:
 
 
 @attrs.frozen(slots=True)
-class QueuePage:
+class MessagePage:
     """Some messages of a queue, each as the next consumer would get it."""
 
     messages: tuple[tuple[int, bytes], ...]
@@ -230,7 +230,7 @@ class QueuePage:
 
 
 Answer = Done | Refused
-Reply = Answer | QueuePage
+Reply = Answer | MessagePage
 """The answer to a request, of a log or of a leader alone."""
 
 _KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry, Browse)
@@ -291,7 +291,7 @@ def unpack(data: bytes, what: str) -> list[Any]:
 def encode_answer(answer: Reply) -> bytes:
     if isinstance(answer, Done):
         return bytes(msgpack.packb((*attrs.astuple(answer.id), *attrs.astuple(answer.version), answer.count)))
-    if isinstance(answer, QueuePage):
+    if isinstance(answer, MessagePage):
         return bytes(msgpack.packb((answer.messages, answer.next)))
     return bytes(msgpack.packb((answer.reason.value, _cut(answer.why))))
 
@@ -308,7 +308,7 @@ def decode_answer(data: bytes) -> Reply:
             raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected two ids and a number")
         return Done(_id(parts[:2]), _id(parts[2:4]), _number(parts[4]))
     if len(parts) == 2 and isinstance(parts[0], list):
-        return QueuePage(tuple(map(_shown_message, parts[0])), _number(parts[1]))
+        return MessagePage(tuple(map(_shown_message, parts[0])), _number(parts[1]))
     if len(parts) != 2 or not all(isinstance(part, str) for part in parts) or len(parts[1].encode()) > MOST_WHY:
         raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected an id, or a reason and its text")
     return Refused(RefusedFor(parts[0]), parts[1])

@@ -34,7 +34,7 @@ from topic.queues.actions import (
     Tell,
 )
 from topic.queues.moving.moves import SetMoves
-from topic.queues.operations import Browse, Declare, Operation, QueueId, QueuePage, Refused, RefusedFor, Reply, encode
+from topic.queues.operations import Browse, Declare, MessagePage, Operation, QueueId, Refused, RefusedFor, Reply, encode
 from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
@@ -203,7 +203,7 @@ class ReplicaSets:
         return number
 
     def _answer(self, number: int, answer: Reply) -> None:
-        self.out.append(PageFound(number, answer) if isinstance(answer, QueuePage) else Answered(number, answer))
+        self.out.append(PageFound(number, answer) if isinstance(answer, MessagePage) else Answered(number, answer))
 
     def _no_set(self, queue: str) -> Refused:
         prefixes = " or ".join(f'"{prefix}"' for prefix in self.set_map.prefixes)
@@ -318,7 +318,7 @@ class ReplicaSets:
         browses, self._replicas[name].browses = self._replicas[name].browses, []
         return browses
 
-    def answer_browse(self, name: str, router: str, number: int, answer: QueuePage | Refused) -> None:
+    def answer_browse(self, name: str, router: str, number: int, answer: MessagePage | Refused) -> None:
         """Reply such a request."""
         self._replicas[name].answers.append((router, number, answer))
         self._touched[name] = None
@@ -463,8 +463,8 @@ class ReplicaSets:
             if router == self._router:
                 self._take_answers(router, name, answers, now)
                 continue
-            pages = [one for one in answers if isinstance(one[1], QueuePage)]  # each may be as large as a message
-            others = [one for one in answers if not isinstance(one[1], QueuePage)]
+            pages = [one for one in answers if isinstance(one[1], MessagePage)]  # each may be as large as a message
+            others = [one for one in answers if not isinstance(one[1], MessagePage)]
             for some in (*([page] for page in pages), others):
                 if some:
                     self._tell(router, name, Answers(tuple(some)))

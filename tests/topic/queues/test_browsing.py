@@ -20,7 +20,7 @@ from topic.queues.browsing import browsing
 from topic.queues.leader import pages
 from topic.queues.leader.log import MessageView, Proposer
 from topic.queues.leader.pages import Pages
-from topic.queues.operations import Browse, QueuePage, Refused, encode
+from topic.queues.operations import Browse, MessagePage, Refused, encode
 from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.state import SetState, entry
 
@@ -192,7 +192,7 @@ def test_a_request_to_browse_does_nothing_in_a_log() -> None:
 
 
 def test_a_hundred_thousand_messages_are_seen_and_stay() -> None:
-    state, answers = SetState(), list[QueuePage | Refused]()
+    state, answers = SetState(), list[MessagePage | Refused]()
     for index in range(1, 101):
         messages = [b"%d" % number for number in range(1000 * (index - 1), 1000 * index)]
         state.apply(index, entry(1, encode_proposal(Enqueue(QUEUE, [], [], messages))))
@@ -204,10 +204,10 @@ def test_a_hundred_thousand_messages_are_seen_and_stay() -> None:
         lambda router, number, answer: answers.append(answer),
     )
     seen, place = list[bytes](), 0
-    while not answers or (isinstance(answers[-1], QueuePage) and answers[-1].messages):
+    while not answers or (isinstance(answers[-1], MessagePage) and answers[-1].messages):
         shown.ask("d", 0, Browse(QUEUE, place))
         page = answers[-1]
-        assert isinstance(page, QueuePage)
+        assert isinstance(page, MessagePage)
         seen += [message for _, message in page.messages]
         place = page.next
     assert seen == [b"%d" % number for number in range(100_000)] and len(answers) == 101

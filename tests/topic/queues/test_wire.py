@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topic.errors import BreachError
-from topic.queues.operations import Browse, Declare, Done, QueueId, QueuePage, Refused, RefusedFor
+from topic.queues.operations import Browse, Declare, Done, MessagePage, QueueId, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 from topic.queues.wire import SETS, Answers, Leads, Message, Requested, decode, encode, read_operation
 from topic.raft.configuration import Replica
@@ -19,7 +19,7 @@ MESSAGES: list[Message] = [
     Leads(100, 3, True),
     Requested(((0, encode_operation(Declare("queue/x"))), (1, encode_operation(Browse("queue/x", 5))), (7, b""))),
     Answers(((0, Done(QueueId(100, 5), QueueId(101, 9))), (7, Refused(RefusedFor.BUSY, "try again later")))),
-    Answers(((0, QueuePage(((5, b"message"), (9, b"")), 10)), (1, QueuePage((), 5)))),
+    Answers(((0, MessagePage(((5, b"message"), (9, b"")), 10)), (1, MessagePage((), 5)))),
 ]
 
 

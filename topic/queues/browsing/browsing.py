@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from topic.actions import Browsed
-from topic.queues.operations import Browse, QueuePage
+from topic.queues.operations import Browse, MessagePage
 from topic.queues.sets import ReplicaSets
 
 AT_ONCE: Final = 8
@@ -61,7 +61,7 @@ class Browsing:
             else:
                 yield Browsed(end, None, asked.first)
 
-    def answered(self, number: int, page: QueuePage | None) -> Browsed | None:
+    def answered(self, number: int, page: MessagePage | None) -> Browsed | None:
         """The answer to the request of this number, with no page if it is refused. Returns None if nobody here has
         asked, or waits any more."""
         end, asked = self._asked.pop(number, (None, None))

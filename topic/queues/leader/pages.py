@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from topic.queues.leader.log import MessageView, Proposer
-from topic.queues.operations import Browse, QueuePage, Refused, RefusedFor
+from topic.queues.operations import Browse, MessagePage, Refused, RefusedFor
 from topic.queues.state import SetState
 
 PAGE_BYTES: Final = 128 << 10
@@ -28,7 +28,11 @@ class Pages:
     time."""
 
     def __init__(
-        self, state: SetState, log: Proposer, view: MessageView, answer: Callable[[str, int, QueuePage | Refused], None]
+        self,
+        state: SetState,
+        log: Proposer,
+        view: MessageView,
+        answer: Callable[[str, int, MessagePage | Refused], None],
     ) -> None:
         """`answer`: sends the answer to the request of this number to this router."""
         self._state = state
@@ -88,4 +92,4 @@ class Pages:
         if rows and not page:
             self._answer(router, number, Refused(RefusedFor.BUSY, "the disk has not read the messages"))
         else:
-            self._answer(router, number, QueuePage(tuple(page), page[-1][0] + 1 if page else browse.first))
+            self._answer(router, number, MessagePage(tuple(page), page[-1][0] + 1 if page else browse.first))
