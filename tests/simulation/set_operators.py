@@ -1,7 +1,8 @@
 """Operators of replica sets in a simulated mesh: they choose voters, begin sets anew, and recover them (protocol 13).
 
-They know all that routers and disks have: the commands ask every router before they act, and refuse what would harm.
-Some recover a set that is not lost, at a router that knows no leader: then entries may be lost, and nothing else.
+The operators know the state of all routers and disks: the commands ask every router before they act, and refuse harmful
+steps. Some operators recover a set that is not lost, at a router that knows no leader: then entries may be lost, and
+nothing else.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SetOperators:
-    """Has dice of its own: without operators a run is what it was."""
+    """Runs commands on sets. Its random numbers are its own, so a run without operators stays the same."""
 
     def __init__(self, world: "World", sets: "SetWorld") -> None:
         self._world = world
@@ -35,7 +36,7 @@ class SetOperators:
             self._world.schedule.at(0.5 + dice.random() * (knobs.turmoil - 0.5), self._recover_rashly)
 
     def _command(self, router: "Router", command: "Callable[[Router], None]") -> None:
-        """It may be refused."""
+        """Run the command at the router, which may refuse it."""
         router.handle(self._carry_out, router, command)
 
     @staticmethod
@@ -49,7 +50,7 @@ class SetOperators:
         self._choose(self._random.choice(list(self._sets.map.plans)))
 
     def _choose(self, name: str, without: str = "") -> None:
-        """Other voters for the set, at a router that leads it."""
+        """Choose other voters for the set, at a router that leads it."""
         leaders = [router for router, replica in self._sets.replicas(name) if replica.raft.leadership is not None]
         if not leaders:
             return
@@ -65,7 +66,7 @@ class SetOperators:
             at.node.sets.choose(name, ring, self._world.schedule.now)
 
     def is_kept(self, router: str) -> bool:
-        """Whether the router may not leave the mesh: it is a voter of a set, or is to be one (`why_kept`). Then other
+        """Whether the router may not leave the mesh, as it is, or is to be, a voter of a set (`why_kept`). If so, other
         voters are chosen, so that it may leave later."""
         kept = [name for name in self._sets.map.plans if self._has(name, router)]
         for name in kept:
@@ -77,7 +78,7 @@ class SetOperators:
         known += self._sets.configurations(name)
         return any(router in (*one.ring, *(member.router for member in one.members)) for one in known)
 
-    # what is lost
+    # losses
 
     def end_losses(self) -> bool:
         """The faults are long over: begin sets anew that cannot begin, and recover those that nobody can lead. Returns
@@ -89,7 +90,7 @@ class SetOperators:
         return bool(begins)
 
     def _begin_anew(self, name: str) -> bool:
-        """An operator ends a beginning that cannot be completed: a store that it names is gone (13.2)."""
+        """An operator ends a beginning that cannot be completed, as a store that it names is gone (13.2)."""
         parts = [disk.store.parts[name] for disk in self._sets.disks.values()]
         if any(part.hard.begun for part in parts) or not any(part.hard.life for part in parts):
             return False
@@ -113,7 +114,7 @@ class SetOperators:
         return raft.leader is None and raft.hard.begun and not raft.why_aside
 
     def _recover_the_best(self, name: str) -> None:
-        """At the router whose log is the most up to date, if nobody leads."""
+        """If no router leads, recover the set at the router whose log is the most up to date."""
         known = list(self._sets.replicas(name))
         chosen = [(router, replica.raft) for router, replica in known if self._may_recover(replica)]
         if chosen and all(replica.raft.leadership is None for _, replica in known):

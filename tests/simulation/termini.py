@@ -1,8 +1,9 @@
-"""Termini that outlive their connections: no router may forget one without cause (protocol 1 and 8, Expiry).
+"""Judges termini that outlive their connections: no router may forget one without cause (protocol 1 and 8, Expiry).
 
-For every router and every client that asked for a timeout: which epoch the router knows, and when the client was last
-attached at a router in contact with it. To forget one there are two causes: it was closed, or nobody in contact has
-had it attached for as long as its timeout. A promise to a subscriber ends with either.
+For every router, and every client that asked for a timeout, it records the epoch that the router knows, and when the
+client was last attached at a router in contact with that router. A router may forget a terminus for two causes: its
+client has closed it, or no router in contact has had the client attached for as long as its timeout. A promise to a
+subscriber ends with either.
 """
 
 from math import inf
@@ -14,7 +15,7 @@ from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.identity import Epoch, link_name
 
 RECENT = 10.0
-"""Seconds after which everybody knows that a client was told of its end."""
+"""Seconds after which all routers know that a client has read the end of its terminus."""
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -29,17 +30,22 @@ class Termini:
         self._judge = judge
         self._clients: list[tuple[Client, Index]] = []
         self._over: dict[str, Epoch] = {}
-        """The latest epoch of a client that some router has rightly let expire: the others take its word."""
+        """The latest epoch of a client that some router has rightly let expire. The other routers follow that
+        router."""
         self._lives_over: dict[bytes, float] = {}
-        """Generations of publishers that some router has rightly let expire, under whatever epoch, and when last."""
+        """Generation of a publisher's life that some router has rightly let expire, under any epoch -> when it last
+        did.
+        """
         self._knowing: dict[bytes, set[tuple[str, int]]] = {}
-        """The incarnations that have let a life expire, and all in contact with the first, which have agreed."""
+        """Keyed by generation: the incarnations that have let the life expire, and all in contact with the first of
+        them, which have agreed.
+        """
         self._bound: dict[tuple[str, str], tuple[bytes, bool]] = {}
-        """By router and publisher: the life that it has agreed to let expire, and stands by that, even restarted; and
-        whether it did so rightly."""
+        """Keyed by router and publisher: the life that the router has agreed to let expire, and whether it did so
+        rightly. The router stands by that, even after a restart."""
         self.agreed: set[tuple[str, str, Epoch]] = set()
-        """By router and client: attaches that it has rightly agreed to let expire, or let lapse. The next may cross the
-        decision."""
+        """(router, client, epoch): attaches that the router has rightly agreed to let expire, or let lapse. The next
+        attach may cross the decision."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
 
     def add(self, client: "Client", *, publisher: bool) -> None:
@@ -55,24 +61,24 @@ class Termini:
         return view.epoch is not None and reader.since is not None and view.epoch >= reader.since
 
     def known_around(self, home: "Router", name: str, reader: Reader, *, but_for: Epoch | None = None) -> bool:
-        """Whether home knows it, or any router in contact with it that can have told it. Attaches up to `but_for` have
-        ended."""
+        """Whether home, or any router in contact that can have told it, knows the subscriber's terminus. Attaches up to
+        `but_for` have ended and do not count."""
         knowing = [router for router in self.around(home) if self.knows(router, name, reader)]
         epochs = [self._views_of(router)[name].epoch for router in knowing if self._told(router, home, name)]
         return any(epoch is not None and (but_for is None or epoch > but_for) for epoch in epochs)
 
     def _told(self, router: "Router", home: "Router", name: str) -> bool:
-        """Whether what the router sent when it learned of the client is no longer under way to home."""
+        """Whether home has read what the router sent when it learned of the client."""
         view = self._views_of(router)[name]
         if router is home or view.untold:
             return router is home
         assert view.epoch is not None
         owner = self._judge.routers[view.epoch.router]
         if owner is not router and owner in self.around(home):
-            return False  # that one tells home itself
+            return False  # the owner tells home itself
         contact, frames = view.told.get(home.name, (0, 0))
         if contact != router.contact_numbers[home.name]:
-            return True  # told of it, if not by then, as the contact began
+            return True  # the router told home when the contact began, if not before
         return home.heard.get(router.name, 0) >= frames
 
     def around(self, home: "Router") -> "list[Router]":
@@ -83,21 +89,22 @@ class Termini:
         return name == home.name or self._judge.contact(home, name) is not None
 
     def decides(self, router: "Router", epoch: str) -> None:
-        """The router decides to answer the attach of that epoch, which had to wait for others: whomever it is in
-        contact with, however lately, has to know of it. Of a plain client nobody does who has lost the contact."""
+        """The router decides to answer the attach of that epoch, which had to wait for others. All routers in contact,
+        however short, have to know the attach. For a plain client this is not checked: routers that have lost the
+        contact forget it."""
         link = next((link for link in router.links if str(link.epoch) == epoch), None)
         contacts = [(self._judge.routers[name], which) for name, which in router.topic.directory.contacts.items()]
         if link is not None and not link.client.plain:
             self._check_told(link, [other for other, which in contacts if other.alive and other.incarnation == which])
 
     def answered(self, link: "Link") -> None:
-        """The answer goes out (protocol 6.7, 7.1)."""
+        """The router sends its answer to the attach (protocol 6.7, 7.1)."""
         if link.client.name not in self._judge.readers or not link.client.plain:
             self._check_told(link, self.around(link.router))
 
     def _check_told(self, link: "Link", routers: "list[Router]") -> None:
-        """Everybody delivers to a subscriber from here on, and knows of a publisher, unless it was closed or a later
-        attach has come."""
+        """Check that all these routers deliver to a subscriber from now on, or know a publisher, unless its link was
+        closed or a later attach has come."""
         assert link.epoch is not None
         reads = link.client.name in self._judge.readers
         later = any(other.epoch > link.epoch for other in link.client.opened if other.epoch is not None)
@@ -110,12 +117,14 @@ class Termini:
             self._judge.check(known, f"{what}: {link} is answered, and unknown at {router.name}")
 
     def knows_life(self, router: "Router", link: "PublisherLink") -> bool:
-        """Whether the router knows the present life of an attach's client."""
+        """Whether the router knows the present life of the attach's client."""
         view = self._views_of(router).get(link.client.name, View())
         return view.epoch is not None and view.generation == link.client.generation
 
     def remembered(self, router: "Router", former: int) -> list[tuple[str, Epoch, Epoch | None]]:
-        """Durable clients that the router's former incarnation knew when it was killed, and how it knows them now."""
+        """Durable clients that the router's former incarnation knew when it was killed: the client, the epoch known
+        then, and the epoch known now.
+        """
         views = self._views.get((router.name, former), {})
         directory = router.topic.directory
         found: list[tuple[str, Epoch, Epoch | None]] = []
@@ -134,7 +143,9 @@ class Termini:
         return away or client.name in self._over
 
     def away(self, link: "Link") -> float:
-        """For how long the client has not been seen, by who has seen it least; if by none, in truth, for a terminus."""
+        """For how long the client has not been seen, by the router around that saw it last. If none has seen it, the
+        true time that it was away, if that is as long as any terminus lives; else 0.
+        """
         client, routers = link.client, self._judge.routers
         if client.plain:
             return 0.0
@@ -144,8 +155,9 @@ class Termini:
         return max(unseen, default=itself)
 
     def may_give_up(self, router: "Router", message: Message) -> bool:
-        """Whether the router may settle what is left of a publisher that it does not know: for as long as any terminus
-        lives nobody has had that one attached, as far as the router can have seen (protocol 6.10)."""
+        """Whether the router may settle the rest of the deliveries of a publisher that it does not know. It may if no
+        router has had the publisher attached for as long as any terminus lives, as far as the router can know (protocol
+        6.10)."""
         for client, index in self._clients:
             if client.name == message.publisher:
                 entry = router.topic.directory.entry(index)
@@ -154,20 +166,21 @@ class Termini:
         return False
 
     def has_agreed(self, link: "PublisherLink", generation: bytes) -> bool:
-        """Whether the router had let the life expire, or agreed to that and it had happened, when the attach came."""
+        """Whether, when the attach came, the router had let the life expire, or had agreed to that and it had
+        expired."""
         over = self._lives_over.get(generation)
         incarnation = link.router.name, link.router.incarnation
         return over is not None and link.attached_at > over and incarnation in self._knowing[generation]
 
     def is_bound(self, link: "PublisherLink") -> bool:
-        """Whether the router has agreed to let the client's present life expire, whatever became of that elsewhere."""
+        """Whether the router has agreed to let the client's present life expire, even if other routers have not."""
         generation = self._judge.lives.generations.get((link.client.name, link.client.life))
         return generation is not None and self._bound.get((link.router.name, link.client.name)) == (generation, True)
 
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
-        """Whether the life had expired so long before the attach that no router remembers that, or all that knew have
-        died, be it before they saw that; unless the home of its last attach was around, which needs no memory to know
-        (protocol 7.10)."""
+        """Whether no router can remember that the life had expired when the attach came: that was too long ago, or all
+        routers that knew it have died, perhaps before they saw it. If the home of its last attach was around, it knows
+        without memory (protocol 7.10)."""
         over = self._lives_over.get(generation)
         if over is None or link.home_was_around:
             return over is None and link.was_outlived and not link.home_was_around
@@ -203,13 +216,13 @@ class Termini:
                 if view.untold and not router.topic.outlet.batches:
                     self._tell(router, view)
             elif view.epoch is not None:
-                same_life = entry is None or entry.generation == view.generation  # else a later one has ended
+                same_life = entry is None or entry.generation == view.generation  # otherwise a later life has ended
                 self._forgotten(router, client, view, view.epoch, same_life=same_life)
                 view.epoch = None
 
     def _known_around(self, router: "Router", client: "Client", but_for: Epoch) -> int:
-        """Clock of the latest attach of the client, over or not, that the router knows, or any that it heard in this
-        event, in whatever incarnation."""
+        """The clock of the client's latest attach, over or not, that the router knows, or any router, in any
+        incarnation, from which it heard in this event."""
         names = router.name, *router.had_contact
         views = [views[client.name] for (name, _), views in self._views.items() if name in names]
         return max(v.latest if v.entry is None or v.entry.epoch == but_for else v.entry.epoch.hlc for v in views)
@@ -227,8 +240,8 @@ class Termini:
                 self.agreed.add((router.name, client.name, entry.epoch))
 
     def _watch_lapse(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
-        """Its custodian waits for it no more. It may come back there before others hear of that, and accept without it
-        (protocol 8, Apart)."""
+        """The custodian no longer waits for the client. The client may come back there before other homes know that,
+        and these may accept without it (protocol 8, Apart)."""
         if entry is None or entry.router != router.name or entry.name not in router.topic.directory.lapsed:
             return
         attach = router.name, client.name, entry.epoch
@@ -251,7 +264,7 @@ class Termini:
         return views
 
     def _unseen(self, router: "Router", client: "Client", there: "Router") -> float:
-        """For how long it has not been attached there, as this router can have seen."""
+        """For how long the client has not been attached there, as far as this router can know."""
         now = self._judge.schedule.now
         since = inf if self._judge.contact(router, there.name) is None else router.made_at[there.name]
         since = 0.0 if there is router else since
@@ -287,14 +300,16 @@ class Termini:
         self._expired(router, client, epoch)
 
     def _has_moved_on(self, client: "Client", epoch: Epoch) -> bool:
-        """It is a subscriber that some router had rightly ended, and that had moved, apart from it, by then; or that it
-        was told is not known everywhere yet."""
+        """Whether some router had rightly ended the subscriber, which had moved out of its contact before; or whether
+        its client was told that recently, so not all routers know it yet."""
         reader = self._judge.readers.get(client.name)
         told_now = reader is not None and self._judge.schedule.now - reader.told_at < RECENT
         return client.name in self._over and (told_now or client.name in self._judge.untold)
 
     def _is_gossip(self, router: "Router", client: "Client") -> bool:
-        """It is a subscriber that another router has ended, which was looked at there; it may have moved on since."""
+        """Whether another router has ended the subscriber. That end was checked there; the subscriber may have moved
+        since.
+        """
         entry = router.topic.directory.subscriber(link_name(client.identity))
         is_told_of = client.name in self._judge.readers and entry is not None and entry.ending != ""
         return is_told_of and entry is not None and f"router {router.name} accepted" not in entry.ending
@@ -321,7 +336,7 @@ class Termini:
         if any(link.afresh and (link.epoch is None or link.epoch > epoch) for link in client.opened):
             cause = BEGUN
         if reader is not None and cause == APART and reader.expired is not None and epoch <= reader.expired:
-            cause = AWAY  # its client knows that this life was over before it went on
+            cause = AWAY  # its client knows that this life was over before it continued
         if reader is not None and cause == AWAY:
             reader.expired = epoch if reader.expired is None else max(epoch, reader.expired)
         if reader is not None and (reader.told is None or reader.told < epoch):
@@ -337,14 +352,14 @@ class Termini:
 
     @staticmethod
     def _grain(router: "Router") -> float:
-        """Between two steps of a router no more than a HELLO's interval passes."""
+        """The longest time between two steps of a router: the interval of HELLOs, in seconds."""
         return router.knobs.dead / 4 + 0.1
 
 
 def _has_closed(client: "Client", epoch: Epoch, *, has_expired: bool) -> bool:
-    """Whether it has closed its attach of that epoch, or a later one; that may never have reached its router. A router
-    that reads a close before it has answered the attach may take it for late, and only suspend the link (protocol
-    6.12): then the attach `has_expired` like any other."""
+    """Whether the client has closed its attach of that epoch, or a later one; the close may never have reached its
+    router. A router that reads a close before it has answered the attach may take it for late, and only suspend the
+    link (protocol 6.12): then the attach `has_expired` like any other."""
     number = min((link.number for link in client.opened if link.epoch == epoch), default=0)
     closed = [link for link in client.opened if link.closed]
     if has_expired:
@@ -353,5 +368,5 @@ def _has_closed(client: "Client", epoch: Epoch, *, has_expired: bool) -> bool:
 
 
 def _is_of_life(client: "Client", generation: bytes) -> bool:
-    """Whether a publisher goes by that generation: it may have begun another life."""
+    """Whether the publisher uses that generation. It may have begun another life."""
     return client.generation == generation

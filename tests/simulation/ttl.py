@@ -1,8 +1,8 @@
-"""Messages of the model that have to be had by somebody in time (protocol 5, Time to live).
+"""Messages of the model that expire if no subscriber has them in time (protocol 5, Time to live).
 
-The judge is strict: what a home ends for its time was given to nobody by then, and is given to nobody afterwards,
-unless its publisher never read of that and transfers it again, elsewhere. What queues do with such messages, their
-judge sees (`tests.simulation.queue_logs`).
+The judge is strict. If a home ends a message because its time is over, no subscriber has had it by then, and none gets
+it later, unless its publisher did not read that outcome and transfers the message again, elsewhere.
+`tests.simulation.queue_logs` judges what queues do with messages that expire.
 """
 
 from collections.abc import Sequence
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from tests.simulation.router import Router
 
 START_MS = 1_700_000_000_000
-"""The wall clock at the beginning of a run, where it is right, in milliseconds."""
+"""The wall clock at the beginning of a run, in milliseconds, if it is not skewed."""
 EXPIRED = "its time was over before anybody had it"
-"""Why promises end when the publisher reads that."""
+"""The cause with which promises end when the publisher reads that the message has expired."""
 LIVES = (0.0, 0.1, 0.5, 2.0, 5.0, 20.0)
-"""Longest times of messages, in seconds."""
+"""Longest lives of messages, in seconds."""
 
 
 def draw_until(random: Random, often: float, now: float) -> float:
-    """By when a message has to be had that is sent now."""
+    """The time at which a message expires that is sent now."""
     return now + random.random() * random.choice(LIVES) if often and random.random() < often else inf
 
 
 def times_of(link: "PublisherLink", texts: Sequence[bytes]) -> list[float] | None:
-    """For the core, as the messages come to a router."""
+    """The times in the form that the core gets with the messages."""
     judge, now = link.router.judge, link.router.schedule.now
     untils = [judge.messages[text].until for text in texts]
     return [until if until > now else OVER for until in untils] if min(untils) < inf else None
 
 
 def left_ms(message: "Message", wall_ms: float) -> float:
-    """How long a message has still to live by this wall clock, in milliseconds. Each second message says how long it
-    lives, which counts from now on. The others say when their time is over."""
+    """The time that a message has left by this wall clock, in milliseconds. Every second message carries a duration,
+    which counts from now on. The others carry the time at which they expire."""
     if message.until == inf:
         return inf
     lasts_ms, over_ms = (message.until - message.sent_at) * 1000, START_MS + message.until * 1000
@@ -48,14 +48,14 @@ def left_ms(message: "Message", wall_ms: float) -> float:
 
 
 def transferred(judge: "Judge", text: bytes) -> None:
-    """A router gives the message to a subscriber."""
+    """A router transfers the message to a subscriber."""
     message = judge.messages[text]
     judge.check(not message.expired, f"2 expired: {text.decode()}, which a home has ended for its time, is given")
     message.was_given = True
 
 
 def expired(home: "Router", keys: Sequence[bytes]) -> None:
-    """A home ends deliveries for their time; what a zombie does so, its publisher does not read."""
+    """A home ends deliveries because their time is over. If a zombie does so, its publisher does not read that."""
     judge = home.judge
     for message in [judge.by_key[key] for key in keys]:
         if (message.home, message.incarnation) == (home.name, home.incarnation):
@@ -66,6 +66,6 @@ def expired(home: "Router", keys: Sequence[bytes]) -> None:
 
 
 def informed(judge: "Judge", message: "Message") -> None:
-    """The publisher reads what became of the message."""
+    """The publisher reads the outcome of the message."""
     for name in sorted(message.promised) if message.expired else ():
         judge.ends(message, name, EXPIRED)

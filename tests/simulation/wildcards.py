@@ -1,6 +1,6 @@
-"""Subscribers of the model that are subscribed to patterns, among addresses of two words.
+"""Subscribers of the model with patterns, among addresses of two words.
 
-What a pattern covers is the judge's own word by word, not the core's.
+The judge decides itself, word by word, whether a pattern covers an address, without the core.
 """
 
 from random import Random
@@ -14,12 +14,12 @@ def draw_address(random: Random) -> str:
 
 
 def draw_subscription(random: Random, patterns: float) -> str:
-    """A pattern, so often; else an address."""
+    """A pattern with this probability, else an address."""
     return random.choice(PATTERNS) if random.random() < patterns else random.choice(ADDRESSES)
 
 
 def covers(subscription: str, address: str) -> bool:
-    """Whether who is subscribed to the one is to get what is published to the other."""
+    """Whether a subscriber with this subscription gets the messages of the address."""
     wanted, words = _words(subscription), _words(address)
     if wanted[-1] == "#":
         wanted, words = wanted[:-1], words[: len(wanted) - 1]

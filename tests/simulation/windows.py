@@ -1,5 +1,6 @@
-"""What a home holds for each of its publishers (protocol 9.6): what their windows say, and no more than these allow.
-The egress of a queue publishes as much as its consumers have room for (14.5)."""
+"""Checks the messages that a home holds for each of its publishers (protocol 9.6): as many as its counters say, and no
+more than the publisher's window allows. The egress of a queue publishes as much as its consumers have room for (14.5).
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -25,6 +26,6 @@ def check_windows(router: "Router") -> None:
 
 
 def _unsettled(stream: HomeStream) -> int:
-    """In bytes."""
+    """The bytes of unsettled messages of the publisher."""
     records: Iterable[Record] = (*stream.records.values(), *stream.withheld)
     return sum([len(one.message) for one in records if one.message and one.state is not State.SETTLED])

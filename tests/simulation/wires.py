@@ -1,6 +1,6 @@
 """The links between neighbouring routers: connections that carry bodies in order, and the ways in which they fail.
 
-    a ──bodies──▶ b      who of the two notices an end, and when, is up to the fault; what is under way then may
+    a ──bodies──▶ b      the fault decides which end notices a break, and when; data under way may
     a ◀──bodies── b      still arrive, up to some point
 
 The lower name dials. A connection that one side still believes in ends for it when the other opens the next. On a
@@ -23,7 +23,7 @@ Body = tuple[Literal["linkstate", "channel"], bytes]
 
 
 class Connection:
-    """One connection between two neighbours; `ends` that are open believe in it."""
+    """One connection between two neighbours. The ends in `open` consider it intact."""
 
     __slots__ = ("arrival", "broken", "busy", "open", "outboxes", "stalled", "stash", "until")
 
@@ -31,20 +31,20 @@ class Connection:
         self.arrival = dict.fromkeys(ends, 0.0)
         """When the last bodies to this end arrive."""
         self.until = dict.fromkeys(ends, inf)
-        """Nothing arrives at this end later than that."""
+        """After this time nothing arrives at this end."""
         self.open = dict.fromkeys(ends, True)
         self.broken = False
         self.stalled = False
-        """What arrives waits until the path is there again, as TCP has it."""
+        """Whether arriving data waits until the path works again, as under TCP."""
         self.stash: list[tuple[str, list[Body]]] = []
         self.outboxes = {end: Outbox() for end in ends}
-        """What waits for room, for this end."""
+        """Data that waits for room on its way to this end."""
         self.busy: set[str] = set()
-        """Ends that bodies are under way to, and no more can be."""
+        """Ends to which so much is under way that they can take no more now."""
 
 
 class Wire:
-    """A configured link, with its present connection as each end has it."""
+    """A configured link, with its present connection as each end sees it."""
 
     def __init__(
         self, ends: tuple[str, str], cost: int, routers: "dict[str, Router]", schedule: Schedule, random: Random,
@@ -53,7 +53,7 @@ class Wire:
         self.ends = ends
         self.cost = cost
         self.cut = False
-        """No connection can be opened."""
+        """Whether no connection can be opened."""
         self.slow = 1.0
         self._routers = routers
         self._schedule = schedule
@@ -68,7 +68,7 @@ class Wire:
     # opening
 
     def seek(self) -> None:
-        """Dial after a while; if that fails, whoever ends the cause of it seeks again."""
+        """Dial after a while. If that fails, the code that ends the cause seeks again."""
         self._schedule.after(self._random.random() * 0.2, self._dial)
 
     def _dial(self) -> None:
@@ -87,14 +87,15 @@ class Wire:
                 self._schedule.at(at, self._routers[end].handle, self._up, connection, end)
 
     def _is_wanted(self, end: str) -> bool:
-        """Whether the plan of this end has the link. It tells the other if that was removed."""
+        """Whether the plan of this end has the link. If the plan has removed the other router, this end tells it so."""
         other, mesh = self._routers[self.other(end)], self._routers[end].mesh
         if other.name in mesh.plan.routers and other.name not in mesh.plan.listed and end in other.mesh.neighbours:
             other.handle(other.expelled)
         return other.name in mesh.neighbours
 
     def part(self, end: str) -> None:
-        """The plan of this end has the link no more: it closes its connection, behind what it has sent."""
+        """The plan of this end no longer has the link: the end closes its connection after the data that it has
+        sent."""
         connection = self._current[end]
         if connection is not None:
             there = self.other(end)
@@ -109,7 +110,7 @@ class Wire:
         self._current[end] = connection
         if self.other(end) in self._routers[end].mesh.neighbours:
             self._routers[end].mesh.link_up(self.other(end), self._schedule.now)
-        else:  # the plan has taken it away meanwhile
+        else:  # the plan has removed the link meanwhile
             self.part(end)
 
     # bodies
@@ -124,7 +125,7 @@ class Wire:
             self._fill(connection, end)
 
     def _fill(self, connection: Connection, end: str) -> None:
-        """Whoever is alive hands over what its transport has room for."""
+        """Each end that is alive hands over as much as its transport has room for."""
         there, router = self.other(end), self._routers[end]
         if there in connection.busy or self._current[end] is not connection or router.paused:
             return
@@ -143,7 +144,7 @@ class Wire:
         self._fill(connection, end)
 
     def _carry(self, connection: Connection, there: str, bodies: list[Body], takes: float) -> None:
-        """No bodies: a part of one."""
+        """Carry bodies. An empty list stands for a part of one body."""
         delay = takes + self._random.random() * self._knobs.delay * self.slow
         at = connection.arrival[there] = max(connection.arrival[there], self._schedule.now + delay)
         self._schedule.at(at, self._arrive, connection, there, bodies)
@@ -159,7 +160,7 @@ class Wire:
             return
         mesh, neighbour, now = self._routers[end].mesh, self.other(end), self._schedule.now
         if neighbour not in mesh.neighbours:
-            return  # the plan has taken it away, and the connection is about to be closed
+            return  # the plan has removed the link, and the connection is about to be closed
         if not bodies:
             mesh.heard(neighbour, now)
         for link, body in bodies:
@@ -168,7 +169,7 @@ class Wire:
     # faults
 
     def break_off(self, late: tuple[float, float]) -> None:
-        """The connection is gone; its ends notice so many seconds later, the lower name's first."""
+        """The connection breaks. Its ends notice after these seconds; the first number is for the lower name."""
         connection = self._latest
         if connection is None or connection.broken:
             return
@@ -191,7 +192,7 @@ class Wire:
             self.seek()
 
     def killed(self, router: str, late: float) -> None:
-        """The router is gone; its neighbour notices so many seconds later."""
+        """The router has died. Its neighbour notices after this many seconds."""
         self.break_off((late, late))
         self._current[router] = None
         if self._latest is not None:

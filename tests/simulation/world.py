@@ -3,7 +3,7 @@
     publishers ─▶ router ══wire══ router ─▶ subscribers       everything in one thread, in virtual time
                     ╚═════ router ═════╝
 
-`run` raises `Violation`, or whatever assertion of a core failed; the seed is the whole bug report.
+`run` raises `Violation`, or the failed assertion of a core. The seed is the whole bug report.
 """
 
 import math
@@ -36,17 +36,19 @@ from tests.simulation.wires import Wire
 
 CALM = 400.0
 SLOW_CALM = 1200.0
-"""Virtual seconds for everything to come to rest after the faults; where links carry few bytes a second, their queues
-take minutes (seed 34129855)."""
+"""Virtual seconds after the faults in which the mesh has to come to rest. If links carry few bytes a second, their
+queues take minutes (seed 34129855)."""
 MOST_STEPS = 200_000
 MOST_A_SECOND = 10_000
-"""Virtual: twins that take the link from each other, for as long as there are faults, are not the mesh's business."""
+"""The most steps in a virtual second. Twins take the link from each other as long as there are faults; that is not the
+mesh's fault.
+"""
 LOOK = 1.0
-"""Virtual seconds between looks whether it has."""
+"""Virtual seconds between checks whether the mesh is at rest."""
 
 
 class Enough(Exception):
-    """The run has come to where it was to end."""
+    """The run has reached the time at which it was to end."""
 
 
 class World:
@@ -57,11 +59,11 @@ class World:
     def __init__(
         self, seed: int, *, trace: bool = False, odd: Collection[str] = (), knobs: Mapping[str, Any] | None = None
     ) -> None:
-        """`odd` are the names of what happens besides, in place of what the dice say. `knobs` are set whatever the dice
-        say, and then nothing happens besides."""
+        """`odd`: the names of the oddities to add, instead of drawn ones. `knobs`: values that replace drawn ones; then
+        there are no oddities."""
         self.seed = seed
         self.ends = math.inf
-        """The virtual second in which the run ends, though all has not come to rest."""
+        """The virtual second at which the run ends even if the mesh is not at rest."""
         self.random = Random(seed)
         drawn = draw(self.random)
         self.knobs: Knobs = weaken(drawn, Random(f"odd {seed}"), odd) if knobs is None else attrs.evolve(drawn, **knobs)
@@ -77,7 +79,7 @@ class World:
         self.membership = Membership(self)
         for router in self.routers.values():
             router.file = self.membership.file()
-        last = self.membership.wanted[-1]  # the others stay connected
+        last = self.membership.wanted[-1]  # the other routers stay connected
         self.unstarted = last if self.knobs.never_started else None
         self.publishers = [self.publisher(*self._client(f"p{i}")) for i in range(self.knobs.publishers)]
         self.subscribers = [self.subscriber(*self._client(f"s{i}")) for i in range(self.knobs.subscribers)]
@@ -115,7 +117,7 @@ class World:
             router.verbose = self.verbose
 
     def _make_wires(self) -> list[Wire]:
-        """A random tree, and a few more links."""
+        """Make a random tree of links, and a few more links."""
         names = list(self.routers)
         pairs = [(self.random.choice(names[:i]), names[i]) for i in range(1, len(names))]
         others = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if (a, b) not in pairs]
@@ -142,7 +144,7 @@ class World:
         return name, address, self.routers, self.schedule, self.random, self.knobs, self.judge, self.note
 
     def _share(self, publishers: Sequence[Client], subscribers: Sequence[Client], container: str) -> None:
-        """A connection for all their links; those of the two directions may have the same names."""
+        """Give all these clients one connection. Links of the two directions may have the same names."""
         together = [*publishers, *subscribers]
         for clients in (publishers, subscribers):
             for number, client in enumerate(clients):
