@@ -1,4 +1,5 @@
-"""`python -m tests.exhaustive SCOPE…`: explore scopes by name, or `all`; violations come with a shortest path."""
+"""`python -m tests.exhaustive SCOPE…`: explore scopes by name, or `all`; it prints a shortest path to each
+violation."""
 
 import argparse
 import sys
@@ -9,7 +10,7 @@ from tests.exhaustive.search import Result, Search
 
 
 def _progress(result: Result) -> None:
-    """One line that is overwritten, where somebody looks on."""
+    """Print the progress on one line that is overwritten, if stderr is a terminal."""
     if sys.stderr.isatty():
         print(f"\r{result.scope.name}: depth {result.depth}, {result.states} states", end="", file=sys.stderr)
 

@@ -1,12 +1,12 @@
-"""The model clients, as values with pure functions: what they have in common, and the publisher.
+"""The model clients, as values with pure functions: what all clients share, and the publisher.
 
-A client hears at once what its router sends, until its connection is cut; what it does is an act of its own, at any
-time, and arrives at once too. That loses no behaviour: a frame that takes long to reach a client might as well be sent
-late, one that takes long to reach its router might as well be an act that comes late; what is still under way when the
-connection is cut are acts after the cut, and what a router says just before it dies is said to deaf ears. The publisher
-transfers in order and settles what it knows the outcome of; the subscriber accepts in order and keeps in its map what
-is not settled. Both bring their maps when they attach again (protocol 6.8 and 7.2). Who leaves a part of its map out
-does nothing new, and attaches once more. Frames are plain tuples.
+A client receives at once what its router sends, until its connection is cut. Each act of a client happens at any time,
+and arrives at once, too. This loses no behaviour. A frame that takes long to reach a client is like one that is sent
+late. A frame that takes long to reach its router is like a late act. Frames that are under way when the connection is
+cut are acts after the cut. Frames that a router sends just before it dies go to deaf clients. The publisher transfers
+in order and settles deliveries whose outcome it knows. The subscriber accepts in order and keeps unsettled deliveries
+in its map. Both bring their maps when they attach again (protocol 6.8 and 7.2). A client that leaves a part of its map
+out does nothing new, and attaches once more. Frames are plain tuples.
 """
 
 from enum import IntEnum
@@ -24,11 +24,11 @@ ACCEPTED, REJECTED, RELEASED = (
 )
 Frame = tuple[Any, ...]
 Message = tuple[int, int]
-"""Publisher and number: also the payload, as two bytes."""
+"""(publisher, number). It is also the payload, as two bytes."""
 
 
 class Violation(Exception):
-    """An invariant of protocol 9 does not hold: its name, and what happened."""
+    """An invariant of protocol 9 does not hold: the invariant's name, and what happened."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
@@ -47,61 +47,61 @@ class Stage(IntEnum):
 
 
 class Phase(IntEnum):
-    """Of one message, at its publisher."""
+    """The phase of one message at its publisher."""
 
     UNSENT = 0
     IN_DOUBT = 1
     KNOWN = 2
-    """Accepted, or rejected; not settled."""
+    """Accepted or rejected, and not settled."""
     STATED = 3
-    """The same, and the map of the last attach said so."""
+    """Like KNOWN, and the map of the last attach named the outcome."""
     SETTLED = 4
     LOST = 5
-    """In doubt for good: its life has ended."""
+    """In doubt for good, as the publisher's life has ended."""
 
 
 @attrs.frozen
 class Did:
-    """What a client did or learned."""
+    """The result of a client's act, or of a frame that it got."""
 
     client: Any
-    """Its new state."""
+    """The client's new state."""
     frame: Frame | None = None
-    """For its router."""
+    """The frame for its router, if any."""
     told: tuple[int, ...] = ()
     """Numbers of the messages whose acceptance a publisher has just learned."""
     refused: tuple[int, ...] = ()
-    """The same of those that somebody has refused."""
+    """Numbers of the messages whose rejection a publisher has just learned."""
     renewed: bool = False
-    """A publisher was told a new generation, though it was attached before."""
+    """Whether a publisher got a new generation though it was attached before."""
     resumed: bool = False
-    """A publisher was told its generation again."""
+    """Whether a publisher got its own generation again."""
     forgot: tuple[Message, ...] = ()
-    """What a subscriber has just forgotten, having told its outcome."""
+    """Messages that a subscriber has just forgotten after it had sent their outcomes."""
     missed: tuple[Message, ...] = ()
-    """What it was told is settled, and has not processed."""
+    """Messages that a router settled although the subscriber has not processed them."""
 
 
 @attrs.frozen
 class Client:
     index: int
     choices: tuple[int, ...]
-    """Where it attaches next: one of these routers."""
+    """The routers at one of which it attaches next."""
     stage: Stage = Stage.AWAY
     cut: bool = False
-    """Nothing reaches it any more on its connection; it will attach again."""
+    """Its connection is cut: no frame reaches it there, and it will attach again."""
     serial: int = 0
-    """Counts its connections."""
+    """The number of its latest connection."""
     epoch: Epoch = NOWHERE
-    """The highest that it was told: echoed at its next attach."""
+    """The highest epoch that it got. It echoes it at its next attach."""
     resumes: bool = False
-    """It was attached once, so that it has a map."""
+    """Whether it was ever attached, so that it has a map."""
     echo: bool = False
-    """It was asked for a sign of life."""
+    """Whether a router has asked it for a sign of life."""
     partial: bool = False
-    """Its attach has left something out of its map: it will attach again."""
+    """Whether its attach has left out a part of its map: it will attach again."""
     born: int = 0
-    """No attach of its present life has a lower clock, if that is not its first."""
+    """A lower bound for the clocks of all attaches of its present life, except in its first life."""
 
     @property
     def is_connected(self) -> bool:
@@ -112,7 +112,7 @@ class Client:
         return not self.is_connected or (self.partial and self.stage is Stage.ATTACHED)
 
     def unsettled(self) -> tuple[tuple[bytes, int], ...]:
-        """Its whole map: of a publisher, by tag, else by key; the oldest first."""
+        """Its whole map, the oldest entry first: keyed by tag for a publisher, by key for a subscriber."""
         raise NotImplementedError
 
     def _map(self, complete: bool) -> tuple[tuple[bytes, int], ...]:
@@ -126,15 +126,15 @@ class Client:
         return Did(attrs.evolve(begun, serial=self.serial + 1, choices=choices), frame)
 
     def acts(self) -> list[str]:
-        """What it may do now, by the names that `act` takes."""
+        """The acts that it may do now, by the names that `act` takes."""
         raise NotImplementedError
 
     def lose(self, choices: tuple[int, ...]) -> Did:
-        """Its connection is cut, for whatever reason."""
+        """Its connection is cut."""
         return Did(attrs.evolve(self, cut=True, choices=choices))
 
     def leave(self, born: int) -> Did:
-        """Its link is detached, as expired: it begins anew, with what it has."""
+        """A router detaches its link, which has expired. It begins afresh, and keeps its messages."""
         return Did(attrs.evolve(self, stage=Stage.AWAY, echo=False, partial=False, choices=(), born=born))
 
     def _answer_echo(self) -> Did:
@@ -146,13 +146,13 @@ class Publisher(Client):
     phases: tuple[Phase, ...] = ()
     generation: bytes | None = None
     echoes: bool = True
-    """It names its generation when it attaches."""
+    """Whether it names its generation when it attaches."""
     again: tuple[tuple[int, bool], ...] = ()
-    """What it transfers again on this attach, before anything new: number, and whether with resume=true."""
+    """The messages that it transfers again on this attach, before new ones: number, and whether with resume=true."""
     rejected: tuple[int, ...] = ()
-    """Numbers of the messages that somebody has refused."""
+    """Numbers of the messages that a subscriber has refused."""
     unnamed: tuple[int, ...] = ()
-    """What the map of this attach has left out."""
+    """Numbers of the messages that the map of this attach has left out."""
 
     def unsettled(self) -> tuple[tuple[bytes, int], ...]:
         return tuple((_tag(n), self._state(n)) for n, phase in enumerate(self.phases) if phase in _IN_MAP)
@@ -175,7 +175,7 @@ class Publisher(Client):
         return list(enumerate(self.phases))
 
     def _known(self) -> list[int]:
-        """What it can settle on this link."""
+        """The messages that it can settle on this link."""
         return [n for n, phase in self._numbered if phase is Phase.KNOWN and n not in self.unnamed]
 
     def acts(self) -> list[str]:
@@ -229,7 +229,7 @@ class Publisher(Client):
         return Did(attrs.evolve(answered, phases=phases, again=tuple(again)), resumed=self.resumes)
 
     def _begin_anew(self, phases: tuple[Phase, ...]) -> Did:
-        """Its life has ended: what is in doubt must not be sent again, the outcomes that it knows are settled."""
+        """Its life has ended: it must not send messages in doubt again, and settles those whose outcome it knows."""
         ended = {Phase.IN_DOUBT: Phase.LOST, Phase.KNOWN: Phase.SETTLED}
         begun = attrs.evolve(self, phases=tuple(ended.get(phase, phase) for phase in phases), unnamed=(), partial=False)
         return Did(attrs.evolve(begun, born=self.epoch.hlc), renewed=True)

@@ -1,4 +1,4 @@
-"""The path to a violation as text: every event, what the router wrote to its log, and what it said to whom."""
+"""The path to a violation as text: every event, what the router logged, and what it sent to whom."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from topic.wire.segments import Segment, decode
 
 
 def explain(model: Model, finding: Finding) -> list[str]:
-    """Goes the path once more."""
+    """Replay the path, and return its lines."""
     lines = [f"VIOLATION {finding.violation}", f"  after {len(finding.path)} events:"]
     world = prepare(model)
     talking = Talking(model)
@@ -43,7 +43,7 @@ def _said(model: Model, event: Event) -> str:
 
 
 class Talking:
-    """Steps of a model that tell what they do."""
+    """Runs steps of a model and describes them."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -81,7 +81,7 @@ class Talking:
 
 
 def _short(value: Any) -> Any:
-    """Keys and names by their first characters."""
+    """The value with keys and names shortened to their first and last characters."""
     if isinstance(value, bytes):
         return value if len(value) <= 6 else repr(value[:3])[2:-1] + ".." + repr(value[-4:])[2:-1]
     if isinstance(value, list | tuple):

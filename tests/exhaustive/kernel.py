@@ -1,9 +1,9 @@
-"""The loop of the search, compiled: worlds that were seen, those that are next, and what was learnt of events.
+"""The compiled loop of the search: the worlds that were seen, the next ones, and the learnt effects of events.
 
-Most events look at a few columns of dozens. So what a function of a world comes to is learnt once for all worlds that
-it cannot tell apart, as a tree. What the function looks at first is always the same column; what it looks at next
-depends on what it has seen by then alone. Nothing has to be declared, and nothing can be left out of the account, as a
-draft is all that a function has.
+Most events look at a few of dozens of columns. So the kernel learns the result of a function once for all worlds that
+the function cannot distinguish, as a tree. A function always looks at the same column first. Which column it looks at
+next depends only on the columns that it has seen. Nothing has to be declared, and nothing can be missed, as a function
+sees only its draft.
 """
 
 import ctypes
@@ -23,17 +23,17 @@ class Halt(IntEnum):
     """Why the loop has halted."""
 
     MISSED = 0
-    """A function has not been learnt for the world that is looked at."""
+    """A function was not learnt for the present world."""
     REST = 1
-    """Nothing but a fault can happen in the world that is looked at; to be asked once."""
+    """Only faults can happen in the present world; the search has to check it as a world at rest."""
     LAYER = 2
     """All worlds of one depth have been visited, and there are more."""
     DONE = 3
-    """All have."""
+    """All worlds have been visited."""
 
 
 class _Head(ctypes.Structure):
-    """What `kernel.c` has in the first place of its own."""
+    """The first fields of the search in `kernel.c`."""
 
     _fields_ = (
         ("states", ctypes.c_uint64),
@@ -46,10 +46,11 @@ class _Head(ctypes.Structure):
 
 
 class Kernel:
-    """States are known by 128 bits; how each was found takes six bytes more, for the path."""
+    """Identifies states by 128 bits. For each it stores how it was found, in six more bytes, for the path."""
 
     def __init__(self, columns: int, faults: int) -> None:
-        """Worlds have so many columns; where the column `faults` is 0, no fault happens."""
+        """`columns`: the number of columns of a world. If the column `faults` is 0 in a world, no fault happens
+        there."""
         self._columns = columns
         self._library = _library()
         self._search = self._library.search_new(columns, faults)
@@ -61,19 +62,19 @@ class Kernel:
     # functions
 
     def tree(self) -> int:
-        """Of a function of which nothing has been learnt; an event goes by that of what it does."""
+        """The tree of a function of which nothing was learnt. An event has the tree of its effect."""
         return int(self._library.search_tree(self._search))
 
     def add_source(self, tree: int, is_fault: bool) -> None:
-        """What comes to events that may be next; faults are the last."""
+        """Add a source, which results in events that may be next. Faults are added last."""
         self._library.search_source(self._search, tree, is_fault)
 
     def choices(self, events: Sequence[int]) -> int:
-        """The leaf of a source: the trees of these."""
+        """The leaf of a source: the trees of its events."""
         return self._leaf([len(events), *events])
 
     def effect(self, changes: dict[int, int], limits: int, is_violation: bool) -> int:
-        """The leaf of an event: what stands in which column then."""
+        """The leaf of an event: the new values of the changed columns."""
         return self._leaf(
             [len(changes), limits, is_violation, *(number for pair in changes.items() for number in pair)]
         )
@@ -82,7 +83,9 @@ class Kernel:
         return int(self._library.search_leaf(self._search, len(numbers), _numbers(numbers)))
 
     def learn(self, tree: int, looked_at: Sequence[int], values: Values, leaf: int) -> None:
-        """A function comes to this for all worlds that have these values in what it looked at, one after the other."""
+        """Learn the result of a function for all worlds with these values in the columns that it looked at, in this
+        order.
+        """
         seen = [values[column] for column in looked_at]
         arguments = tree, len(looked_at), _numbers(looked_at), _numbers(seen), leaf
         assert self._library.search_learn(self._search, *arguments), "it looks at something that no draft has"
@@ -93,16 +96,16 @@ class Kernel:
         self._library.search_begin(self._search, _numbers(values))
 
     def run(self) -> Halt:
-        """Goes on where it halted."""
+        """Continue where the loop halted."""
         return Halt(self._library.search_run(self._search))
 
     @property
     def world(self) -> World:
-        """The one that is looked at."""
+        """The present world."""
         return ctypes.string_at(self._library.search_world(self._search), 4 * self._columns)
 
     def found_by(self, number: int) -> tuple[int, int]:
-        """The number of the world that this one was first found from, and which of its choices led to it."""
+        """The number of the world from which this one was first found, and which of that world's choices led to it."""
         place = ctypes.c_uint16()
         parent = self._library.search_found_by(self._search, number, ctypes.byref(place))
         return int(parent), place.value

@@ -1,4 +1,4 @@
-"""A client's link at a router of the model: what is open on it, and the frames that its client hears."""
+"""A client's link at a router of the model: its open deliveries, and the frames that its client gets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from topic.delivery.record import Record
 
 
 class Link:
-    """A client's link, as long as it is attached; `client` is its index."""
+    """A client's link while it is attached. `client` is the client's index."""
 
     __slots__ = ("client", "end", "records", "serial")
 
@@ -30,10 +30,10 @@ class Link:
         self.serial = serial
         self.end: Any = None
         self.records: dict[bytes, Record] = {}
-        """Transferred and not settled, by tag or delivery key."""
+        """Keyed by tag or delivery key: records that were transferred and are not settled."""
 
     def frames(self, action: LinkAction) -> list[Frame]:
-        """What the client hears of it."""
+        """The frames that the client gets for an action of the core."""
         return _FRAMES[type(action)](self, action)
 
     def _answer_publisher(self, action: AnswerPublisher) -> list[Frame]:
@@ -52,7 +52,7 @@ class Link:
         return [("deliver", record.key, record.message) for record in action.records]
 
     def _redeliver(self, action: Redeliver) -> list[Frame]:
-        """Its client has forgotten it when it released it."""
+        """The client forgot the delivery when it released it."""
         self.records[action.record.key] = action.record
         return [("deliver", action.record.key, action.record.message)]
 
@@ -78,7 +78,7 @@ class Link:
         return [("outcome", tuple(record.tag for record in action.records), int(action.outcome))]
 
     def _credit(self, action: Credit) -> list[Frame]:
-        return []  # there is always some left
+        return []  # some credit is always left
 
 
 def _packed(unsettled: dict[bytes, int] | None) -> tuple[tuple[bytes, int], ...] | None:

@@ -1,8 +1,8 @@
-"""Every local state and every local step once: what makes the search fast.
+"""Computes every local state and every local step only once: this makes the search fast.
 
 An event touches one router or one client. Mesh-wide states are many because local ones combine; local states are few.
 So each router and client state has a number, and what an event does to it is computed, by the production core, the
-first time only. Routers are told apart by `state.digest`, clients and what is under way by equality.
+first time only. `state.digest` distinguishes routers; equality distinguishes clients and data under way.
 """
 
 import traceback
@@ -40,25 +40,25 @@ class Numbers(Generic[T]):
 
 @attrs.frozen(slots=True)
 class Step:
-    """What an event did to a router."""
+    """The effect of an event on a router."""
 
     state: int
     to_clients: tuple[tuple[int, int, Frame], ...]
     to_routers: tuple[tuple[str, int], ...]
-    """Router, number of the batch."""
+    """(router, number of the batch)"""
     joined: tuple[str, ...]
     expired: tuple[Ending, ...]
     contacts: dict[str, int]
 
 
 class Routers:
-    """All states that routers were seen in."""
+    """All states of routers that the search has met."""
 
     def __init__(self) -> None:
         self.batches: Numbers[tuple[bytes, ...]] = Numbers()
         self.facts: Numbers[Facts | None] = Numbers()
         self._facts: list[int] = []
-        """Of each state, the number of its facts."""
+        """For each state, the number of its facts."""
         self._saved: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
         self._steps: dict[tuple[int, Any, int], Step | Violation] = {}
@@ -87,7 +87,7 @@ class Routers:
         return router
 
     def apply(self, number: int, event: tuple[Any, ...], rank: int = 0) -> Step:
-        """`rank` is the number of the attach, if it is one."""
+        """The effect of an event at a state. `rank`: the number of the attach, if the event is one."""
         step = self._steps.get((number, event, rank))
         if step is None:
             try:
@@ -100,7 +100,7 @@ class Routers:
         return step
 
     def run(self, number: int, event: tuple[Any, ...], rank: int) -> Step:
-        """Without looking whether it was done before."""
+        """Compute the effect of an event."""
         router = self.load(number)
         try:
             output = router.handle(self._unpacked(event), rank)
@@ -111,7 +111,7 @@ class Routers:
         return self._step(router, output)
 
     def _unpacked(self, event: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Batches go by their numbers in the events of the model."""
+        """The event with its batch in place of the batch's number."""
         if event[0] == "receive":
             return event[0], event[1], self.batches.values[event[2]]
         return event
@@ -125,14 +125,14 @@ class Routers:
 
 
 def _crash(error: Exception) -> Violation:
-    """An assertion of the core, or a bug in it: told apart by where it happened."""
+    """The failed assertion or other error of a core, named by the place where it happened."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{frame.filename.rpartition('/')[2]}:{frame.name}"
     return Violation(f"core {type(error).__name__} in {where}", f"{error} ({frame.line})")
 
 
 class Clients:
-    """All states that clients were seen in."""
+    """All states of clients that the search has met."""
 
     def __init__(self) -> None:
         self.states: Numbers[Client] = Numbers()
@@ -140,14 +140,14 @@ class Clients:
         self._steps: dict[tuple[Any, ...], tuple[int, Did] | Violation] = {}
 
     def acts(self, number: int) -> list[str]:
-        """What the client may do in this state."""
+        """The acts that the client may do in this state."""
         acts = self._acts.get(number)
         if acts is None:
             acts = self._acts[number] = self.states.values[number].acts()
         return acts
 
     def apply(self, number: int, method: str, *arguments: Any) -> tuple[int, Did]:
-        """The number of the state after a method of `Client`, and what it did."""
+        """The number of the state after a method of `Client`, and the method's result."""
         index = (number, method, *arguments)
         step = self._steps.get(index)
         if step is None:

@@ -14,7 +14,7 @@ from tests.exhaustive.world import BEGUN, DOWN, IN_CONTACT, LOST, UP, Draft, Eve
 from topic.actions import EXPIRED
 
 PROMPT = ("echo", "settle")
-"""What a client does without taking its time, in a scope that says so."""
+"""The acts that a client does at once in a scope with prompt clients."""
 
 
 class Model:
@@ -37,7 +37,7 @@ class Model:
         self.layout = Layout(self.count, ends, messages, len(FAULTS), self.routers.facts)
 
     def first(self) -> World:
-        """All routers just started, but for those that join; nobody in contact, clients still away."""
+        """All routers have just started, except routers that join. None is in contact, and all clients are away."""
         draft = Draft(self.layout, (0,) * self.layout.size)
         begin = tuple(name for name in self.names if name not in self.scope.joins)
         for place, name in enumerate(self.names):
@@ -69,13 +69,13 @@ class Model:
         return Subscriber(index, (here,), refusals=self.scope.refusals)
 
     def step(self, world: World, event: Event) -> World:
-        """Raises `Violation`."""
+        """The world after the event. Raises `Violation`."""
         draft = self.look(world)
         self.change(draft, event)
         return draft.world()
 
     def change(self, draft: Draft, event: Event) -> None:
-        """The same, in place."""
+        """Apply the event to the draft. Raises `Violation`."""
         kind, *arguments = event
         fault = "kill" if kind == "doom" else kind
         if fault in FAULTS:
@@ -87,7 +87,7 @@ class Model:
         self._forget_who_is_known(draft)
 
     def _react(self, draft: Draft) -> None:
-        """What prompt clients do at once: the others have done it before."""
+        """Do the acts of prompt clients, which do them at once. The other clients have done theirs before."""
         busy = True
         while busy:
             busy = False
@@ -99,7 +99,7 @@ class Model:
                     self._on_act(draft, index, act)
 
     def _forget_who_is_known(self, draft: Draft) -> None:
-        """If nothing will be promised any more, and nobody joins."""
+        """Forget which subscribers routers know, if no message will be promised any more and no router joins."""
         changed = any(row.changed() for row in (draft.promised, draft.knows, draft.planned))
         if changed and -1 not in draft.promised and not any(draft.planned):
             for router in range(self.count):
@@ -127,7 +127,7 @@ class Model:
     # routers
 
     def _on_doom(self, draft: Draft, router: int, index: int) -> None:
-        """It will die before what it says to this client from now on gets there; others may still hear it."""
+        """The router will die before its further frames reach this client. Other clients may still receive frames."""
         self._on_deaf(draft, router, index)
 
     def _on_deaf(self, draft: Draft, router: int, index: int) -> None:
@@ -152,7 +152,7 @@ class Model:
             draft.wires[index] = tuple(wire for wire in wires if wire[1] != router)
 
     def _part(self, draft: Draft, dead: int, other: int) -> None:
-        """What the dead one said last may still arrive, if the other is in contact, until that notices."""
+        """The last batches of the dead router may still arrive, if the other is in contact, until the other notices."""
         draft.clear(other, dead)
         if IN_CONTACT[draft.status(dead, other)][other > dead]:
             draft.set_status(dead, other, LOST)
@@ -161,14 +161,16 @@ class Model:
             draft.clear(dead, other)
 
     def _on_restart(self, draft: Draft, router: int, with_store: bool) -> None:
-        """Of the plan it knows what its store or its file says."""
+        """The router knows the plan from its store or from its file."""
         if not with_store and router in self.starters:
             draft.planned[router] = 0
         draft.lives[router] = 1 - draft.lives[router]
         self._router(draft, router, ("start", with_store))
 
     def _on_replan(self, draft: Draft, router: int) -> None:
-        """It hears of the grown mesh, from an operator or from another router. Who joins has it from its file."""
+        """The router learns of the grown mesh, from an operator or from another router. A router that joins has it from
+        its file.
+        """
         self._router(draft, router, ("replan", self.names))
         draft.planned[router] = 1
         for joining in self.joining:
@@ -254,7 +256,7 @@ class Model:
         self._router(draft, draft.unplug(index, serial), ("gone", index, serial))
 
     def _on_arrive(self, draft: Draft, index: int, serial: int) -> None:
-        """Something that was sent on a connection that is cut."""
+        """A frame arrives that was sent on a connection that is cut."""
         wires = list(draft.wires[index])
         place = [wire[0] for wire in wires].index(serial)
         _, router, (frame, *later) = wires[place]

@@ -1,10 +1,10 @@
-"""What can happen next: everything that is enabled in a world.
+"""All events that are enabled in a world.
 
-Time does not pass, but for `boot_wait`, if it is asked for or those that are waited for are gone for good, and by the
-fault `expire`: nothing happens anywhere for longer than any timeout. By then what was under way between routers in
-contact is there. What a router finds due afterwards it does at any time, when it looks.
+Time does not pass, with two exceptions. `boot_wait` can happen if the scope has it, or if the routers that the router
+waits for are gone for good. The fault `expire` lets nothing happen anywhere for longer than any timeout; all batches
+between routers in contact have arrived before. A router looks at any time for what is due after that.
 
-Each source is a part of it, and looks at as little of the world as it can (`kernel`).
+Each source yields a part of the events, and looks at as little of the world as it can (`kernel`).
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Source = Callable[[Draft], Iterator[Event]]
 
 
 class Possible:
-    """In one scope."""
+    """The possible events of one scope."""
 
     def __init__(self, scope: Scope, clients: Clients) -> None:
         self._names = scope.routers
@@ -39,7 +39,7 @@ class Possible:
             *(partial(self._of_client, index) for index in indexes),
             *(partial(self._attaches, index, router) for index, router in product(indexes, routers)),
         ]
-        """Of all but faults."""
+        """The sources of all events except faults."""
         kinds: dict[str, list[Source]] = {
             "expire": [self._expire],
             "partial": [partial(self._partial, index, router) for index, router in product(indexes, routers)],
@@ -52,7 +52,7 @@ class Possible:
         self.fault_sources = [source for kind, sources in kinds.items() for source in sources if budget[kind]]
 
     def events(self, world: Draft) -> list[Event]:
-        """All but faults."""
+        """All enabled events except faults."""
         return [event for source in self.sources for event in source(world)]
 
     def faults(self, world: Draft) -> list[Event]:
@@ -88,7 +88,7 @@ class Possible:
             yield "replan", router
 
     def _goes_on(self, world: Draft, awaited: frozenset[str]) -> bool:
-        """Whether a router may give up waiting for these: for whom nobody can wait, in any case."""
+        """Whether a router may stop waiting for these routers. It always may if they can never come back."""
         if not awaited or self._boot_wait:
             return bool(awaited)
         return not self._restarts and all(world.lives[self._names.index(name)] < 0 for name in sorted(awaited))
@@ -121,7 +121,9 @@ class Possible:
             yield "attach", index, router
 
     def _is_chosen(self, world: Draft, client: Client, router: int) -> bool:
-        """Where it may attach: at a router of its choice, or if none of these is open, at any."""
+        """Whether the client may attach at the router: at one of its choices, or at any router if none of its choices
+        is open.
+        """
         if not self._is_open(world, router):
             return False
         return router in client.choices or not any(self._is_open(world, choice) for choice in client.choices)
@@ -135,7 +137,7 @@ class Possible:
         return world.faults[0] > 0 and world.faults[1 + FAULTS.index(fault)] > 0
 
     def _expire(self, world: Draft) -> Iterator[Event]:
-        """Somebody is out of reach, and nothing is under way between routers."""
+        """Time may pass if a client or a router is out of reach, and nothing is under way between routers."""
         if self._may(world, "expire") and not any(world.queues) and not any(world.deaf):
             connected = all(self._client(world, index).is_connected for index in range(len(world.clients)))
             if is_apart(world.pairs, world.lives) or not connected:
@@ -165,5 +167,5 @@ class Possible:
 
 
 def listens(client: Client, wires: tuple[tuple[int, int, object], ...], router: int) -> bool:
-    """Whether it hears what this router says."""
+    """Whether the client receives frames of this router."""
     return client.is_connected and wires[-1][1] == router

@@ -1,10 +1,10 @@
-"""What is promised to whom, and whether it is kept (protocol 1, 9.2 and 9.3).
+"""Judges what is promised to which subscriber, and whether it is kept (protocol 1, 9.2 and 9.3).
 
-A message is promised to the subscribers that its publisher's router had joined when it arrived there first, if ever an
-attach of theirs was answered. A promise ends in three ways, and no other: the client was away while its time ran out;
-some routers were apart while it did, and the client is told before all is at rest; no router in contact with home knew
-the subscriber when the publisher was told (protocol 10, Limits). A link ends for no router unless one of the first two
-is true, and the life of a publisher only in the first case.
+A message is promised to the subscribers that its publisher's router had joined when the message first arrived there, if
+an attach of theirs was ever answered. A promise ends only in three ways: the client was away while its time ran out;
+some routers were apart while it ran out, and the client is told before all is at rest; or no router in contact with
+home knew the subscriber when the publisher read the outcome (protocol 10, Limits). A link ends at a router only in one
+of the first two cases, and the life of a publisher only in the first case.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ class Promises:
         self._clients = clients
 
     def joined(self, draft: Draft, router: int, name: str) -> None:
-        """What is published at this router from now on is for this subscriber."""
+        """Messages published at this router from now on are promised to this subscriber."""
         self._promise(draft, router, self._indexes[name])
 
     def answered(self, draft: Draft, router: int, index: int, contacts: Mapping[str, int]) -> None:
-        """A client's attach: a subscriber all routers in contact have joined (6.7)."""
+        """A router answers a client's attach. All routers in contact have joined a subscriber by then (6.7)."""
         draft.terms[index] &= ~GONE
         if index in self._subscribers:
             self._promise(draft, router, index)
@@ -47,15 +47,17 @@ class Promises:
                     self._promise(draft, place, index)
 
     def admitted(self, draft: Draft, router: int) -> None:
-        """A router that joins takes clients from now on: it has to know whatever subscriber another one has joined. As
-        it starts again it need not: what it knew may be lost."""
+        """A router that joins takes clients from now on. It has to know each subscriber that another router has joined.
+        When it starts again it need not: its knowledge may be lost."""
         if draft.lives[router] > 1:
             return
         for known in draft.knows:
             draft.knows[router] |= known
 
     def processed(self, draft: Draft) -> None:
-        """What is for one of many: by one. No time passes here in which a terminus could end."""
+        """Check that a message of a balanced address is processed by one subscriber only. No terminus can end here, as
+        no time passes.
+        """
         processed = [message for subscriber in self._readers(draft) for message in subscriber.processed]
         twice = {message for message in processed if processed.count(message) > 1}
         check(not twice, "1 one of many", f"{twice} are processed by more than one subscriber")
@@ -71,7 +73,7 @@ class Promises:
             draft.knows[router] |= 1 << index
 
     def sent(self, draft: Draft, router: int, frame: Frame) -> None:
-        """A frame arrives where its publisher has last attached."""
+        """A frame arrives at the router where its publisher has last attached."""
         if frame[0] == "transfer":
             publisher, number = frame[2]
             place = self._place((publisher, number))
@@ -83,7 +85,7 @@ class Promises:
         return publisher * self._messages + number
 
     def check(self, draft: Draft, router: int, index: int, did: Did) -> None:
-        """What a client has learned from this router."""
+        """Check what a client has learned from this router."""
         for number in did.told:
             self._check_told(draft, router, (index, number))
         for number in did.refused:
@@ -102,7 +104,7 @@ class Promises:
     # time
 
     def expire(self, draft: Draft) -> None:
-        """The time of who is away runs out, and may run out at some routers of who they cannot see."""
+        """Time runs out for clients that are away, and perhaps for clients that some routers cannot see."""
         apart = APART * is_apart(draft.pairs, draft.lives)
         for index, number in enumerate(draft.clients):
             away = not self._clients.states.values[number].is_connected
@@ -111,15 +113,15 @@ class Promises:
                 self._release(draft, index)
 
     def expired(self, draft: Draft, router: int, name: bytes, rank: int, apart: bool) -> None:
-        """A link has ended for this router; whether for what was accepted without it. Of an earlier life its client
-        knows already."""
+        """A link has ended at this router. `apart`: whether it ended because a message was accepted without it. An end
+        of an earlier life is ignored, as its client knows it."""
         index = self._links[name]
         if rank >= self._clients.states.values[draft.clients[index]].born:
             self._end(draft, index, f"has ended at router {self._names[router]}", apart=apart)
             draft.terms[index] |= ENDED * (index in self._publishers)
 
     def told(self, draft: Draft, index: int) -> None:
-        """Its latest link is detached, as expired."""
+        """A router detaches the client's latest link, which has expired."""
         self._end(draft, index, "is told that it has expired", apart=index in self._subscribers)
         draft.terms[index] &= ~UNTOLD
         if index in self._subscribers:
@@ -130,7 +132,7 @@ class Promises:
         check(may, "2 thrown out", f"client {index} {what}, it was not away for its timeout")
 
     def _release(self, draft: Draft, index: int) -> None:
-        """Of what was sent so far nothing is promised to this subscriber any more."""
+        """The messages sent so far are no longer promised to this subscriber."""
         for place, promised in enumerate(draft.promised):
             if promised >= 0:
                 draft.promised[place] &= ~(1 << index)
@@ -139,7 +141,7 @@ class Promises:
             draft.knows[router] &= ~(1 << index)
 
     def _is_given_up(self, draft: Draft, message: Message) -> bool:
-        """Its publisher's life is over, and that has no outcome of it."""
+        """Whether the publisher's life is over without an outcome of the message."""
         publisher = self._publisher(draft, message)
         ended = bool(draft.terms[message[0]] & ENDED)
         return publisher.phases[message[1]] is Phase.LOST or (ended and publisher.phases[message[1]] is Phase.IN_DOUBT)
@@ -147,7 +149,8 @@ class Promises:
     # outcomes
 
     def _check_told(self, draft: Draft, home: int, message: Message) -> None:
-        """2: at the instant the publisher sees `accepted`, everyone it was promised to has processed the message."""
+        """2: when the publisher reads `accepted`, all subscribers to which it was promised have processed the
+        message."""
         place = self._place(message)
         if self._balanced:
             had = any(message in subscriber.processed for subscriber in self._readers(draft))
@@ -166,11 +169,13 @@ class Promises:
         draft.promised[place] = 0
 
     def _was_known(self, draft: Draft, home: int, subscriber: int) -> bool:
-        """By the mesh that home has joined in this life."""
+        """Whether the mesh that home has joined in this life knew the subscriber."""
         return home in self._joining and bool(draft.knows[home] >> subscriber & 1)
 
     def _is_known(self, draft: Draft, home: int, subscriber: int) -> bool:
-        """By home, where it may be attaching, or by a router in contact where it is not."""
+        """Whether home knows the subscriber, even if it is just attaching there, or a router in contact knows it as
+        attached.
+        """
         name = container(subscriber)
         facts = draft.live_facts(home)
         if name in facts.subscribers | facts.attaching:
@@ -183,7 +188,7 @@ class Promises:
         return False
 
     def _check_refused(self, draft: Draft, message: Message) -> None:
-        """A publisher is told that somebody has refused its message."""
+        """A publisher reads that a subscriber has refused its message."""
         refused = any(message in subscriber.refused for subscriber in self._readers(draft))
         check(refused, "2 refused by nobody", f"{message} is rejected though nobody has refused it")
         draft.promised[self._place(message)] = 0

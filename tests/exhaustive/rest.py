@@ -1,4 +1,4 @@
-"""What must be true when nothing can happen any more but another fault (protocol 9.4 and 9.5)."""
+"""Checks a world in which nothing but another fault can happen (protocol 9.4 and 9.5)."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -39,7 +39,7 @@ def _check_router(router: Router) -> None:
 
 
 def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
-    """Whatever must be empty at rest, by name."""
+    """Everything that must be empty at rest, with its name."""
     home, edge, directory, records = topic.home, topic.edge, topic.directory, topic.records
     yield "records", [(record.key, record.state.name) for record in records.by_key.values()]
     yield "blocked keys", list(records.busy_keys)

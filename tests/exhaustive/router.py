@@ -1,8 +1,8 @@
-"""One router of the model: a production node, or a dead one, and what a shell keeps for its clients' links.
+"""One router of the model: a production node, or a dead one, and the shell's state for its clients' links.
 
-An event is a plain tuple whose first item names a method here. What comes of it leaves through `Output`: frames for
-clients, and one batch for each router in contact, in which everything that one event says is together. In place of link
-state there are contacts that the model makes and loses. The store survives a kill.
+An event is a plain tuple whose first item names a method here. Its effects leave through `Output`: frames for clients,
+and for each router in contact one batch with all payloads of the event. The model makes and loses contacts; they
+replace link state. The store survives a kill.
 """
 
 from typing import Any
@@ -35,12 +35,13 @@ SETTINGS = Settings(
 )
 LIFETIME = Lifetime(timeout=300, policy="connection-close", durable=1)
 SPAN = 1000.0
-"""Seconds that pass when time passes: `NOTICED` after they have begun everybody looks who is without a client."""
+"""Seconds that pass when time passes. `NOTICED` seconds after the start all routers note which clients are missing."""
 NOTICED = 100.0
 Ending = tuple[bytes, int, bool]
-"""Of a link that has ended at a router: its name, the rank of its attach, and whether it was accepted without."""
+"""A link that has ended at a router: its name, the rank of its attach, and whether a message was accepted without
+it."""
 GROWN = (1, "operator")
-"""Version of the plan of the grown mesh."""
+"""The version of the plan of the grown mesh."""
 CREDIT = 1000
 ADDRESS = "topic/x"
 BALANCED = attrs.evolve(SETTINGS, kinds=((ADDRESS, "balanced"),))
@@ -48,34 +49,37 @@ BALANCED = attrs.evolve(SETTINGS, kinds=((ADDRESS, "balanced"),))
 
 @attrs.frozen
 class Facts:
-    """What others look at: of a live router."""
+    """The facts about a live router that events of others depend on."""
 
     subscribers: frozenset[str]
-    """Container-ids of those in its directory, also of those that it has gone on without and that are to be told."""
+    """Container-ids of the subscribers in its directory, including those that it has gone on without and must still
+    tell.
+    """
     attaching: frozenset[str]
-    """Of those whose attach here has no answer yet."""
+    """Container-ids of the subscribers whose attach here has no answer yet."""
     applied: frozenset[str]
     """Routers whose section it has."""
     awaited: frozenset[str]
     """Routers whose section it waits for before it answers publishers."""
     admits: bool
-    """It takes clients."""
+    """Whether it takes clients."""
     due: bool
-    """Its clock is beyond a deadline."""
+    """Whether its clock is past a deadline."""
 
 
 class Output:
-    """What one event made a router say."""
+    """The output of one event at a router."""
 
     def __init__(self) -> None:
         self.to_clients: list[tuple[int, int, Frame]] = []
-        """Client, serial of its connection, frame; in order."""
+        """(client, serial of its connection, frame), in order."""
         self.to_routers: dict[str, list[bytes]] = {}
         self.joined: list[str] = []
         """Container-ids of subscribers that were joined here."""
         self.expired: list[Ending] = []
         self.contacts: dict[str, int] = {}
-        """Routers, by incarnation, that have joined those whose attach was answered."""
+        """Router in contact -> incarnation, for the routers that have joined the subscribers whose attach was
+        answered."""
 
 
 def container(client: int) -> str:
@@ -84,22 +88,22 @@ def container(client: int) -> str:
 
 class Router(Deaf):
     def __init__(self, name: str, names: tuple[str, ...], joins: bool, balanced: bool) -> None:
-        """`names` are the routers of its topology file, which says whether the address is balanced."""
+        """`names`: the routers in its topology file. `balanced`: whether the address is balanced."""
         self.name = name
         self.settings = BALANCED if balanced else SETTINGS
         self.names = names
         self.admits = not joins
-        """It takes clients, as soon as it runs. Who joins does so when the mesh has taken it in."""
+        """Whether it takes clients. A router that joins takes them once it has joined the mesh."""
         self.incarnation = 0
         self.seconds = 0.0
-        """By its clock."""
+        """The router's clock, in seconds."""
         self.store = MemoryStore()
         self.links: dict[tuple[int, int], Link] = {}
         self.left: dict[tuple[int, int], Link] = {}
-        """Links that were detached, and whose client has yet to say that it knows."""
+        """Links that the router has detached, and whose client has not confirmed that yet."""
         self.node: Node | None = None
         self.output = Output()
-        """Of the present event."""
+        """The output of the present event."""
 
     def handle(self, event: tuple[Any, ...], rank: int) -> Output:
         kind, *arguments = event
@@ -130,7 +134,7 @@ class Router(Deaf):
         return Facts(names, attaching, applied, awaited, self.admits, self._is_due(self.topic))
 
     def _is_due(self, topic: Topic) -> bool:
-        """What comes to nothing is tried once more, a second later."""
+        """Whether a timer is due. A timer whose work leads to nothing runs once more, a second later."""
         return self.seconds > 0 and topic.deadline() <= self.seconds + (self.seconds % SPAN == 0)
 
     # routers
@@ -174,8 +178,8 @@ class Router(Deaf):
     # time
 
     def on_expire(self) -> None:
-        """A span of time has passed. The router has noticed who is without a client; what is due now it does when it
-        looks again."""
+        """A span of time has passed. The router has noticed which clients are missing. It does what is due when it next
+        looks."""
         begin = self.seconds - self.seconds % SPAN
         if self.node is not None:
             CLOCK.seconds = begin + NOTICED
@@ -221,20 +225,20 @@ class Router(Deaf):
         )  # fmt: skip
 
     def on_frame(self, client: int, serial: int, frame: Frame) -> None:
-        """Ignored if the link was detached: nobody listens to it any more."""
+        """A frame arrives. It is ignored if the link was detached."""
         link = self.links.get((client, serial))
         if link is not None:
             kind, *rest = frame
             getattr(self, f"_hear_{kind}")(link, *rest)
 
     def on_left(self, client: int, serial: int, knows: bool) -> None:
-        """The client has read a detach; its answer comes if it has not gone elsewhere."""
+        """The client has read a detach. It answers unless it has gone elsewhere."""
         link = self.left.pop((client, serial), None)
         if knows and link is not None and isinstance(link.end, LocalSubscriber):
             self._core.told(link.end)
 
     def on_gone(self, client: int, serial: int) -> None:
-        """The connection's end is noticed."""
+        """The router notices the end of the connection."""
         link = self.links.pop((client, serial), None)
         if link is not None and isinstance(link.end, HomeStream):
             self._core.suspend_publisher(link.end, link, CLOCK.seconds)
@@ -255,7 +259,7 @@ class Router(Deaf):
 
     def _hear_outcome(self, link: Link, key: bytes, outcome: int) -> None:
         record = link.records.get(key)
-        if record is not None:  # else settled meanwhile
+        if record is not None:  # otherwise settled meanwhile
             self._core.outcomes(link.end, [record], DeliveryOutcome(outcome))
 
     def _hear_echo(self, link: Link) -> None:
@@ -279,7 +283,7 @@ class Router(Deaf):
         raise AssertionError("there are no neighbours, only contacts")
 
     def flush(self) -> None:
-        """It leaves with the whole output."""
+        """Batches leave with the whole output."""
 
     def note(self, happening: Happening) -> None:
         if isinstance(happening, ContactLost) and happening.cause in (Loss.LATE, Loss.BROKEN):
@@ -297,10 +301,10 @@ class Router(Deaf):
             self._core.credit(link.end, CREDIT)
             self._node.perform()
 
-    # what comes of it
+    # the effects
 
     def _note(self, output: Output) -> None:
-        """Who has been joined, and which links have ended."""
+        """Note which subscribers were joined, and which links have ended."""
         for event, columns in JOURNAL.rows:
             if event is Event.JOINED and self.topic is not None:
                 entry = self.topic.directory.subscriber(columns["subscriber"])
@@ -312,7 +316,7 @@ class Router(Deaf):
                 output.expired.append((name, int(rank), columns.get("detail") is not None))
 
     def _grant(self) -> None:
-        """Subscribers make up at once for the credit that they have used."""
+        """Subscribers renew their used credit at once."""
         for link in self.links.values():
             if isinstance(link.end, LocalSubscriber) and link.end.credit:
                 link.end.credit = CREDIT

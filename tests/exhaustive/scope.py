@@ -1,49 +1,51 @@
-"""The scopes: how many of everything, where they are, and which faults may happen."""
+"""The scopes: the numbers of routers, clients and messages, their places, and the possible faults."""
 
 import attrs
 
 BREAKS = ("kill", "lose", "cut", "move")
-"""A router dies, with what it said under way, to start again with its store or without; a contact is lost, noticed by
-one side first; a client's connection breaks and it comes back to the same router; it breaks and the client moves to
-another one. In both cases the router notices later, or never."""
+"""In this order: a router dies, with the frames and batches that it sent and that are under way, to start again with
+its store or without; a contact is lost, which one router notices first; a client's connection breaks and it comes back
+to the same router; it breaks and the client moves to another one. In the last two the router notices later, or never.
+"""
 FAULTS = (*BREAKS, "expire", "partial")
-"""And: for a whole timeout nothing happens; a client that comes back leaves half of its map out, and attaches again."""
+"""Also: nothing happens for a whole timeout; a client that comes back leaves half of its map out, and attaches
+again."""
 
 
 @attrs.frozen
 class Scope:
     name: str
     publishers: str
-    """The router at which each of them attaches first: one letter each."""
+    """The router at which each publisher attaches first, one letter each."""
     subscribers: str
     routers: str = "ab"
     messages: int = 1
-    """Of each publisher."""
+    """The number of messages of each publisher."""
     faults: int = 1
-    """In all."""
+    """The number of faults in all."""
     kinds: tuple[tuple[str, int], ...] = tuple((kind, 9) for kind in BREAKS)
-    """How often each may happen."""
+    """How often each kind of fault may happen."""
     victims: str = ""
-    """Which routers may be killed, one letter each; else any."""
+    """The routers that may be killed, one letter each. Empty: any."""
     movers: str = "ps"
-    """Who may move: p for publishers, s for subscribers."""
+    """The clients that may move: p for publishers, s for subscribers."""
     early: str = ""
-    """Who is attached before anything is explored: p for the publishers, s for the subscribers, in this order."""
+    """The clients that attach before the search begins: p for the publishers, s for the subscribers, in this order."""
     echoes: bool = True
-    """Publishers echo their generation; else the mesh has to know it."""
+    """Whether publishers echo their generation. Otherwise the mesh has to know it."""
     prompt: bool = False
-    """Clients settle and answer echoes at once, unless cut off; else at any time."""
+    """Whether clients settle and answer echoes at once, unless cut off. Otherwise they do at any time."""
     restarts: bool = True
-    """Routers that died come back, with or without their stores; else never."""
+    """Whether dead routers come back, with or without their stores."""
     refusals: int = 0
-    """How often each subscriber may reject or release what it has been given."""
+    """How often each subscriber may reject or release a message."""
     boot_wait: bool = False
-    """Whether booting may end without the sections of all routers."""
+    """Whether a router may finish booting without the sections of all routers."""
     joins: str = ""
-    """Routers that the mesh does not have at first; it grows by them at some time, once (protocol 11)."""
+    """Routers that the mesh does not have at first. It grows by them at some time, once (protocol 11)."""
 
     balanced: bool = False
-    """Each message is for one of the subscribers (protocol 12)."""
+    """Whether each message is for one of the subscribers (protocol 12)."""
 
     @property
     def budget(self) -> tuple[int, ...]:
@@ -59,12 +61,12 @@ MOVE_AND_KILL = _at_most(move=1, kill=1)
 
 
 def _prompt(scope: Scope) -> Scope:
-    """The same of clients that are prompt: a part of it, for every run of the tests."""
+    """The same scope with prompt clients: a part of it, for every run of the tests."""
     return attrs.evolve(scope, name=f"{scope.name}-prompt", prompt=True)
 
 
 def _grown(mover: str, victim: str) -> Scope:
-    """A third router joins while this one dies, and the publisher or the subscriber moves."""
+    """A third router joins while the victim dies, and the publisher or the subscriber moves."""
     name = f"three-grow-{mover}-{victim}"
     scope = Scope(name, "a", "b", "abc", faults=2, kinds=MOVE_AND_KILL, early="sp", prompt=True, restarts=False)
     return attrs.evolve(scope, victims=victim, movers=mover, joins="c")
@@ -73,10 +75,10 @@ def _grown(mover: str, victim: str) -> Scope:
 SCOPES = {
     scope.name: scope
     for scope in (
-        # 1 publisher, 2 routers, 1 subscriber, 2 messages, 1 fault; nobody is attached yet
+        # 1 publisher, 2 routers, 1 subscriber, 2 messages, 1 fault; no client is attached yet
         Scope("apart", "a", "b", messages=2),
         Scope("together", "a", "a", messages=2),
-        # the first two with 1 message; of clients that are attached; and with 2 of such that are prompt, too
+        # the first two with 1 message; with attached clients; and with 2 messages and prompt clients
         Scope("apart-one", "a", "b"),
         Scope("together-one", "a", "a"),
         Scope("together-attached", "a", "a", early="sp"),
@@ -93,10 +95,10 @@ SCOPES = {
         # a mesh of one router grows by another, at any time; a client moves, or a router dies
         Scope("grows", "a", "a", kinds=_at_most(move=1), early="sp", joins="b"),
         Scope("grows-killed", "a", "a", kinds=_at_most(kill=1), early="sp", joins="b"),
-        # a mesh of two by a third: too large for every run of the tests, however few clients and messages
+        # a mesh of two routers grows by a third: too large for every run of the tests, however few clients and messages
         Scope("three-grow-moved", "a", "b", "abc", kinds=_at_most(move=1), early="sp", prompt=True, joins="c"),
         Scope("three-grow-killed", "a", "b", "abc", kinds=_at_most(kill=1), early="sp", prompt=True, joins="c"),
-        # with both; each of these is a part of that
+        # the same with a move and a kill; each of these scopes is a part of that one
         *(_grown(mover, victim) for mover in "ps" for victim in "abc"),
         # 2 publishers, 2 routers, 1 subscriber, 1 message each, 1 fault
         Scope("two-publishers", "ab", "a", early="sp"),
@@ -120,7 +122,7 @@ SCOPES = {
         Scope("partial-moved", "a", "b", messages=2, faults=2, kinds=_at_most(move=1, partial=1), early="sp"),
     )
 }
-"""What `make exhaustive` explores."""
+"""The scopes that `make exhaustive` explores."""
 
 SCOPES |= {scope.name: scope for scope in [_prompt(SCOPES[name]) for name in ("out-of-reach", "partial", "one-of-two")]}
 
@@ -128,4 +130,4 @@ QUICK = (
     "together-attached", "apart-prompt", "away", "away-moved", "out-of-reach-prompt", "refused", "partial-prompt",
     "grows", "one-of-two-prompt",
 )  # fmt: skip
-"""What every run of the tests does: each kind of fault, and no scope takes ten seconds."""
+"""The scopes of every run of the tests. They have each kind of fault, and none takes ten seconds."""

@@ -1,4 +1,4 @@
-"""Breadth first through everything that can happen in a scope; what is found first is found by a shortest path."""
+"""Breadth-first search through everything that can happen in a scope. So a violation is found by a shortest path."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ FOUND_ENOUGH = 20
 
 @attrs.frozen
 class Finding:
-    """The first violation of its kind."""
+    """The first violation of its invariant."""
 
     violation: Violation
     path: tuple[Event, ...]
@@ -37,9 +37,9 @@ class Result:
     local_states: int = 0
     local_steps: int = 0
     limits: int = 0
-    """Acceptances that a subscriber was missed in, within the known limits."""
+    """Acceptances without a promised subscriber, within the known limits."""
     seconds: float = 0.0
-    """Of processor time."""
+    """Seconds of processor time."""
     complete: bool = False
     findings: dict[str, Finding] = attrs.Factory(dict)
 
@@ -54,18 +54,18 @@ class Result:
 
 
 class Search:
-    """The functions that the kernel learns, and what it halts for."""
+    """The functions that the kernel learns, and the search loop around it."""
 
     def __init__(self, scope: Scope) -> None:
         self.model = model = Model(scope)
         self.result = Result(scope)
         self.kernel = Kernel(model.layout.size, model.layout.faults.first)
         self.functions: list[Callable[[Draft], int]] = []
-        """By their trees: what each comes to, as a leaf."""
+        """Keyed by tree: the function, which returns its result as a leaf."""
         self._events: dict[Event, int] = {}
-        """The tree of each."""
+        """The tree of each event."""
         self._effects: dict[tuple[Any, ...], int] = {}
-        """What events do, and the leaf of that: most do the same in many worlds."""
+        """Effect of an event -> its leaf. Most events have the same effect in many worlds."""
         for source in model.possible.sources:
             self.kernel.add_source(self._tree(partial(self._choices, source)), is_fault=False)
         for source in model.possible.fault_sources:
@@ -108,7 +108,7 @@ class Search:
     def run(
         self, max_seconds: float = float("inf"), progress: Callable[[Result], None] = lambda result: None
     ) -> Result:
-        """Until everything was visited, or for so much processor time; `progress` is called for every layer."""
+        """Search until everything was visited, or for this much processor time. Calls `progress` for every layer."""
         begin = time.process_time()
         result, kernel = self.result, self.kernel
         kernel.begin(self.model.layout.unpack(prepare(self.model)))
@@ -143,7 +143,7 @@ class Search:
         result.local_states, result.local_steps = len(routers), routers.steps
 
     def _found(self, violation: Violation, *event: Event) -> None:
-        """In the world that is looked at: what is learnt there is looked at for the first time."""
+        """Record a violation in the present world. A function that is learnt there runs for the first time."""
         if violation.invariant not in self.result.findings:
             path = (*self._path(self.kernel.head.number), *event)
             self.result.findings[violation.invariant] = Finding(violation, path)
@@ -163,7 +163,7 @@ class Search:
 
 
 def prepare(model: Model) -> World:
-    """The routers are in contact, and those attach that the scope wants to be there early."""
+    """The routers are in contact, and the scope's early clients are attached."""
     world = settle(model, model.first(), ("contact", "receive"))
     for early in model.scope.early:
         for index in model.publishers if early == "p" else model.subscribers:
@@ -173,7 +173,7 @@ def prepare(model: Model) -> World:
 
 
 def settle(model: Model, world: World, kinds: tuple[str, ...]) -> World:
-    """Events of these kinds, one by one, until there are none."""
+    """Apply events of these kinds, one by one, until there are none."""
     while events := [event for event in model.possible.events(model.look(world)) if event[0] in kinds]:
         world = model.step(world, events[0])
     return world

@@ -1,4 +1,6 @@
-"""In place of the hybrid clock and the delivery log: one of each for all routers, as one at a time handles an event."""
+"""Replacements of the hybrid clock and the delivery log. All routers share one of each, as one at a time handles an
+event.
+"""
 
 from typing import Any
 
@@ -6,27 +8,27 @@ from topic.journal import Event
 
 
 class Clock:
-    """In place of the hybrid clock: what is stamped is the rank of the attach that is being handled."""
+    """Replaces the hybrid clock: a stamp is the rank of the attach that is being handled."""
 
     rank = 0
     seconds = 0.0
-    """For the node: of the router whose event is being handled."""
+    """The time, for the node of the router whose event is being handled."""
 
     def stamp(self) -> int:
         return self.rank
 
     def read(self) -> int:
-        """No rank is ever ahead of it."""
+        """A value that no rank exceeds."""
         return 1 << 40
 
     def advance(self, wall_ms: int) -> None:
-        """There is no wall clock."""
+        """Nothing to do: there is no wall clock."""
 
     def merge(self, remote: int, trust_ms: int = 0) -> None:
-        """Ranks are mesh-wide already."""
+        """Nothing to do: ranks are mesh-wide already."""
 
     def believes(self, wall_ms: int) -> bool:
-        """The link's latest is known."""
+        """False: the link's latest attach is known."""
         return False
 
     def __reduce__(self) -> str:
@@ -34,7 +36,7 @@ class Clock:
 
 
 class Journal:
-    """In place of the delivery log; keeps what one event wrote."""
+    """Replaces the delivery log. Keeps the entries of one event."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Event, dict[str, Any]]] = []

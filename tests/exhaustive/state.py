@@ -1,8 +1,8 @@
-"""Snapshots of a router: a canonical digest that tells states apart, and bytes that bring one back.
+"""Snapshots of a router: a canonical digest that distinguishes states, and bytes that restore one.
 
 A digest covers everything that a core's behaviour depends on, found by walking its objects: containers by content, sets
-sorted, objects with an identity of their own by the order in which the walk meets them. What it leaves out is named in
-`IGNORED`. Two states with the same digest are one state for the search, which goes on from the one met first.
+sorted, objects with an identity of their own by the order in which the walk meets them. `IGNORED` names what it leaves
+out. Two states with the same digest are one state for the search, which continues from the one that it met first.
 
 Epochs need no ranking: the model's clock counts attaches, so that they are ranks already; generations and keys follow
 from them. Section versions and incarnations count from 0 in every life of a router.
@@ -37,7 +37,7 @@ IGNORED: dict[type, frozenset[str]] = {
     RecordTable: frozenset(("accepted", "delivered", "received")),  # statistics
     Members: frozenset(("_clock",)),
     Outlet: frozenset(("clock", "_journal", "time_us")),
-    Node: frozenset(("_look",)),  # nobody asks for the deadline
+    Node: frozenset(("_look",)),  # no event asks for the deadline
     Stream: frozenset(("label",)),  # derived
     HomeStream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
     CreditWindow: frozenset(("_allowance", "_expected", "_is_guess", "credit", "held")),  # bytes never run out here
@@ -57,12 +57,14 @@ class _Walk:
         self.met: dict[int, int] = {}
 
     def freeze(self, values: Iterable[Any]) -> tuple[Any, ...]:
-        """Each of these. Atoms, by far the most, are not even looked at: this is where the time of a digest goes."""
+        """The canonical form of each value. Most values are atoms, which need no rule: that saves most of a digest's
+        time.
+        """
         return tuple([value if type(value) in ATOMS else _RULES[type(value)](self, value) for value in values])
 
 
 _codes = count(240)
-"""Numbers of types. Python keeps lower numbers for its own library and for packages."""
+"""Numbers for types. Python reserves lower numbers for its own library and for packages."""
 
 
 class _Rules(dict[type, Rule]):
@@ -80,7 +82,7 @@ def _sequence(walk: _Walk, value: Any) -> Any:
 
 
 def _mapping(walk: _Walk, value: Any) -> Any:
-    """In its order: that is behaviour."""
+    """Keeps the mapping's order, as behaviour depends on it."""
     return (walk.freeze(value), walk.freeze(value.values())) if value else ()
 
 
@@ -107,13 +109,13 @@ def _fields(kind: type) -> list[str]:
 
 
 def _object(kind: type) -> Rule:
-    """By its fields; one that compares by identity is named by its number when it is met again."""
+    """An object by its fields. An object that compares by identity is named by its number when it is met again."""
     ignored = IGNORED.get(kind, frozenset())
     fields = _fields(kind)
     unique = "__eq__" not in vars(kind)
     has_more = kind.__dictoffset__ != 0
     orders: dict[tuple[str, ...], tuple[str, ...]] = {}
-    """Names of a `__dict__` in the order in which they were given -> those that count, in the order of the alphabet."""
+    """Names of a `__dict__`, in order of insertion -> the names that count, in alphabetical order."""
 
     def rule(walk: _Walk, value: Any) -> Any:
         if unique:
@@ -159,7 +161,7 @@ _RULES = _Rules()
 
 
 def digest(value: Any) -> bytes:
-    """128 bits that tell this state of a router from any other."""
+    """128 bits that distinguish this state of a router from all others."""
     return blake2b(marshal.dumps(_Walk().freeze((value,)), 2), digest_size=DIGEST).digest()
 
 

@@ -1,4 +1,4 @@
-"""The model subscriber: it accepts in order, and keeps in its map what is not settled (protocol 6.8 and 7.2)."""
+"""The model subscriber: it accepts in order, and keeps unsettled deliveries in its map (protocol 6.8 and 7.2)."""
 
 from collections.abc import Callable
 
@@ -15,26 +15,26 @@ class Held:
     key: bytes
     message: Message
     outcome: int = 0
-    """Accepted, that is processed, or rejected; 0 while it is neither."""
+    """Accepted (that is, processed) or rejected; 0 before that."""
     arrived: bool = True
-    """Transferred on this connection: only then can an outcome be sent."""
+    """Whether it was transferred on this connection: only then can the subscriber send an outcome."""
     owed: bool = False
-    """Processed before it was transferred again: its outcome is to be sent."""
+    """Whether it was processed before it was transferred again: its outcome is still to be sent."""
     stated: bool = False
-    """The map of this attach said its outcome."""
+    """Whether the map of this attach stated its outcome."""
     named: bool = True
-    """The map of this attach has it."""
+    """Whether the map of this attach has it."""
 
 
 @attrs.frozen
 class Subscriber(Client):
     held: tuple[Held, ...] = ()
     processed: tuple[Message, ...] = ()
-    """Sorted: the order between publishers is nobody's promise."""
+    """Sorted, as the order between publishers is not promised."""
     refusals: int = 0
-    """How often it may still refuse."""
+    """How often it may still refuse a message."""
     refused: tuple[Message, ...] = ()
-    """What it has rejected or released. What it released may come again, after what was sent later."""
+    """The messages that it has rejected or released. A released message may come again, after later ones."""
 
     def unsettled(self) -> tuple[tuple[bytes, int], ...]:
         return tuple((h.key, h.outcome) for h in self.held)
@@ -73,7 +73,7 @@ class Subscriber(Client):
         return Did(attrs.evolve(done, processed=self._process(held.message)), frame)
 
     def _refuse(self, held: Held, outcome: int) -> Did:
-        """What is released is forgotten: it comes again."""
+        """Reject or release a message. The subscriber forgets a released message, which comes again."""
         kept = self._with(attrs.evolve(held, outcome=outcome)).held
         if outcome == RELEASED:
             kept = tuple(h for h in self.held if h is not held)

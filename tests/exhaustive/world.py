@@ -1,8 +1,8 @@
 """The mesh as one value: a number in each of a few dozen columns.
 
-Routers are in contact in pairs; a contact begins and ends on one side first, and what was under way dies with it.
-Between two routers batches are under way in order. A client has a connection, or a cut one: what it does then may still
-arrive at its router until that notices.
+Two routers are in contact or not. A contact begins and ends at one router first, and batches under way end with it.
+Batches between two routers arrive in order. A client has a connection, or a cut one: frames that it sends on a cut one
+may still arrive at its router until the router notices.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,25 +17,25 @@ from tests.exhaustive.memo import Numbers
 from tests.exhaustive.router import Facts
 
 UP, LOW_LOST, HIGH_LOST, DOWN, LOW_UP, HIGH_UP = range(6)
-"""States of the contact of two routers, the lower and the higher: who noticed its end, or has begun the next, first."""
+"""States of the contact of a lower and a higher router: which of them noticed its end, or began the next one, first."""
 LOST, BEGUN = (LOW_LOST, HIGH_LOST), (LOW_UP, HIGH_UP)
 IN_CONTACT = ((True, True), (False, True), (True, False), (False, False), (True, False), (False, True))
-"""By state: whether the lower, and the higher, is in contact by what it knows."""
+"""Keyed by state: whether the lower, and the higher, router considers itself in contact."""
 FLOWS = ((True, True), (False, False), (False, False), (False, False), (True, False), (False, True))
-"""By state: whether what the lower, and the higher, says is not lost for certain."""
+"""Keyed by state: whether batches of the lower, and of the higher, router can arrive."""
 
 AWAY, APART, GONE, UNTOLD, ENDED = 1, 2, 4, 8, 16
-"""When its time ran out last, the client was not connected, or some routers were not in contact; it was not connected,
-and no attach of it has been answered since; something was accepted without it, and it has not been told; the present
-life of this publisher is over for a router."""
+"""Bits of `terms`, in this order: when its time last ran out, the client was not connected; or some routers were not in
+contact. The client was not connected then, and no attach of it has been answered since. A home accepted a message
+without it, and no router has told it. A router has ended the present life of this publisher."""
 
 Event = tuple[Any, ...]
 Wire = tuple[int, int, tuple[Frame, ...]]
-"""A client's connection: its serial, the router, and what the client sent that has not arrived."""
+"""A client's connection: its serial, the router, and the frames of the client that have not arrived."""
 Values = tuple[int, ...]
-"""What stands in each column."""
+"""The value of each column."""
 World = bytes
-"""The same, packed, so that it is hashed fast."""
+"""The values, packed for fast hashing."""
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Table(Protocol[T]):
 
 
 class _Plain:
-    """Of what is a number."""
+    """The table of a column whose values are numbers."""
 
     def number(self, value: int) -> int:
         return value
@@ -57,7 +57,7 @@ class _Plain:
 
 @attrs.frozen
 class Part(Generic[T]):
-    """Columns of one kind: the first, how many, and the table of their values."""
+    """Columns of one kind: the first one, how many, and the table of their values."""
 
     first: int
     count: int
@@ -65,7 +65,7 @@ class Part(Generic[T]):
 
 
 class Layout:
-    """Which columns the worlds of a scope have."""
+    """The columns of the worlds of a scope."""
 
     def __init__(self, routers: int, clients: int, messages: int, faults: int, facts: Numbers[Facts | None]) -> None:
         self.size = 0
@@ -75,35 +75,40 @@ class Layout:
         assert queues.number(()) == wires.number(()) == 0, "a world of zeros has nothing under way, and no connection"
         self.count = routers
         self.routers = self._part(routers, plain)
-        """By their numbers in `Model`, as clients and batches are."""
+        """The numbers of the routers' states in `Model`. Clients and batches have numbers there, too."""
         self.facts = self._part(routers, facts)
-        """What others look at of each router: it follows from the one above, and is a column to be looked at alone."""
+        """What events look at in each router. It follows from the router's state, and is a column of its own so that an
+        event can look at it alone.
+        """
         self.lives = self._part(routers, plain)
         """Incarnation of each router; negative while it is dead, 0 before its first start."""
         self.pairs = self._part(routers * (routers - 1) // 2, plain)
         """The contact of each two routers."""
         self.queues = self._part(routers**2, queues)
-        """From each router to each other: batches under way."""
+        """The batches under way from each router to each other router."""
         self.clients = self._part(clients, plain)
         """Publishers first."""
         self.wires = self._part(clients, wires)
-        """Of each client, oldest first; only the last one, if it has the client's serial, is more than a memory."""
+        """The connections of each client, oldest first. Only the last one can be in use, if it has the client's
+        serial."""
         self.promised = self._part(messages, plain)
-        """For each message, the subscribers that it is promised to, as bits; -1 before it is published."""
+        """For each message, the subscribers to which it is promised, as bits; -1 before it is published."""
         self.missed = self._part(messages, plain)
-        """For each message, those of them that it was accepted without: nobody in contact with home knew them."""
+        """For each message, the promised subscribers without which it was accepted, as no router in contact with home
+        knew them.
+        """
         self.knows = self._part(routers, plain)
-        """For each router, the subscribers that what is published there is promised to."""
+        """For each router, the subscribers to which messages published there are promised."""
         self.faults = self._part(1 + faults, plain)
-        """What may still happen: in all, and of each kind."""
+        """The faults that may still happen: in all, and of each kind."""
         self.terms = self._part(clients, plain)
-        """Of each client, as bits: what ends, or has ended, the promises to it (`AWAY` and so on)."""
+        """For each client, as bits: what has ended, or will end, the promises to it (`AWAY` and so on)."""
         self.planned = self._part(routers, plain)
-        """1 for a router that knows the plan of the grown mesh; those that join do from the first."""
+        """1 for a router that knows the plan of the grown mesh. Routers that join know it from the beginning."""
         self.deaf = self._part(routers, plain)
-        """For a router that is about to die, the clients that do not hear what it still says, as bits; else 0."""
+        """For a router that is about to die, the clients that receive no more of its frames, as bits; else 0."""
         self.rank = self._part(1, plain)
-        """How many attaches there were."""
+        """The number of attaches so far."""
         self._struct = Struct(f"={self.size}i")
 
     def _part(self, count: int, table: Table[T]) -> Part[T]:
@@ -140,19 +145,19 @@ class Row(Generic[T]):
         self._draft.changes[self._part.first + index] = self._part.table.number(value)
 
     def changed(self) -> list[int]:
-        """Those that were written."""
+        """The indices of the columns that were written."""
         return [index for index in range(self._part.count) if self._part.first + index in self._draft.changes]
 
 
 class Draft:
-    """A world that is looked at, and changed: it keeps what was looked at, and what was changed (`kernel`)."""
+    """A world in use: it records the columns that were read, and those that were changed (`kernel`)."""
 
     def __init__(self, layout: Layout, values: Values) -> None:
         self.read_first: list[int] = []
         """The columns that were looked at, in this order, before they were changed."""
         self.changes: dict[int, int] = {}
         self.limits = 0
-        """Acceptances that a subscriber was missed in and excused."""
+        """The number of acceptances that lacked a subscriber within a known limit."""
         self._layout = layout
         self._values = values
         self.routers = Row(self, layout.routers)
@@ -201,11 +206,11 @@ class Draft:
         return self.pairs[self._pair(one, other)]
 
     def set_status(self, one: int, other: int, status: int | tuple[int, int]) -> None:
-        """If there are two states that mean the same with the roles changed: that of `one`."""
+        """Set the state of the contact. A pair of states that mirror each other means the one for `one`."""
         self.pairs[self._pair(one, other)] = status if isinstance(status, int) else status[one > other]
 
     def _pair(self, one: int, other: int) -> int:
-        """The place of two routers in the list of all pairs, low ones first."""
+        """The index of two routers in the list of all pairs, low ones first."""
         low, high = min(one, other), max(one, other)
         return low * (2 * self._layout.count - low - 1) // 2 + high - low - 1
 
@@ -213,7 +218,7 @@ class Draft:
         return self.queues[source * self._layout.count + target]
 
     def push(self, source: int, target: int, batch: int) -> None:
-        """What is for a router out of contact is left out, as by the mesh."""
+        """Send a batch. A batch for a router out of contact is dropped, as the mesh drops it."""
         if FLOWS[self.status(source, target)][source > target]:
             self.queues[source * self._layout.count + target] += (batch,)
 
@@ -228,14 +233,14 @@ class Draft:
     # connections
 
     def unplug(self, index: int, serial: int) -> int:
-        """One of a client's connections is no more; returns its router."""
+        """One of a client's connections has ended. Returns its router."""
         (router,) = [wire[1] for wire in self.wires[index] if wire[0] == serial]
         self.wires[index] = tuple(wire for wire in self.wires[index] if wire[0] != serial)
         return router
 
 
 def is_apart(pairs: Iterable[int], lives: Iterable[int]) -> bool:
-    """Whether some routers of those that were ever started are not in contact, or dead."""
+    """Whether some router that was ever started is dead, or not in contact with all others."""
     lives = list(lives)
     started = [0 not in ends for ends in combinations(lives, 2)]
     return any(status != UP for status in compress(pairs, started)) or any(life < 0 for life in lives)

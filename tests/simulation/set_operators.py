@@ -81,8 +81,8 @@ class SetOperators:
     # losses
 
     def end_losses(self) -> bool:
-        """The faults are long over: begin sets anew that cannot begin, and recover those that nobody can lead. Returns
-        whether a set was to begin: the command may be refused."""
+        """The faults are long over: begin sets anew that cannot begin, and recover sets that no router can lead.
+        Returns whether a set was to begin: the command may be refused."""
         begins = [name for name in self._sets.map.plans if self._begin_anew(name)]
         for name in self._sets.map.plans:
             if name in self._sets.is_lost:

@@ -52,7 +52,7 @@ class SubscriberLink(Link):
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
         self._given_back: dict[Record, tuple[bytes, bool]] = {}
-        """Deliveries that the client has given back -> the annotations, and whether the delivery counts as failed."""
+        """Deliveries that the client has given back -> the message, and whether the delivery counts as failed."""
         self._due: dict[bytes, float] = {}
         """Key -> when its latest transfer reaches the client, if nothing breaks."""
 
