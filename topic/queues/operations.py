@@ -40,6 +40,9 @@ MOST: Final = 2**63 - 1
 """The greatest life, index or limit."""
 MOST_BOUND: Final = 16
 """The most addresses that one queue is bound to."""
+DAY_MS: Final = 86_400_000
+MOST_FACTOR: Final = 100
+"""The most by which the pause before a message comes again grows with each failure."""
 REDELIVERIES: Final = 20
 """How often a message may come back as failed before it is a dead letter, if the queue has no number of its own."""
 
@@ -90,6 +93,24 @@ class QueueSettings:
     this has no effect."""
     single_active: bool | None = None
     """Whether only one consumer gets messages, until that consumer has ended."""
+
+    retry_after_ms: int | None = None
+    """How long a message that has failed waits before a consumer gets it again, in milliseconds."""
+    retry_factor: int | None = None
+    """The time of each further failure is longer by this factor; not set: all times are equal."""
+    retry_most_ms: int | None = None
+    """The longest such time, in milliseconds; not set: a day."""
+
+    def pause_s(self, failed: int) -> float:
+        """How long a message waits, in seconds, after it has failed so many times."""
+        if self.retry_after_ms is None or not failed:
+            return 0.0
+        most_ms, pause_ms, factor = self.retry_most_ms or DAY_MS, self.retry_after_ms, self.retry_factor or 1
+        for _ in range(failed - 1):
+            if pause_ms >= most_ms or factor == 1:
+                break
+            pause_ms *= factor
+        return min(pause_ms, most_ms) / 1000
 
     @property
     def most_failed(self) -> int:
@@ -356,6 +377,13 @@ def _limit(name: str, value: Any) -> int:
     return value
 
 
+def _factor(name: str, value: Any) -> int:
+    if not _is_count(value) or not 1 <= value <= MOST_FACTOR:
+        raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected a number from 1 to {MOST_FACTOR}")
+    assert isinstance(value, int)
+    return value
+
+
 def _addresses(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not 0 < len(value) <= MOST_BOUND:
         raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected 1 to {MOST_BOUND} addresses of topics")
@@ -416,6 +444,9 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "dead_letter": _dead_letter,
     "redeliveries": _redeliveries,
     "single_active": _flag,
+    "retry_after_ms": _limit,
+    "retry_factor": _factor,
+    "retry_most_ms": _limit,
 }
 """Maps the name of a setting to the function that reads its value, or raises ValueError."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {

@@ -28,7 +28,7 @@ from router.mesh.quantities import format_duration, format_size, parse_duration,
 from router.mesh.reading import whole
 from router.mesh.shown.waits import counted
 from router.text.printable import printable, printable_json
-from topic.queues.operations import QueueSettings
+from topic.queues.operations import MOST_FACTOR, QueueSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,6 +37,12 @@ MOST: Final = 10**12 - 1
 MOST_SHOWN: Final = 10_000
 """The most messages that `peek` shows."""
 MOST_POSITION: Final = 2**63 - 1
+IN_MS: Final[Mapping[str, str]] = {
+    "--ttl": "ttl_ms",
+    "--retry-after": "retry_after_ms",
+    "--retry-most": "retry_most_ms",
+}
+"""Option -> its setting, where the names differ."""
 NONE: Final = "none"
 """The value of an option that removes a setting."""
 READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -46,6 +52,9 @@ READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bind": list,
     "dead_letter": str,
     "redeliveries": whole(0, MOST),
+    "retry_after_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
+    "retry_factor": whole(1, MOST_FACTOR),
+    "retry_most_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
 }
 FLAGS: Final[Mapping[str, str]] = {
     "single_active": "One consumer gets all messages until it has ended, then the next one.",
@@ -55,6 +64,8 @@ NOTHING: Final[Mapping[str, str]] = {
     "bind": "bindings",
     "dead_letter": "dead letters",
     "redeliveries": "number of its own",
+    "retry_after_ms": "pause",
+    "retry_factor": "factor",
 }
 """Setting that is no limit -> the words after "none for no" in its help text and errors."""
 
@@ -92,14 +103,18 @@ def setting_options(command: Command) -> Command:
             "NUMBER",
             "How often a message fails before it is a dead letter, 20 times without this",
         ),
+        ("--retry-most", "DURATION", "How long a message pauses after a failure at most, such as 1h"),
+        ("--retry-factor", "NUMBER", "How many times longer it pauses after each further failure"),
+        ("--retry-after", "DURATION", "How long a message pauses after its first failure, such as 1s"),
         ("--dead-letter", "ADDRESS", "The topic or queue for messages that are rejected, fail too often or expire"),
         ("--bind", "ADDRESS", "A topic or pattern whose messages go into the queue, too; repeat it for more"),
         ("--ttl", "DURATION", "How long a message is in the queue at most, such as 10m"),
         ("--limit-bytes", "SIZE", "How many bytes of messages the queue has at most, such as 64MiB"),
         ("--limit-messages", "NUMBER", "How many messages the queue has at most, such as 10000"),
     ):
-        named = (name, "ttl_ms") if name == "--ttl" else (name,)
-        what += f", or {NONE} for no {NOTHING.get(name[2:].replace('-', '_'), 'limit')}."
+        named = (name, IN_MS[name]) if name in IN_MS else (name,)
+        setting = named[-1].removeprefix("--").replace("-", "_")
+        what += f", or {NONE} for no {NOTHING.get(setting, 'limit')}."
         option = click.option(*named, metavar=metavar, multiple=name == "--bind", callback=read_setting, help=what)
         told = option(told)
     return told  # type: ignore[return-value]
@@ -146,6 +161,7 @@ def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> Non
       oncemesh queue declare queue/orders --limit-messages 10000 --limit-bytes 64MiB --url amqp://10.0.0.7:5672
       oncemesh queue declare queue/orders --bind topic/orders --bind 'topic/eu/*'
       oncemesh queue declare queue/orders --dead-letter queue/orders/dead --redeliveries 5
+      oncemesh queue declare queue/orders --retry-after 1s --retry-factor 2 --retry-most 1h
       oncemesh queue declare queue/orders --single-active
     """
 
@@ -172,7 +188,10 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
       oncemesh queue configure queue/orders --limit-bytes none
     """
     if not settings:
-        options = "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, --redeliveries or --single-active"
+        options = (
+            "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, --redeliveries, --retry-after, "
+            "--retry-factor, --retry-most or --single-active"
+        )
         raise click.UsageError(f"there is nothing to change, expected {options}")
 
     async def main(management: Management) -> None:

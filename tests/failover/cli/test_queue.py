@@ -359,7 +359,7 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
         (
             (),
             "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, "
-            "--redeliveries or --single-active",
+            "--redeliveries, --retry-after, --retry-factor, --retry-most or --single-active",
         ),
     ],
 )

@@ -111,6 +111,8 @@ class Egress(SetPublisher):
         """Keyed by the names of the consumers that have refused them: the positions of messages that home does not get
         while it has none but these consumers, as heaps."""
 
+        self._failed: set[int] = set()
+        """The positions of messages whose deliveries end now, and have failed."""
         self._draining: dict[bytes, Draining] = {}
         """By the name of a consumer that drains."""
 
@@ -216,11 +218,27 @@ class Egress(SetPublisher):
     def _ended(self, position: int) -> None:
         """The delivery of the message at this position has ended. If the message still exists, it waits to be published
         again."""
-        if position in self._messages.of(self.queue):
+        if position not in self._messages.of(self.queue):
+            self._refusers.pop(position, None)
+        elif not self._pauses(position):
             heappush(self._free, position)
             self._show_gap()
-        else:
-            self._refusers.pop(position, None)
+
+    def _pauses(self, position: int) -> bool:
+        """Whether the message that has just come back waits before it is published again (protocol 14.17)."""
+        failed = self._messages.returns(position).failed if position in self._failed else 0
+        pause_s = self._state.settings_of(self.queue).pause_s(failed)
+        return pause_s > 0 and self._log.rest(self, position, pause_s)
+
+    def rested(self, position: int) -> None:
+        heappush(self._free, position)
+        self._show_gap()
+        self.go_on()
+
+    def _end(self, records: list[Record]) -> None:
+        self._failed = {self.open[record] for record in records if _has_failed(record)}
+        super()._end(records)
+        self._failed = set()
 
     def _show_gap(self) -> None:
         """Tell home the first message that it lacks: later messages that wait there for a consumer must not precede

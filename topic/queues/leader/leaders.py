@@ -3,6 +3,7 @@ suspends them when it leads no longer."""
 
 import math
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 import attrs
@@ -28,7 +29,7 @@ from topic.queues.leader.egress import Egress
 from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.letters import Letters, is_of_letters, letters_to
-from topic.queues.leader.log import Marking, MessageView, ProposingEnd, ReadingEnd
+from topic.queues.leader.log import Marking, MessageView, ProposingEnd, ReadingEnd, RestingEnd
 from topic.queues.leader.pages import Pages
 from topic.queues.operations import MOST, Declare, QueueId, Refused, RefusedFor
 from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
@@ -38,6 +39,8 @@ PAUSE_MS: Final = 100
 """Milliseconds between two looks at the messages whose time is over."""
 SLOW_S: Final = 1.0
 """Seconds that a read may take before the leader doubts its disk."""
+MOST_RESTING: Final = 65_536
+"""Messages of a set that may pause after a failure. Further ones come again at once."""
 MOST_AHEAD: Final = 4 << 20
 """Bytes of unpublished bodies that the ends of a set may have read ahead."""
 PATIENCE_S: Final = 0.005
@@ -85,6 +88,8 @@ class LedSet:
         """The time at which `test_disk` is due; infinite if no read is under way."""
         self._ahead = 0
         """Bytes of bodies that ends have read and not published."""
+        self._resting: list[tuple[float, int, RestingEnd]] = []
+        """A heap: when the pause of a message is over, its position, and its end."""
         self._times = DecidedTimes(sets.applied(name), now)
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
@@ -281,13 +286,24 @@ class LedSet:
 
     @property
     def paused_until(self) -> float:
-        """The time at which messages of the outbox are to be published again; infinite if none are."""
-        return min((letters.deadline for letters in self.letters.values()), default=math.inf)
+        """The time at which messages of queues or of the outbox are to be published again; infinite if none are."""
+        pauses = self._resting[0][0] if self._resting else math.inf
+        return min(pauses, min((letters.deadline for letters in self.letters.values()), default=math.inf))
 
     def handle_timer(self, now: float) -> None:
         for letters in self.letters.values():
             if letters.deadline <= now:
                 letters.handle_timer(now)
+        while self._resting and self._resting[0][0] <= now:
+            _, position, end = heappop(self._resting)
+            end.rested(position)
+
+    def rest(self, end: RestingEnd, position: int, pause_s: float) -> bool:
+        """As `Proposer.rest`."""
+        may_rest = len(self._resting) < MOST_RESTING
+        if may_rest:
+            heappush(self._resting, (self._node.now() + pause_s, position, end))
+        return may_rest
 
     def wait(self, end: ProposingEnd) -> None:
         """As `Proposer.wait`."""

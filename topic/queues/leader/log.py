@@ -30,6 +30,13 @@ class ReadingEnd(Protocol):
         position."""
 
 
+class RestingEnd(Protocol):
+    """An end whose messages pause after a failure: `topic.queues.leader.egress`."""
+
+    def rested(self, position: int) -> None:
+        """The pause of the message at this position is over (`Proposer.rest`). It may be gone."""
+
+
 class Marking(Protocol):
     """Writes marks into messages that consumers have had. The shell of a node does this, because it knows the form of
     messages."""
@@ -96,6 +103,10 @@ class Proposer(Protocol):
     def read(self, end: ReadingEnd, queue: QueueId | None, positions: Sequence[int]) -> None:
         """Start a read of the bodies of these messages, which are in this queue, or in the outbox if `queue` is None.
         The end's `found` gets them."""
+
+    def rest(self, end: RestingEnd, position: int, pause_s: float) -> bool:
+        """Give the message at this position back to the end after this time. Returns False if too many messages rest:
+        then the end has it at once."""
 
     def reads_ahead(self, size: int) -> None:
         """The bytes that ends have read ahead change by `size`, which may be negative."""
