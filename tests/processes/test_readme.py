@@ -1,5 +1,5 @@
-"""README and docs/commands.md, typed as printed: one shell runs every block, in a folder with what a fresh clone has.
-Programs are files there, under the names that their first lines say.
+"""README, docs/commands.md and the pages about queues, typed as printed: one shell runs every block, in a folder with
+what a fresh clone has. Programs and topologies are files there, under the names that their first lines say.
 
 A block that is not run says why in a comment above it: `<!-- not run by the tests: it takes an hour -->`. What README
 shows of a command's output has to be printed, with whatever figures; tables are left out, as they show a moment.
@@ -74,8 +74,17 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-PLAYED = ("README.md", "docs/commands.md")
-README = [block for name in PLAYED for block in blocks((ROOT / name).read_text())]
+PLAYED = (("README.md", "docs/commands.md"), ("docs/queues.md",), ("docs/roles.md",))
+"""The documents that each shell is given, one after the other."""
+NAMED = re.compile(r"# (\S+\.(?:py|yaml))\n")
+
+
+def blocks_of(names: tuple[str, ...]) -> list[Block]:
+    return [block for name in names for block in blocks((ROOT / name).read_text())]
+
+
+played = pytest.mark.parametrize("names", PLAYED, ids=lambda names: names[0])
+FREE = re.compile(r"(127\.0\.0\.1):\d+")
 
 
 @pytest.fixture
@@ -84,7 +93,7 @@ def clone(tmp_path: Path) -> Iterator[Path]:
     left."""
     shutil.copytree(ROOT / "topologies", tmp_path / "topologies")
     for path in (tmp_path / "topologies").rglob("*.yaml"):
-        free = re.sub(r"(127\.0\.0\.1):\d+", r"\1:0", path.read_text())
+        free = FREE.sub(r"\1:0", path.read_text())
         path.write_text(re.sub(r"(rate: \d+)0\b", r"\1", free))
     for path in (tmp_path / "topologies/chaos").glob("*.yaml"):
         path.write_text(SECONDS.sub(lambda found: f"{float(found[0]) / 2:g}", path.read_text()))
@@ -120,18 +129,21 @@ def plain(line: str) -> str:
     return re.sub(r"\d[\d.,]*( \w+?s?\b)?", lambda found: "N" + (found[1] or "").removesuffix("s"), line.strip())
 
 
-def test_every_block_is_run_or_says_why_not() -> None:
-    for block in README:
+@played
+def test_every_block_is_run_or_says_why_not(names: tuple[str, ...]) -> None:
+    for block in blocks_of(names):
         if block.not_run is None:
             assert block.language in ("console", "sh", *FILES), f"what is this?\n{block.text}"
             assert block.language in FILES or list(block.commands), f"there is nothing to be typed\n{block.text}"
 
 
-def test_it_can_be_typed_as_it_is_printed(clone: Path) -> None:
-    for block in README:
-        if block.language == "python":
-            (clone / block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text)
-    shown = [block for block in README if block.not_run is None and block.language not in FILES]
+@played
+def test_it_can_be_typed_as_it_is_printed(names: tuple[str, ...], clone: Path) -> None:
+    found = blocks_of(names)
+    for block in found:
+        if block.language in FILES and (named := NAMED.match(block.text)):
+            (clone / named[1]).write_text(FREE.sub(r"\1:0", block.text) if block.language == "yaml" else block.text)
+    shown = [block for block in found if block.not_run is None and block.language not in FILES]
     commands = [command for block in shown for command in block.commands]
     printed = typed(commands, clone)
     ends = re.findall(f"^{DONE} (.*)$", printed, re.MULTILINE)
@@ -142,8 +154,9 @@ def test_it_can_be_typed_as_it_is_printed(clone: Path) -> None:
     assert missing == []
 
 
-def test_its_files_can_be_read(clone: Path) -> None:
-    files = [block.text for block in README if block.language == "yaml" and block.not_run is None]
+@played
+def test_its_files_can_be_read(names: tuple[str, ...], clone: Path) -> None:
+    files = [block.text for block in blocks_of(names) if block.language == "yaml" and block.not_run is None]
     for text in files:
         path = clone / "topologies" / "chaos" / "readme.yaml"
         path.write_text(text)
