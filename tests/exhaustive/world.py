@@ -154,7 +154,7 @@ class Draft:
 
     def __init__(self, layout: Layout, values: Values) -> None:
         self.read_first: list[int] = []
-        """The columns that were looked at, in this order, before they were changed."""
+        """The columns that were read before they were changed, in this order."""
         self.changes: dict[int, int] = {}
         self.limits = 0
         """The number of acceptances that lacked a subscriber within a known limit."""

@@ -99,7 +99,7 @@ class Client:
 
     @property
     def away(self) -> float:
-        """For how long the client has had no link, or only one whose connection is broken, even if nobody has noticed."""
+        """For how long the client has had no link, or only one with a broken connection, even if nobody has noticed."""
         return self.schedule.now - self._last_in_use()
 
     def _last_in_use(self) -> float:

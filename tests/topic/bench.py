@@ -32,11 +32,11 @@ from topic.wire.segments import Segment, decode
 LASTING = Lifetime(60, "connection-close", 1)
 SETTINGS = Settings(window=10, redeliveries=2, join=2.0, boot_wait=10.0, grace=0.0, settle_delay=0.0)
 FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
-"""Of a mesh that waits for nobody that long."""
+"""The settings of a mesh that waits for nobody that long."""
 
 
 class Station(Deaf):
-    """The shell of one node on the bench, which sees all that it does."""
+    """The shell of one node on the bench. The bench sees all its outputs."""
 
     def __init__(self, bench: "Bench", name: str, incarnation: int, store: MemoryStore) -> None:
         self.bench, self.name, self.store = bench, name, store
@@ -48,11 +48,11 @@ class Station(Deaf):
         self.node = Node(self.contacts, core, store, self, self.port(core))
 
     def port(self, core: Topic) -> SetPort | None:
-        """Its replica sets; None: the mesh has no queues."""
+        """The node's replica sets. None if the mesh has no queues."""
         return None
 
     def wall_us(self) -> int:
-        """Later, whenever it is asked."""
+        """The clock. It advances at each call."""
         self.bench.wall_us += 1000
         return self.bench.wall_us
 
@@ -70,7 +70,7 @@ class Station(Deaf):
         raise AssertionError("there are no neighbours, only contacts")
 
     def flush(self) -> None:
-        """Batches wait on the bench."""
+        """Nothing to do: batches wait on the bench."""
 
     def note(self, happening: Happening) -> None:
         if isinstance(happening, ContactLost):
@@ -87,7 +87,7 @@ class Bench:
     def __init__(
         self, *names: str, meet: bool = True, settings: Settings = SETTINGS, configured: Sequence[LinkIdentity] = ()
     ) -> None:
-        """`configured`: the subscribers that the configuration of all routers lists."""
+        """`configured`: the subscribers in the configuration of all routers."""
         self.now = 0.0
         self.wall_us = 1_700_000_000_000_000
         self.names = names
@@ -116,7 +116,7 @@ class Bench:
         self.tick(name)
 
     def kill(self, name: str) -> None:
-        """It is gone; the others notice."""
+        """The router dies, and the others notice."""
         for other in self.names:
             if other != name and name in self.cores[other].directory.contacts:
                 self._wires[other, name].clear()
@@ -130,19 +130,19 @@ class Bench:
             self.collect(here)
 
     def part(self, a: str, b: str) -> None:
-        """Unless one of them has noticed already."""
+        """Both routers lose their contact, unless one has noticed already."""
         for here, there in ((a, b), (b, a)):
             self._wires[here, there].clear()
             if there in self.cores[here].directory.contacts:
                 self.lose(here, there)
 
     def lose(self, here: str, there: str) -> None:
-        """One of the two notices."""
+        """One of the two routers loses its contact."""
         self.stations[here].contacts.lost(there)
         self.collect(here)
 
     def replan(self, listed: str, leaving: str = "") -> None:
-        """The plan lists these routers now, some of them as leaving, and all hear of it."""
+        """The plan lists these routers now, some of them as leaving, and all routers know it."""
         plan = file(listed)
         left = {name: PlannedRouter(standing=Standing.LEAVING) for name in leaving}
         plan = attrs.evolve(plan, routers={**plan.routers, **left})
@@ -167,7 +167,7 @@ class Bench:
             self.lively.pop().answer_echo()
 
     def step(self, here: str, there: str) -> None:
-        """The next batch arrives, held or not."""
+        """Let the next batch arrive, held or not."""
         self.cores[there].outlet.clock.merge(self.cores[here].outlet.clock.read())
         self.stations[there].contacts.received(here, self._wires[here, there].popleft())
         self.collect(there)
@@ -180,18 +180,18 @@ class Bench:
         self.actions[router].append(action)
 
     def under_way(self, here: str, there: str) -> int:
-        """Batches."""
+        """The number of batches under way."""
         return len(self._wires[here, there])
 
     def take_log(self, name: str) -> bytes:
-        """What the router has logged since it was last asked for."""
+        """The router's log since the last call."""
         journal = self.stations[name].journal
         data = journal.encode()
         journal.begin_next()
         return data
 
     def logged(self, name: str, event: Event) -> list[bytes]:
-        """The deliveries that the router logged this of since it was last asked for anything in its log."""
+        """The keys of the deliveries for which the router logged this event, since its log was last taken."""
         blocks, _ = read_blocks(self.take_log(name))
         return [key for block in blocks for entry in block.entries() if entry.event is event for key in entry.keys]
 
@@ -202,12 +202,12 @@ class Bench:
         return [entry.subscriber for entry in entries if entry.event is Event.EXPIRED]
 
     def tick(self, name: str) -> Topic:
-        """A core that is about to be told of an event."""
+        """The core of a router, prepared for an event."""
         self.stations[name].node.now()
         return self.cores[name]
 
     def collect(self, name: str) -> None:
-        """What has come of it, and of what its contacts are about to tell it."""
+        """Collect the outputs of the router and of its contacts."""
         self.stations[name].node.now()
         self.stations[name].node.pump()
 
@@ -221,7 +221,7 @@ class Bench:
         self.stations[name].node.pump()
 
     def wait(self, seconds: int, *routers: str) -> None:
-        """So long, in steps of a second, for all routers or for these only."""
+        """Let this many seconds pass, in steps of a second, at all routers or only at these."""
         for _ in range(seconds):
             self.now += 1
             for name in routers or self.names:

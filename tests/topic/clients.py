@@ -1,5 +1,5 @@
-"""The clients of the bench: each act of theirs is an event at their router, and all that comes of it has arrived when
-the act returns."""
+"""The clients of the bench. Each of their acts is an event at their router. When the act returns, all its effects have
+arrived."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +34,14 @@ class Party:
     router: str
 
     def hear(self, action: LinkAction) -> None:
-        """Take what its router does on its link."""
+        """Take an action of the router on the client's link."""
 
     def mine(self, kind: type[Any]) -> list[Any]:
         return [a for a in self.bench.actions[self.router] if isinstance(a, kind) and a.link is self]
 
     @property
     def map(self) -> dict[bytes, int] | None:
-        """Our unsettled map in the answer to its attach."""
+        """The router's unsettled map in its answer to the attach."""
         (answer,) = [*self.mine(AnswerPublisher), *self.mine(AnswerSubscriber)]
         unsettled: dict[bytes, int] | None = answer.unsettled
         return unsettled
@@ -55,7 +55,7 @@ class Pen(Party):
     def __init__(
         self, bench: "Bench", router: str, name: str, *, address: str = NEWS, lively: bool = True, **options: Any
     ) -> None:
-        """A `lively` one answers echoes by itself."""
+        """A `lively` publisher answers echoes by itself."""
         self.bench, self.router, self.name, self.lively = bench, router, name, lively
         self.sent: dict[bytes, Record] = {}
         identity = LinkIdentity(name, "link", address)
@@ -80,7 +80,7 @@ class Pen(Party):
         self.bench.flow()
 
     def send_again(self, *tags: bytes) -> None:
-        """With resume=true."""
+        """Transfer deliveries again with resume=true."""
         for tag in tags:
             record = self.bench.tick(self.router).transferred_again(self.stream, tag)
             assert record is not None and record.message is not None
@@ -88,7 +88,7 @@ class Pen(Party):
             self.bench.flow()
 
     def vanish(self) -> None:
-        """Its connection is gone without a word."""
+        """The client's connection ends without a word."""
         self.bench.tick(self.router).suspend_publisher(self.stream, self, self.bench.now)
         self.bench.flow()
 
@@ -98,7 +98,7 @@ class Pen(Party):
         self.bench.flow()
 
     def acknowledge(self) -> None:
-        """Its machine does; it answers no echoes."""
+        """The client's machine acknowledges; the client answers no echoes."""
         assert self.mine(Echo), "it was asked"
         self.bench.tick(self.router).alive(self.stream, answered=False)
         self.bench.flow()
@@ -131,7 +131,7 @@ class Reader(Party):
         self.bench, self.router, self.name = bench, router, name
         self.handed: list[tuple[Record, bytes | None]] = []
         self.resumed: list[tuple[bytes | None, int, bool]] = []
-        """Transferred with resume=true: (message if it has one, state, settled)."""
+        """Deliveries transferred with resume=true: (message if it has one, state, settled)."""
         identity = LinkIdentity(name, "link", address)
         self.end = bench.tick(router).attach_subscriber(identity, self, bench.now, **options)
         bench.flow()
@@ -146,13 +146,13 @@ class Reader(Party):
             self.resumed.append((message, action.state, action.settled))
 
     def answer_detach(self) -> None:
-        """It has read that its link has ended without its doing."""
+        """The client answers a detach that it did not ask for."""
         assert self.mine(Detach), "it was detached"
         self.bench.tick(self.router).told(self.end)
         self.bench.flow()
 
     def vanish(self) -> None:
-        """Its connection is gone without a word."""
+        """The client's connection ends without a word."""
         self.bench.tick(self.router).suspend_subscriber(self.end, self, self.bench.now)
         self.bench.flow()
 
@@ -168,7 +168,7 @@ class Reader(Party):
         failed: bool = False,
         annotations: bytes = b"",
     ) -> None:
-        """What it was delivered last of each of these."""
+        """Send the outcome of the latest delivery of each of these messages."""
         delivered = {message: record for record, message in self.handed if message in messages}
         assert len(delivered) == len(messages), "answers what was delivered"
         records = [*delivered.values()]
@@ -205,7 +205,7 @@ class Reader(Party):
 
     @property
     def settled_messages(self) -> list[bytes | None]:
-        """As they were delivered."""
+        """The settled messages, as they were delivered."""
         messages = dict(self.handed)
         return [messages[record] for record in self.settled]
 

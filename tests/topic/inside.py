@@ -1,5 +1,6 @@
-"""Ends inside a router: a publisher and a subscriber whose state outlives it. Any router may take them over, with their
-complete maps. Each act is an event at their router, and all that comes of it has arrived when the act returns."""
+"""Link ends inside a router: a publisher and a subscriber whose state outlives the router. Any router may take them
+over with their complete maps. Each act is an event at their router. When the act returns, all its effects have arrived.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
 
 LASTING = Lifetime(60, "connection-close", 1)
 INGRESS = LinkIdentity("set", "in", NEWS)
-"""Of the subscriber."""
+"""The identity of the subscriber."""
 
 
 @attrs.define
 class Outgoing:
-    """What a publisher has unsettled, in its order; all routers that may take it over have this."""
+    """The unsettled deliveries of a publisher, in order. All routers that may take it over share this."""
 
     messages: dict[bytes, bytes] = attrs.Factory(dict)
-    """By tag."""
+    """Tag -> message."""
     outcomes: dict[bytes, DeliveryOutcome] = attrs.Factory(dict)
-    """By tag, of those."""
+    """Tag -> outcome, if there is one."""
 
     @property
     def map(self) -> dict[bytes, int]:
@@ -40,10 +41,10 @@ class Outgoing:
 
 
 class InsidePublisher(PublishingEnd[bytes], InsideEnd):
-    """Knows its deliveries by their tags."""
+    """A publisher that knows its deliveries by their tags."""
 
     def __init__(self, bench: "Bench", router: str, state: Outgoing, *, settles: bool = True) -> None:
-        """`settles`: what has an outcome."""
+        """`settles`: whether it settles deliveries that have an outcome."""
         identity = LinkIdentity("set", "out", NEWS)
         super().__init__(bench.stations[router].node, identity, LASTING, settles_first=False)
         self.bench, self.state, self.settles = bench, state, settles
@@ -57,7 +58,7 @@ class InsidePublisher(PublishingEnd[bytes], InsideEnd):
         return self.epoch is not None and not self.is_detached
 
     def come(self) -> None:
-        """With the map, if the link has been anywhere before."""
+        """Attach, with the map if the link was attached before."""
         now = self.node.now()
         self.attach(self.claim(self.state.map if self.known() is not None else None), now)
         self.bench.flow()
@@ -94,10 +95,10 @@ class InsidePublisher(PublishingEnd[bytes], InsideEnd):
         self.node.topic.settle(self.stream, records)
         self.node.perform()
 
-    # what the core asks
+    # the core's actions
 
     def begin(self, action: AnswerPublisher) -> None:
-        for tag in list(self.state.outcomes):  # settled by the map
+        for tag in list(self.state.outcomes):  # the map has settled these
             del self.state.messages[tag], self.state.outcomes[tag]
         self.open.clear()
         self.credit = action.credit
@@ -122,24 +123,24 @@ class InsidePublisher(PublishingEnd[bytes], InsideEnd):
 
 @attrs.define
 class Incoming:
-    """What a subscriber was given; all routers that may take it over have this."""
+    """The deliveries that a subscriber got. All routers that may take it over share this."""
 
     taken: list[bytes] = attrs.Factory(list)
-    """Messages, in their order."""
+    """Messages, in order."""
     map: dict[bytes, int] = attrs.Factory(dict)
-    """By key, what is not known to be settled."""
+    """Keyed by key: deliveries that are not known to be settled."""
 
 
 class InsideSubscriber(SubscribingEnd, InsideEnd):
-    """Answers as it is given something, if it `accepts`."""
+    """A subscriber that answers each delivery when it gets it, if it `accepts`."""
 
     def __init__(self, bench: "Bench", router: str, state: Incoming, *, accepts: bool = True, clock: int = 0) -> None:
-        """`clock`: of a leader's attach; the link is a configured one."""
+        """`clock`: of a leader's attach; then the link is a configured one."""
         node, lifetime = bench.stations[router].node, CONFIGURED if clock else LASTING
         super().__init__(node, INGRESS, lifetime, settles_first=False, sends_settled=False)
         self.bench, self.state, self.accepts, self.clock = bench, state, accepts, clock
         self.resumed: list[tuple[int, bool]] = []
-        """State, and whether it is settled."""
+        """(state, whether it is settled)"""
         self.why = ""
         self.come()
 
@@ -157,7 +158,7 @@ class InsideSubscriber(SubscribingEnd, InsideEnd):
         self.leave(self.node.now(), closed=closed)
         self.bench.flow()
 
-    # what the core asks
+    # the core's actions
 
     def begin(self, action: AnswerSubscriber) -> None:
         self.node.topic.credit(self.subscriber, 100)
@@ -187,7 +188,7 @@ class InsideSubscriber(SubscribingEnd, InsideEnd):
 
     def forget(self, keys: Sequence[bytes]) -> None:
         for key in keys:
-            self.state.map.pop(key, None)  # what a map named may be settled twice
+            self.state.map.pop(key, None)  # a delivery in a map may be settled twice
 
     def ask(self) -> None:
         self.node.topic.echoed(self.subscriber)

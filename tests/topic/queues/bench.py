@@ -1,4 +1,4 @@
-"""A bench of routers that have the replicas of one set, each with a disk that is done at once."""
+"""A bench of routers with the replicas of one set. Each router has a disk that finishes at once."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ WITH_QUEUES = attrs.evolve(SETTINGS, kinds=(("queue/", KIND), ("topic/", TOPIC))
 STEP_S = 0.05
 START_US = 1_700_000_000_000_000
 ELECTED_S = 5
-"""Seconds within which the set has a leader."""
+"""Seconds within which the set gets a leader."""
 
 
 def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
@@ -42,13 +42,13 @@ def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
 
 
 def left_ms(messages: Sequence[bytes], wall_ms: int) -> list[float] | None:
-    """A message that ends in `!3` has three seconds to live."""
+    """The time that messages have left. A message that ends in `!3` has three seconds to live."""
     texts = [alive(message)[0].partition(b"!")[2] for message in messages]
     return [1000 * int(text) if text else math.inf for text in texts] if any(texts) else None
 
 
 class QueueStation(TextMarking, Station):
-    """It gives the disk its changes back as done with the next turn."""
+    """A station whose disk confirms changes in the next turn."""
 
     bench: "QueueBench"
 
@@ -56,7 +56,7 @@ class QueueStation(TextMarking, Station):
         self.answers: dict[int, Answer] = {}
         self.waiting: list[StoreChange | StoreRead] = []
         self.found_bodies: dict[int, Mapping[int, bytes]] = {}
-        """Bodies that were read for no end, by the number of the read."""
+        """Keyed by the number of the read: bodies that were read for no link end."""
         bench, disk = self.bench, self.bench.disks[self.name]
         sets = ReplicaSets(
             self.name,
@@ -76,13 +76,13 @@ class QueueStation(TextMarking, Station):
         return SetPort(sets, self)
 
     def _apply(self, replica: SetReplica, apply: Callable[[int, Entry], None], index: int, decided: Entry) -> None:
-        """Note the messages that are there now."""
+        """Note the messages that are in queues now."""
         apply(index, decided)
         for rows in replica.state.rows.messages.queues.values():
             self.bench.texts_of[replica.plan.name] |= rows.kept
 
     def wall_us(self) -> int:
-        """Its clock goes with the time of the bench, and is later whenever it is asked."""
+        """The station's clock: it follows the time of the bench, and advances at each call."""
         self.bench.wall_us = max(self.bench.wall_us + 1000, START_US + int(self.bench.now * 1e6))
         return self.bench.wall_us
 
@@ -96,7 +96,7 @@ class QueueStation(TextMarking, Station):
         self.answers[answered.number] = answered.answer
 
     def write(self) -> bool:
-        """Let the disk do what it was given. Returns whether that was something."""
+        """Let the disk do its work. Returns whether there was some."""
         waiting, self.waiting = self.waiting, []
         for change in waiting:
             self.do(change)
@@ -104,7 +104,7 @@ class QueueStation(TextMarking, Station):
         return bool(waiting)
 
     def do(self, change: StoreChange | StoreRead) -> None:
-        """Let the disk do this, and say so."""
+        """Let the disk make this change or read, and confirm it."""
         disk = self.bench.disks[self.name]
         if isinstance(change, ReadPiece):
             self.node.piece_read(change, disk.read(change))
@@ -117,7 +117,7 @@ class QueueStation(TextMarking, Station):
 
 
 class QueueBench(Bench):
-    """Routers with the voters of one set, which has one queue, unless `declares` is false."""
+    """Routers with the voters of one set. The set has one queue, unless `declares` is false."""
 
     station = QueueStation
 
@@ -131,7 +131,7 @@ class QueueBench(Bench):
         settings: Settings = WITH_QUEUES,
         others: Sequence[SetPlan] = (),
     ) -> None:
-        """`others`: more sets, with prefixes."""
+        """`others`: further sets, with prefixes."""
         self.compare_every = compare_every
         plans = [SetPlan(SET, tuple(voters)), *others]
         self.set_map = SetMap(plans)
@@ -139,11 +139,11 @@ class QueueBench(Bench):
         self.disks = {name: MemorySets(self.new_store.parts(self.set_map.plans)) for name in names}
         self.random = Random(seed)
         self.texts_of: dict[str, dict[int, bytes]] = {name: {} for name in self.set_map.plans}
-        """By set and position: all messages that ever were in a queue."""
+        """Keyed by set and position: all messages that ever were in a queue."""
         self.texts = self.texts_of[SET]
         self.is_patient = False
         self.hanging: set[str] = set()
-        """Routers whose disks do nothing."""
+        """Routers whose disks hang."""
         configured = [one for plan in plans for one in ingresses_of(plan.name)]
         super().__init__(*names, settings=settings, configured=configured)
         self.wait(ELECTED_S)
@@ -162,13 +162,13 @@ class QueueBench(Bench):
             super().carry(here, there, payload)
 
     def flow(self) -> None:
-        """Nothing waits for another entry any more, either, unless the bench is patient."""
+        """Also let leaders propose entries without delay, unless the bench is patient."""
         super().flow()
         while sum(self.at(name).write() for name in self.stations if name not in self.hanging) or self._hurry():
             super().flow()
 
     def _hurry(self) -> bool:
-        """Have leaders propose what waits for the next entry. Returns whether there is something."""
+        """Let leaders propose what waits for the next entry. Returns whether there was something."""
         nodes = [self.at(name).node for name in self.stations]
         leds = [] if self.is_patient else [(node, led) for node in nodes for led in node.led.values()]
         waiting = [(node, led) for node, led in leds if led.deadline < math.inf]
@@ -178,7 +178,7 @@ class QueueBench(Bench):
         return bool(waiting)
 
     def wait(self, seconds: int, *routers: str) -> None:
-        """In steps that are shorter than the time between two candidates."""
+        """Let time pass, in steps shorter than the time between two candidates."""
         end = self.now + seconds
         while self.now < end:
             self.now += STEP_S
@@ -195,11 +195,11 @@ class QueueBench(Bench):
         return answer.id
 
     def bind(self, name: str, *addresses: str) -> None:
-        """Have the queue bound to these, and to nothing else."""
+        """Bind the queue to these addresses only."""
         self.configure(name, bind=addresses or None)
 
     def configure(self, name: str, **changed: Any) -> None:
-        """Have these settings changed."""
+        """Change these settings of the queue."""
         queue = self.sets(self.leader).state(SET).get(name)
         assert queue is not None
         settings = attrs.evolve(queue.settings, **changed)
@@ -210,7 +210,7 @@ class QueueBench(Bench):
         assert isinstance(at.answers[number], Done)
 
     def leaders(self) -> list[str]:
-        """The routers that take themselves for the leader."""
+        """The routers that consider themselves leader."""
         return [name for name in self.stations if SET in self.sets(name).led]
 
     @property
@@ -224,11 +224,11 @@ class QueueBench(Bench):
         return sets
 
     def messages(self, router: str) -> list[bytes]:
-        """What the queue has, as that router knows."""
+        """The messages of the queue, as that router knows them."""
         return [*map(self.texts.__getitem__, self.sets(router).state(SET).messages.of(self.queue))]
 
     def stop(self, name: str) -> None:
-        """The process is gone, and the others notice. `start` begins the next one."""
+        """The process ends, and the other routers notice. `start` starts the next one."""
         self.kill(name)
         del self.stations[name]
         self.names = tuple(other for other in self.names if other != name)

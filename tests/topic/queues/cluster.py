@@ -1,7 +1,7 @@
-"""The sets of a few routers, with a network and disks that a test breaks, in virtual time.
+"""The sets of a few routers in virtual time, with a network and disks that a test breaks.
 
-A disk does what it is given in order, when the test says so. What is on a channel arrives in order while the contact
-lasts, and is lost with it. `check` holds after each step.
+A disk does its work in order, when the test says so. Messages on a channel arrive in order while the contact lasts, and
+are lost with it. `check` holds after each step.
 """
 
 import json
@@ -24,19 +24,19 @@ Q = SetPlan("q0", ("a", "b", "c"))
 
 
 class SetHost:
-    """One router: its disk, and its process while it lives."""
+    """One router: its disk, and its process while the process lives."""
 
     def __init__(self, disk: MemorySets) -> None:
         self.disk = disk
         self.waiting: deque[StoreChange | StoreRead] = deque()
-        """What the disk has not done."""
+        """Changes and reads that the disk has not done."""
         self.sets: ReplicaSets | None = None
         self.contacts: dict[str, int] = {}
-        """Routers that it sees, and the number of the contact."""
+        """Router in contact -> number of the contact."""
         self.answers: dict[int, Answer] = {}
         self.notes: list[str] = []
         self.found: dict[int, Mapping[int, bytes]] = {}
-        """Bodies that were read, by the number of the read."""
+        """Keyed by the number of the read: the bodies."""
 
 
 class SetCluster:
@@ -53,7 +53,7 @@ class SetCluster:
         names: str = "",
         prefer_s: float = math.inf,
     ) -> None:
-        """`names`: of the routers that start; all if it is empty. They take themselves for the whole mesh."""
+        """`names`: the routers that start, which consider themselves the whole mesh. Empty: all."""
         self.now = 0.0
         self.routers = tuple(names or routers)
         self.map = SetMap(plans)
@@ -67,10 +67,10 @@ class SetCluster:
         self.channels: dict[tuple[str, str], deque[tuple[int, bytes]]] = {}
         self.hosts = {name: SetHost(MemorySets(self.new_store.parts(self.map.plans))) for name in routers}
         self.decided: dict[tuple[str, int, int], Entry] = {}
-        """By set, life and index."""
+        """Keyed by set, life and index."""
         self.digests: dict[tuple[str, int, int], bytes] = {}
         self.contents: dict[tuple[str, int, int], tuple[int, int]] = {}
-        """By set, life and index: what replicas have told the delivery log of their messages."""
+        """Keyed by set, life and index: the content that replicas have logged."""
         """Of the states at these."""
         for name in self.routers:
             self.start(name)
@@ -104,7 +104,7 @@ class SetCluster:
         self.after(router)
 
     def crash(self, router: str, kept: int = 0) -> None:
-        """The process ends. Of what the disk had not done, the first `kept` are there."""
+        """The process ends. Of the work of the disk, the first `kept` changes are done."""
         host = self.hosts[router]
         host.sets = None
         for _ in range(min(kept, len(host.waiting))):
@@ -117,7 +117,7 @@ class SetCluster:
                 self.channels[channel].clear()
 
     def replace_disk(self, router: str) -> None:
-        """A crash, and the next process finds an empty store."""
+        """The process ends, and the next one finds an empty store."""
         self.crash(router)
         self.hosts[router].disk = MemorySets(self.new_store.parts(self.map.plans))
 
@@ -129,7 +129,7 @@ class SetCluster:
         return change
 
     def finish(self, router: str) -> None:
-        """The disk has done what it was given first."""
+        """The disk does its oldest change or read."""
         disk, change = self.hosts[router].disk, self._do_on_disk(self.hosts[router])
         if isinstance(change, Write):
             self.sets(router).stored(change, self.now)
@@ -184,7 +184,7 @@ class SetCluster:
         return number
 
     def answer(self, router: str, operation: Operation) -> Answer:
-        """The answer once all has come to rest."""
+        """The answer, once all has come to rest."""
         number = self.ask(router, operation)
         self.settle()
         return self.hosts[router].answers[number]
@@ -223,7 +223,7 @@ class SetCluster:
                 self.after(router)
         raise AssertionError("the sets do not come to rest")
 
-    # what the sets do
+    # actions of the sets
 
     def after(self, router: str) -> None:
         host, sets = self.hosts[router], self.sets(router)
@@ -250,14 +250,16 @@ class SetCluster:
         self._check(sets)
 
     def _check_logged(self, entry: Logged) -> None:
-        """All replicas tell the delivery log of one content at an index of a life."""
+        """Check that all replicas log one content at an index of a life."""
         if entry.event is Event.CONTENT:
             told = json.loads(entry.columns["detail"])
             content, at = (told["messages"], told["positions"]), (told["set"], told["life"], told["index"])
             assert self.contents.setdefault(at, content) == content, f"{at} has two contents"
 
     def _check(self, sets: ReplicaSets) -> None:
-        """One entry is decided at an index of a life, and who has applied it has one state."""
+        """Check that only one entry is decided at an index of a life, and that all replicas that have applied it have
+        one state.
+        """
         for name, replica in sets._replicas.items():
             raft = replica.raft
             log, life = raft.log, raft.hard.life

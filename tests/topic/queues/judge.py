@@ -26,16 +26,16 @@ from topic.delivery.outcomes import DeliveryOutcome
 
 
 class Holder(Protocol):
-    """A consumer, as the judge asks about it."""
+    """The judge's view of a consumer."""
 
     name: str
 
     def has(self, text: bytes) -> bool:
-        """It has the message, and has not given it back."""
+        """Whether it has the message, and has not given it back."""
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether others may get what it has."""
+        """Whether other consumers may get its messages."""
 
 
 @attrs.define(eq=False)
@@ -43,31 +43,31 @@ class Message:
     may_be_refused: bool = False
     """Its queue may have no room for it."""
     may_be_gone: bool = False
-    """It may be lost: its queue is deleted now and then, an operator has asked for its end, its time is over, or a
-    consumer has taken it settled."""
+    """It may be lost: its queue is deleted now and then, an operator has purged it, its time is over, or a consumer has
+    taken it settled."""
     is_told: bool = False
-    """Its publisher has read that it is accepted."""
+    """Whether its publisher has read that it is accepted."""
     is_loose: bool = False
-    """It is promised *at least once*, and not more."""
+    """It is promised only *at least once*."""
     enqueued: int = 0
     """How often it was enqueued."""
     failed: int = 0
-    """How often a consumer has read that its *failed* counts: the delivery was settled."""
+    """How often a delivery of it was settled as failed, to the consumer's knowledge."""
     released: int = 0
-    """The same of what was given back, and does not count."""
+    """How often a delivery of it was settled as given back without failure."""
     processed: list[str] = attrs.Factory(list)
     """The consumers that have processed it."""
     is_refused: bool = False
     """The log of the set says that its queue had no room for it, or a home has ended it for its time."""
     has_left: bool = False
-    """The log of the set says that it has left its queue, and no consumer has processed it: its time was over, an
-    operator has purged its queue, or the queue was deleted."""
+    """The log of the set says that it has left its queue without being processed: its time was over, an operator has
+    purged its queue, or the queue was deleted."""
     is_dead: bool = False
     """Its queue has given it to another address as a dead letter, which is another message here."""
 
 
 def former(text: bytes) -> bytes:
-    """The message that has died to be this one; this one if it has not died."""
+    """The message of which this one is a dead letter; this one if it is no dead letter."""
     parent, deaths = alive(text)
     for _ in range(deaths - 1):
         parent = died(parent) or parent
@@ -78,7 +78,7 @@ class Judge:
     def __init__(
         self, check: Callable[[bool, str], None], note: Callable[[str], None], holders: Callable[[], Iterable[Holder]]
     ) -> None:
-        """`check` raises if something does not hold."""
+        """`check` raises if its condition is false."""
         self._check = check
         self._note = note
         self._holders = holders
@@ -86,17 +86,17 @@ class Judge:
         self._settled: set[tuple[str, bytes]] = set()
 
     def loosen(self, texts: Iterable[bytes]) -> None:
-        """Nobody knows what became of these: a client that had them has gone."""
+        """The state of these messages is unknown, as a client that had them has gone."""
         for text in texts:
             self.messages[text].is_loose = True
 
-    # what publishers know
+    # events of publishers
 
     def sent(self, text: bytes, message: Message) -> None:
         self.messages[text] = message
 
     def told(self, text: bytes, outcome: DeliveryOutcome) -> None:
-        """A publisher reads what became of a message."""
+        """A publisher reads the outcome of a message."""
         message = self.messages[text]
         accepted = outcome is DeliveryOutcome.ACCEPTED
         may_be_refused = message.is_refused or message.may_be_refused or message.may_be_gone
@@ -104,7 +104,7 @@ class Judge:
         self._check(accepted or is_refused, f"{text.decode()} is {outcome.name.lower()}")
         message.is_told = accepted
 
-    # what consumers know
+    # events of consumers
 
     def handed(self, consumer: Holder, text: bytes) -> None:
         self._note(f"{consumer.name} has {text.decode()}")
@@ -129,7 +129,7 @@ class Judge:
         self._check(len(message.processed) == 1 or message.is_loose, f"{text.decode()} is processed by {who}")
 
     def settled(self, consumer: Holder, text: bytes) -> None:
-        """The consumer has accepted the message, or rejected it, and reads that this is settled."""
+        """The consumer has accepted or rejected the message, and reads that this is settled."""
         self._settled.add((consumer.name, text))
 
     def came_back(self, text: bytes, failed: bool) -> None:
@@ -139,7 +139,8 @@ class Judge:
         message.released += not failed
 
     def transferred(self, text: bytes, failures: int, times: int) -> None:
-        """A router transfers the message, with this delivery-count. It came back so many `times`."""
+        """A router transfers the message with `failures` as its delivery-count, after it came back this many
+        `times`."""
         message = self.messages.get(text)
         if message is None or message.is_loose or message.may_be_gone:
             return
@@ -148,7 +149,7 @@ class Judge:
         self._check(failures <= most, f"{text.decode()} comes with {failures} failures, and has {most} at most")
 
     def died(self, text: bytes, why: str) -> Message:
-        """The set has the message in its outbox, for this reason (`topic.queues.outgoing.outbox.Why`)."""
+        """The set has the message in its outbox for this reason (`topic.queues.outgoing.outbox.Why`)."""
         message = self.messages.get(text)
         self._check(message is not None, f"{text!r} is a dead letter, which nobody has sent")
         assert message is not None
@@ -161,10 +162,10 @@ class Judge:
         known.is_loose |= message.is_loose and not message.processed
         return known
 
-    # what the log of the set says
+    # events in the log of the set
 
     def enqueued(self, text: bytes, *, may_repeat: bool) -> None:
-        """`may_repeat`: at least once is promised to its publisher, not more."""
+        """`may_repeat`: whether its publisher is promised only *at least once*."""
         message = self.messages.get(text)
         self._check(message is not None, f"{text!r} is enqueued, which nobody has sent")
         assert message is not None
@@ -178,7 +179,7 @@ class Judge:
         self._check(is_over, f"{text.decode()} is taken out of its queue, and nobody has processed it")
 
     def left(self, text: bytes) -> None:
-        """It has left its queue for a reason that the caller has checked."""
+        """The message has left its queue for a reason that the caller has checked."""
         self.messages[text].has_left = True
 
     # in the end

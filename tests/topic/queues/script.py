@@ -1,4 +1,4 @@
-"""The player of golden scenarios of a queue: reads a script's commands, and writes what comes of each.
+"""The player of golden scenarios of a queue: it reads a script's commands, and writes the effects of each.
 
 python -m tests.topic.queues.script        # writes all traces anew
 
@@ -70,11 +70,11 @@ from topic.raft.log import Entry
 SCENARIOS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 PROMPT = "> "
 SHOWN = ("Forward", "Outcome", "Settle ", "Resolve", "Fenced")
-"""How what routers say of deliveries begins."""
+"""The beginnings of shown messages between routers about deliveries."""
 
 
 def play(text: str) -> str:
-    """The script with its traces as they are today: all but commands, comments and empty lines is replaced."""
+    """The script with its present traces: they replace everything except commands, comments and empty lines."""
     lines: list[str] = []
     player = Player()
     for line in text.splitlines():
@@ -86,13 +86,13 @@ def play(text: str) -> str:
 
 
 class TracedQueueBench(TracedBench, QueueBench):
-    """Appends to `lines`."""
+    """A bench that appends to `lines`."""
 
     def __init__(self, routers: Iterable[str]) -> None:
         self._texts: dict[bytes, str] = {}
-        """By delivery key: the message."""
+        """Delivery key -> message."""
         self._enqueued: dict[int, str] = {}
-        """By position: the message."""
+        """Position -> message."""
         super().__init__([*routers], (), ())
         self._links = {link_name(ingress_of(SET)): "ingress", link_name(egress_of(SET, QUEUE)): "egress"}
         self._links[link_name(dead_letter_ingress_of(SET))] = "ingress of dead letters"

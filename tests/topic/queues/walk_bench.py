@@ -1,7 +1,7 @@
-"""A bench on which all that is under way gets further one by one, in any order (`tests.topic.queues.walks`).
+"""A bench on which everything under way advances one by one, in any order (`tests.topic.queues.walks`).
 
-A batch arrives, a disk does a write, a router notices that another one has ended, and whatever else the walk has under
-way (`others`). What is on a channel arrives in order while the contact lasts, and is lost with it.
+A move is: a batch arrives, a disk does a write, a router notices that another one has ended, or what else the walk has
+under way (`others`). Batches on a channel arrive in order while the contact lasts, and are lost with it.
 """
 
 from collections.abc import Callable, Collection
@@ -19,7 +19,7 @@ from topic.queues.set_map import SetPlan
 from topic.queues.storing import FoundBodies, ReadBodies, StoreRead
 
 FAR_SET = SetPlan("far", ("c", "d", "e"), "queue/far/")
-"""Another set, which has dead letters only."""
+"""Another set, whose queues have dead letters only."""
 Move = Callable[[], None]
 
 
@@ -28,7 +28,7 @@ class WalkStation(QueueStation):
 
     def port(self, core: Topic) -> SetPort:
         self.read: list[tuple[ReadBodies, FoundBodies]] = []
-        """What the disk has read, and the router has not heard."""
+        """Reads that the disk has done, and whose results the router has not got."""
         return super().port(core)
 
     def note(self, happening: Happening) -> None:
@@ -45,7 +45,7 @@ class WalkBench(QueueBench):
         self._incarnation = 1
         self._dice = Random(f"reads {seed}")
         self.reads = [0, 0]
-        """Of bodies: how many were for nobody any more, and how many counted."""
+        """Reads of bodies: how many nobody needed any more, and how many counted."""
         settings = attrs.evolve(WITH_QUEUES, grace=grace)
         super().__init__(*routers, seed=seed, compare_every=compare_every, settings=settings, others=[FAR_SET])
         self.stores = {name: station.store for name, station in self.stations.items()}
@@ -56,7 +56,7 @@ class WalkBench(QueueBench):
         return station
 
     def note(self, what: str) -> None:
-        """For the trace."""
+        """Add a line to the trace."""
 
     def has_lost(self, here: str, there: str) -> None:
         """A router has lost the contact with another one."""
@@ -64,11 +64,11 @@ class WalkBench(QueueBench):
     # what is under way
 
     def others(self) -> list[Move]:
-        """What else may happen next."""
+        """Further moves that are possible now."""
         return []
 
     def moves(self) -> list[Move]:
-        """What may happen next by itself."""
+        """Moves that are possible now without a client or a fault."""
         moves: list[Move] = []
         for (here, there), queue in self._wires.items():
             if queue and (here, there) not in self._held and there in self.stations:
@@ -83,7 +83,7 @@ class WalkBench(QueueBench):
         return moves + self.others()
 
     def go_on(self, most: int) -> None:
-        """Let so much happen, or less until all is at rest."""
+        """Make up to `most` moves, or fewer until all is at rest."""
         for _ in range(most):
             moves = self.moves()
             if not moves:
@@ -105,8 +105,8 @@ class WalkBench(QueueBench):
         self.collect(there)
 
     def write(self, name: str) -> None:
-        """The disk does what it was given first. A read may come behind changes that it was given later. Its router
-        hears later what was read."""
+        """The disk does its oldest change or read. A read may come after later changes. Its router gets the result
+        later."""
         station = self.at(name)
         change = station.waiting.pop(0)
         if isinstance(change, ReadBodies) and station.waiting and self._dice.random() < 0.5:
@@ -120,7 +120,7 @@ class WalkBench(QueueBench):
         station.node.pump()
 
     def tell(self, name: str) -> None:
-        """The router hears what was read first."""
+        """The router gets the result of its oldest read."""
         station = self.at(name)
         read, found = station.read.pop(0)
         self.reads[read.number in self.sets(name)._replicas[SET]._reading] += 1
@@ -130,15 +130,15 @@ class WalkBench(QueueBench):
     # contacts
 
     def contacts(self, name: str) -> Collection[str]:
-        """The routers that it has contact with, as far as it knows."""
+        """The routers with which it considers itself in contact."""
         return self.stations[name].node.topic.directory.contacts
 
     def is_whole(self, one: str, other: str) -> bool:
-        """Whether both have contact."""
+        """Whether both consider themselves in contact."""
         return other in self.contacts(one) and one in self.contacts(other)
 
     def lose(self, here: str, there: str) -> None:
-        """One of the two notices, unless it has already."""
+        """One of the two notices the loss of the contact, unless it has already."""
         if there in self.contacts(here):
             super().lose(here, there)
 
@@ -149,7 +149,7 @@ class WalkBench(QueueBench):
     # processes
 
     def stop(self, name: str) -> None:
-        """The process is gone. Its disk has done the first of what it was given; the others notice later."""
+        """The process ends. Its disk has done some of its first changes. The other routers notice later."""
         station = self.at(name)
         done = station.waiting[: self.random.randint(0, len(station.waiting))]
         self.disks[name].write([change for change in done if not isinstance(change, StoreRead)])
@@ -158,7 +158,7 @@ class WalkBench(QueueBench):
         self.hanging.discard(name)
 
     def start(self, name: str, incarnation: int = 0) -> None:
-        """The next process, with the stores of the former one, and no contacts yet."""
+        """Start the next process, with the stores of the former one, and without contacts."""
         for other in self.names:
             self._wires[other, name].clear()
             self._wires[name, other].clear()
@@ -172,7 +172,7 @@ class WalkBench(QueueBench):
     # time
 
     def wait(self, seconds: float, *routers: str) -> None:
-        """All that is due happens at its time, and what comes of it (`rest`)."""
+        """Let everything due happen at its time, with its effects (`rest`)."""
         end = self.now + seconds
         while self.now < end:
             due = min((station.node.deadline() for station in self.stations.values()), default=end)

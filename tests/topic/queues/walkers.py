@@ -1,4 +1,5 @@
-"""Clients of a queue on random walks (`tests.topic.queues.walks`). They know what real ones know (docs/clients.md).
+"""Clients of a queue on random walks (`tests.topic.queues.walks`). They know only what real clients know
+(docs/clients.md).
 
     client ── outbox ─▶ router    Each end reads when the walk says so, in order. If the connection breaks, what is not
     client ◀─ inbox ─── router    read yet is lost from some point on, and the router notices that later, or never.
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
 FINAL = ACCEPTED, REJECTED
 MOST = 10
-"""Credit of a consumer."""
+"""The credit of a consumer."""
 TAGS = 3
-"""A plain publisher uses so many tags again and again."""
+"""The number of tags that a plain publisher uses again and again."""
 
 
 class Link:
@@ -55,15 +56,16 @@ class Link:
         self.inbox: deque[Callable[[], None]] = deque()
         self.outbox: deque[Callable[[], None]] = deque()
         self.is_open = True
-        """For its router."""
+        """Whether the link is open for its router."""
         self.is_left = False
         """The client has closed its socket."""
         self.is_answered = False
-        """By its router."""
+        """Whether the router has answered the attach."""
         self.is_attached = False
-        """The attach has come to the router."""
+        """Whether the attach has reached the router."""
         self.is_doubted = False
-        """Some router was out of contact with its router since the attach: it may take a plain client for gone."""
+        """Some router was out of contact with the link's router since the attach: it may consider a plain client
+        gone."""
         self.handles: dict[Record, int] = {}
         self.records: dict[int, Record] = {}
         self._next = count()
@@ -77,15 +79,15 @@ class Link:
         return self.station.bench.now
 
     def serve(self) -> None:
-        """The router reads."""
+        """The router reads the next frame."""
         self.at_router(self.outbox.popleft())
 
     def read(self) -> None:
-        """The client reads."""
+        """The client reads the next frame."""
         self.inbox.popleft()()
 
     def end(self, kept: int) -> None:
-        """The router is gone. Its client reads the first `kept` of what is under way, and notices."""
+        """The router has died. Its client reads the first `kept` frames under way, and notices."""
         self.is_open = False
         for act in list(self.inbox)[:kept]:
             if self.client.link is self:
@@ -94,7 +96,7 @@ class Link:
             self.client.lose()
 
     def at_router(self, act: Callable[[], None]) -> None:
-        """Something reaches the router, if the link is open there."""
+        """An act reaches the router, if the link is open there."""
         if self.is_open:
             self.station.node.now()
             act()
@@ -120,7 +122,7 @@ class Link:
         raise NotImplementedError
 
     def break_off(self, kept: int) -> None:
-        """The client is not there any more. Its router reads the first `kept` of what is under way, and notices."""
+        """The client is gone. Its router reads the first `kept` frames under way, and notices."""
         self.is_left = True
         self.outbox = deque([*list(self.outbox)[:kept], self._notice])
 
@@ -152,7 +154,7 @@ class Link:
         return handle
 
     def drop(self, records: Iterable[Record]) -> list[int]:
-        """These are settled. Returns their handles, if they were not settled before."""
+        """The router settles these records. Returns the handles of those that were not settled before."""
         handles = [self.handles.pop(record) for record in records if record in self.handles]
         for handle in handles:
             del self.records[handle]
@@ -160,7 +162,7 @@ class Link:
 
 
 class Client:
-    """A publisher or a consumer. What it has answered it does not forget, if it is a lasting one."""
+    """A publisher or a consumer. A lasting client never forgets what it has answered."""
 
     link: Any = None
 
@@ -169,25 +171,25 @@ class Client:
         self.is_lasting = lifetime.timeout > 0
         self.identity = LinkIdentity(name, "link", address)
         self.first = not self.is_lasting and walk.random.random() < 0.5
-        """Receiver settle mode first."""
+        """Whether it has receiver settle mode first."""
         self.epoch = NOWHERE
-        """That it echoes."""
+        """The epoch that it echoes."""
         self.unsettled: dict[bytes, int] = {}
-        """The map, by tag or key: the outcome, or 0."""
+        """The map, keyed by tag or key: the outcome, or 0."""
         self.texts: dict[bytes, bytes] = {}
         """The messages of the map."""
         self.said: dict[bytes, int] | None = None
         """The map of the attach on this link."""
         self.is_new = True
-        """No attach of it was answered."""
+        """No router has answered any attach of it."""
         self.is_in = False
         """It has read the answer to the attach on this link."""
         self.is_gone = False
-        """It does not come back."""
+        """It never comes back."""
         self.seen_at = walk.now
-        """When all routers were last in contact with one that had its answered link."""
+        """When all routers last were in contact with the router of its answered link."""
         self.asleep_until = 0.0
-        """It attaches nowhere before."""
+        """It does not attach before this time."""
         self.may_be_over = False
         """The mesh may have ended its terminus: it was away for longer than its timeout."""
 
@@ -201,7 +203,7 @@ class Client:
         raise NotImplementedError
 
     def lose(self) -> None:
-        """Its connection breaks, or it leaves it."""
+        """Its connection breaks, or it leaves the connection."""
         self.walk.note(f"{self.name} has lost {self.link.station.name}")
         self.link.break_off(self.walk.random.randint(0, len(self.link.outbox)))
         self.left()
@@ -214,7 +216,7 @@ class Client:
 
     @property
     def in_doubt(self) -> list[bytes]:
-        """Of these messages, if it is a plain client, nobody knows what it knew when it has gone."""
+        """Messages whose state is lost if the client has gone, if it is plain."""
         return [*self.texts.values()]
 
     def begin_afresh(self) -> None:
@@ -234,11 +236,11 @@ class Client:
         """It answers the detach."""
 
     def finish(self) -> None:
-        """Do all that there is to do."""
+        """Do all open work."""
         raise NotImplementedError
 
     def is_here(self) -> bool:
-        """Whether the mesh sees it."""
+        """Whether the mesh knows it as attached."""
         return self.link is not None and self.link.is_open and self.link.is_answered
 
 
@@ -246,13 +248,13 @@ class PublisherLink(Link):
     client: "Publisher"
     stream: HomeStream
     owes_sign = False
-    """Its client answers no echoes. Its machine acknowledges what the router writes, as long as the socket is open."""
+    """Its client answers no echoes. Its machine acknowledges data of the router as long as the socket is open."""
 
     def attach(self, generation: bytes | None, seen: Epoch, unsettled: dict[bytes, int] | None) -> None:
         client = self.client
         goes_on = unsettled is not None and self.topic.generations.knows(link_name(client.identity), generation)
         if self.is_left and client.is_lasting and not goes_on:
-            self.is_open = False  # its machine did not show that it is there (protocol 7.8)
+            self.is_open = False  # its machine did not show that the client is there (protocol 7.8)
             return
         self.is_attached = True
         self.stream = self.topic.attach_publisher(
@@ -319,11 +321,11 @@ class Publisher(Client):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.answers = self.walk.random.random() < 0.5
-        """Echoes."""
+        """Whether it answers echoes."""
         self.generation: bytes | None = None
         self.credit = 0
         self.again: deque[tuple[bytes, bool]] = deque()
-        """What it is to transfer again: the tag, and whether the router's map has it."""
+        """Deliveries to transfer again: the tag, and whether the router's map has it."""
         self.handles: dict[int, bytes] = {}
         self._number = 0
         self._handle = count()
@@ -348,7 +350,7 @@ class Publisher(Client):
     def attached(self, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
         if self.generation not in (None, generation):
             self.walk.expects(self.may_be_over, f"{self.name} was there, and its life has ended")
-            self.begin_afresh()  # what was in doubt stays so
+            self.begin_afresh()  # deliveries in doubt stay so
             self.lose()
             return
         self.credit, self.generation, self.is_new, self.is_in = credit, generation, False, True
@@ -380,10 +382,10 @@ class Publisher(Client):
                     del self.handles[handle]
                     self._forget(tag)
 
-    # what it does
+    # actions of the publisher
 
     def send(self, most: int) -> None:
-        """Some of what credit allows: first what is in doubt."""
+        """Send some messages as credit allows: first the deliveries in doubt."""
         link, count = self.link, min(self.credit, most)
         if link is None or not self.is_in:
             return
@@ -401,7 +403,7 @@ class Publisher(Client):
             link.say(link.publish, [self._transfer(tag) for tag in tags], tags, [self.texts[tag] for tag in tags])
 
     def _tags(self, count: int) -> list[bytes]:
-        """So many new messages, or fewer: a plain one may use a tag again that it has settled."""
+        """Tags of up to `count` new messages. A plain publisher may use a tag again that it has settled."""
         tags: list[bytes] = []
         for _ in range(count):
             tag = b"%d" % (self._number % TAGS if not self.is_lasting else self._number)
@@ -426,7 +428,7 @@ class Publisher(Client):
         self.settle(MOST)
 
     def settle(self, most: int) -> None:
-        """Some of what it was told the outcome of."""
+        """Settle some of the deliveries whose outcome it has read."""
         told = [handle for handle, tag in self.handles.items() if self.unsettled[tag]][:most]
         if self.link is not None and told:
             self.walk.note(f"{self.name} settles {[self.texts[self.handles[handle]].decode() for handle in told]}")
@@ -443,7 +445,7 @@ class ConsumerLink(Link):
     def __init__(self, client: "Consumer", station: WalkStation) -> None:
         super().__init__(client, station)
         self._given_back: dict[Record, tuple[bytes, bool]] = {}
-        """What the client has given back: the message, and whether it has failed."""
+        """Deliveries that the client has given back -> the message, and whether the delivery counts as failed."""
 
     def attach(self, seen: Epoch, unsettled: dict[bytes, int] | None) -> None:
         client = self.client
@@ -454,7 +456,7 @@ class ConsumerLink(Link):
         )  # fmt: skip
 
     def flow(self, limit: int) -> None:
-        """The client takes so many transfers in all."""
+        """The client takes this many transfers in all."""
         self._limit = limit
         self.topic.credit(self.subscriber, max(limit - self._sent, 0))
 
@@ -539,21 +541,21 @@ class Consumer(Client):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.handles: dict[int, bytes] = {}
-        """By handle on this link: the keys of what is not settled."""
+        """Keyed by handle on this link: the keys of unsettled deliveries."""
         self._limit = 0
         self._had = 0
         self._settled: list[bytes] = []
-        """What it has settled on this link, which its router need not have read."""
+        """Messages that it has settled on this link. Its router may not have read that."""
         self.is_silent = self.walk.random.random() < 0.2
-        """It echoes no epoch."""
+        """Whether it echoes no epoch."""
         self.fussiness = self.walk.random.choice((0.05, 0.2, 0.7))
         """How often it gives a message back."""
         self.is_picky = True
-        """It rejects messages."""
+        """Whether it rejects messages."""
         self.is_choosy = False
-        """It wants some messages never again."""
+        """Whether it refuses some messages for good."""
         self._refused: dict[bytes, object] = {}
-        """The messages that it wants never again on this link, and in which term it has said so."""
+        """Message that it refuses for good on this link -> the term in which it said so."""
 
     def open(self, station: WalkStation) -> ConsumerLink:
         link = ConsumerLink(self, station)
@@ -562,12 +564,12 @@ class Consumer(Client):
         return link
 
     def has(self, text: bytes) -> bool:
-        """It has the message, and has not given it back."""
+        """Whether it has the message, and has not given it back."""
         return any(one == text and self.unsettled[key] not in GIVEN_BACK for key, one in self.texts.items())
 
     @property
     def todo(self) -> list[bytes]:
-        """The keys of what it has not answered."""
+        """The keys of deliveries that it has not answered."""
         return [key for key, state in self.unsettled.items() if not state]
 
     @property
@@ -576,7 +578,7 @@ class Consumer(Client):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether others may get what it has."""
+        """Whether other consumers may get its messages."""
         return self.may_be_over if self.is_lasting else self.link is None or self.link.is_doubted
 
     def left(self) -> None:
@@ -592,7 +594,7 @@ class Consumer(Client):
         if self.walk.stations.get(self.link.station.name) is self.link.station:
             self.link.told()
 
-    # what its router says
+    # answers of its router
 
     def attached(self, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
         self.epoch, self.is_new, self.is_in = epoch, False, True
@@ -617,7 +619,7 @@ class Consumer(Client):
                 self._state(handle, DeliveryOutcome(known))
 
     def restated(self, handle: int | None, key: bytes, state: int) -> None:
-        """Resumed without payload: both ends know the outcome, or it is settled (no handle)."""
+        """A resumed transfer without payload: both ends know the outcome, or it is settled (no handle)."""
         self._had += 1
         self.walk.expects(key in (self.said or {}), f"{self.name} has not named what is resumed")
         self.walk.note(f"{self.texts[key].decode()} is restated at {self.name}")
@@ -633,7 +635,7 @@ class Consumer(Client):
             self._forget(key)
 
     def _forget(self, key: bytes) -> None:
-        """It is settled, or was given back."""
+        """The delivery is settled, or was given back."""
         text, state = self.texts.pop(key), self.unsettled.pop(key)
         if state in FINAL and self.is_lasting:
             self.walk.judge.settled(self, text)
@@ -642,10 +644,10 @@ class Consumer(Client):
         if self.link is not None:
             self.link.say(self.link.echoed)
 
-    # what it does
+    # actions of the consumer
 
     def grant(self, credit: int) -> None:
-        """Have so much credit, unless there is more."""
+        """Raise the credit to this number, unless there is more."""
         if self.link is not None and self._limit - self._had < credit:
             self._limit = self._had + credit
             self.link.say(self.link.flow, self._limit)
@@ -656,8 +658,8 @@ class Consumer(Client):
             self.answer(key, ACCEPTED)
 
     def answer(self, key: bytes, outcome: DeliveryOutcome) -> None:
-        """The application has done with it, attached or not. If it is not transferred on this link yet, its map says
-        that, or it is stated when it is."""
+        """The application has finished with the message, attached or not. If the message is not transferred on this
+        link yet, the outcome goes out in the consumer's map, or when the message is transferred."""
         self.walk.note(f"{self.name} answers {outcome.name} to {self.texts[key].decode()}")
         self.unsettled[key] = outcome
         if outcome in FINAL:

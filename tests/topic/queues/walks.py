@@ -48,28 +48,28 @@ from topic.raft.errors import BusyError, NotLeaderError
 
 ROUTERS = "abcde"
 VOTERS = "abc"
-"""Of the set as it begins."""
+"""The voters of the set at the beginning."""
 STEPS = 100
 LEADER_S = 10
-"""Seconds after the faults within which a router leads."""
+"""Seconds after the faults within which a router has to lead."""
 BOUND_S = 30
-"""Seconds within which all is over then."""
+"""Seconds after that within which all deliveries have to be done."""
 FORGOTTEN_S = 350
-"""The same if a publisher does not come back: its keys are placeholders for so long (protocol 6.10)."""
+"""The same bound if a publisher does not come back: its keys stay placeholders for this time (protocol 6.10)."""
 TRIED_S = 11
-"""Seconds after which no request is tried any more."""
+"""Seconds after which no request is retried any more."""
 OTHER = "queue/2"
 TOPIC = "topic/orders"
 BINDINGS = TOPIC, "topic/*"
-"""What a queue is bound to, if it is. A message to the topic comes by both."""
+"""The possible bindings of a queue. A message to the topic comes by both."""
 
 
 DEAD, FAR, DEAD_TOPIC = "queue/dead", "queue/far/dead", "topic/dead/letters"
-"""Where dead letters go: to a queue of the same set, to one of another set, or to a topic."""
+"""Addresses for dead letters: a queue of the same set, a queue of another set, and a topic."""
 
 
 class JudgeError(Exception):
-    """What is promised does not hold."""
+    """A promise does not hold."""
 
 
 def expects(holds: bool, what: str) -> None:
@@ -87,19 +87,19 @@ class Walk(WalkBench):
         self.verbose = verbose
         self.trace: list[str] = []
         self.is_over = False
-        """Nothing new is sent, and nothing fails."""
+        """Publishers send nothing new, and nothing fails."""
         self.links: list[Link] = []
         self.publishers: list[Publisher] = []
         self.consumers: list[Consumer] = []
         self.judge = Judge(expects, self.note, lambda: self.consumers)
         self._digests: dict[tuple[int, int], bytes] = {}
-        """Of the state, by life and applied index."""
+        """The digest of the state, keyed by life and applied index."""
         self._looked: dict[str, tuple[SetState, tuple[int, int]]] = {}
-        """By router: the state that was looked at last."""
+        """Keyed by router: the state that was checked last."""
         super().__init__(ROUTERS, seed=seed, compare_every=5 if seed % 2 else 1000, grace=seed % 3)
         dice = self.random
         self._haste = dice.choice((0.1, 0.4, 0.8))
-        """How often all comes to rest behind a step."""
+        """How often all comes to rest after a step."""
         often = partial(dice.choice, (0, 0, 1, 3))
         self._steps: dict[Callable[[], None], int] = {
             self._publish: 14, self._consume: 26, self._pass_time: 8, self._break: 2 * often(),
@@ -111,11 +111,11 @@ class Walk(WalkBench):
         if OTHER in self.queues:
             self.declare(OTHER)
         self.doomed = dice.choice(self.queues) if dice.random() < 0.2 else ""
-        """A queue that is deleted and declared again."""
+        """A queue that an operator deletes and declares again."""
         self._steps[self._delete] = 3 if self.doomed else 0
         self._steps[self._purge] = dice.choice((0, 0, 0, 0, 2))
         self._mortal = dice.choice((0, 0, 0, 0.3))
-        """How many messages have a time to live."""
+        """The share of messages with a time to live."""
         self._timeout, self._plain = dice.choice((60, 60, 8)), dice.choice((0, 0.1, 0.5))
         other_dice = Random(f"bound {seed}")
         is_bound = not self.doomed and other_dice.random() < 0.3
@@ -132,7 +132,7 @@ class Walk(WalkBench):
         for consumer in self.consumers[len(self.queues) :]:
             consumer.is_choosy = dice.random() < 0.3
         self._staying = len(self.queues)
-        """So many consumers, the first ones, come back in the end: each queue has one."""
+        """The number of consumers, from the first one on, that come back in the end: each queue has one."""
         if not self.doomed and other_dice.random() < 0.4:
             self._have_dead_letters(other_dice)
 
@@ -157,11 +157,11 @@ class Walk(WalkBench):
         return [*self.publishers, *self.consumers]
 
     def suffix(self) -> bytes:
-        """Of the next message (`tests.topic.queues.bench.left_ms`)."""
+        """The suffix of the next message (`tests.topic.queues.bench.left_ms`)."""
         return b"!%d" % self.random.choice((0, 1, 5)) if self.random.random() < self._mortal else b""
 
     def message(self, publisher: Publisher, text: bytes) -> Message:
-        """That the publisher sends now."""
+        """The judge's message for a text that the publisher sends now."""
         assert publisher.link is not None
         is_doomed = publisher.identity.address == ingress_address(SET, self.doomed)
         return Message(
@@ -191,7 +191,7 @@ class Walk(WalkBench):
         return max((state.messages.returns(at).times for state, at in found), default=0)
 
     def others(self) -> list[Move]:
-        """Routers and clients read what the other end has said."""
+        """Reads of routers and clients that are possible now."""
         moves: list[Move] = []
         for link in self.links:
             if link.is_open and link.outbox:
@@ -219,7 +219,7 @@ class Walk(WalkBench):
         self._look()
 
     def _look(self) -> None:
-        """What routers have."""
+        """Check the state of all routers."""
         for name, station in self.stations.items():
             station.node.topic.check()
             sets = self.sets(name)
@@ -247,7 +247,7 @@ class Walk(WalkBench):
                 self._doubt(client)
 
     def _doubt(self, client: Client) -> None:
-        """Some router takes the plain client for gone, or may do so."""
+        """Some router considers the plain client gone, or may do so."""
         if client.link is not None:
             client.link.is_doubted = True
             self.judge.loosen(client.in_doubt)
@@ -307,7 +307,7 @@ class Walk(WalkBench):
         self.wait(self.random.choice((0.05, 0.2, 0.5, 2)))
 
     def _stop(self) -> None:
-        """At most a minority of the first voters does not run by this."""
+        """Stop a router, so that at most a minority of the first voters is stopped by this."""
         may = [name for name in self.names if name not in VOTERS or {*VOTERS} <= {*self.names}]
         if may:  # often a leader
             self.stop(self.random.choice([*may, *(name for name in 2 * self.leaders() if name in may)]))
@@ -337,7 +337,7 @@ class Walk(WalkBench):
                 self.meet(name, other)
 
     def _hand_over(self) -> None:
-        """A leader is about to stop, and another router is to lead. Perhaps it does not stop."""
+        """A leader that is about to stop hands over to another router. Perhaps it does not stop."""
         if self.leaders():
             name = self.random.choice(self.leaders())
             self.note(f"{name} hands over")
@@ -354,7 +354,7 @@ class Walk(WalkBench):
             self.collect(name)
 
     def _voters(self) -> list[str]:
-        """As the leader knows them."""
+        """The voters that the leader knows."""
         configuration = self.sets(self.leader)._replicas[SET].raft.log.configuration
         return [voter.router for voter in configuration.voters]
 
@@ -362,12 +362,12 @@ class Walk(WalkBench):
         return [pair for pair in combinations(self.names, 2) if not self.is_whole(*pair)]
 
     def _lose(self) -> None:
-        """One of two routers notices that they have no contact, and perhaps the other one, too."""
+        """One of two routers notices that they have lost contact, and perhaps the other one, too."""
         if len(self.names) > 1:
             self.random.choice((self.lose, self.part))(*self.random.sample(self.names, 2))
 
     def _cut(self) -> None:
-        """Some routers are cut off from the others, and those on one side notice, or all."""
+        """Some routers are cut off from the others. The routers on one side notice, or all."""
         side = [name for name in self.names if self.random.random() < 0.4]
         act = self.random.choice((self.lose, self.part))
         for here, there in product([name for name in self.names if name not in side], side):
@@ -379,7 +379,7 @@ class Walk(WalkBench):
             self.meet(*pair)
 
     def _delete(self) -> None:
-        """Ask any router for the end of the queue, or for another one if it has none."""
+        """Ask any router to delete the queue, or to declare it again if it is deleted."""
         if self.names:
             name = self.random.choice(self.names)
             queue = self.sets(name).state(SET).get(self.doomed)
@@ -388,7 +388,7 @@ class Walk(WalkBench):
             self.collect(name)
 
     def _purge(self) -> None:
-        """Ask any router for the end of all that it knows to be in a queue."""
+        """Ask any router to purge all messages that it knows in a queue."""
         if self.names:
             name = self.random.choice(self.names)
             state = self.sets(name).state(SET)
@@ -439,7 +439,7 @@ class Walk(WalkBench):
         if self.doomed:
             self.wait(TRIED_S)
             self.declare(self.doomed)
-            for consumer in self.consumers:  # the leader looks for consumers as they attach, not as it declares
+            for consumer in self.consumers:  # the leader looks for consumers when they attach, not when it declares
                 if consumer.link is not None:
                     consumer.lose()
         self._until(self._in_doubt, BOUND_S if self.dead_letter != DEAD_TOPIC else BOUND_S + LONGEST_PAUSE_S)
@@ -447,7 +447,7 @@ class Walk(WalkBench):
         self._until(self._left, BOUND_S if is_whole else FORGOTTEN_S)
 
     def _part_with(self, client: Client) -> None:
-        """It does not come back."""
+        """The client leaves for good."""
         self.note(f"{client.name} is gone")
         client.is_gone = client.may_be_over = True
         if client.link is not None:
@@ -463,7 +463,7 @@ class Walk(WalkBench):
                 self.flow()
 
     def _goes_on(self, client: Client) -> bool:
-        """Have the client do what there is to do. Returns whether that was something."""
+        """Let the client do its open work. Returns whether there was some."""
         if client.link is None:
             self._attach(client)
             return True
@@ -472,7 +472,7 @@ class Walk(WalkBench):
         return len(client.link.outbox) > before
 
     def _in_doubt(self) -> str:
-        """What is not over yet, as far as clients can see."""
+        """What is not over yet, as far as clients can see; empty if all is."""
         if missing := self.judge.missing:
             return f"{missing} are not processed"
         if busy := [one.name for one in self.clients if not one.is_gone and (one.unsettled or not one.is_in)]:
@@ -480,7 +480,7 @@ class Walk(WalkBench):
         return ""
 
     def _left(self) -> str:
-        """What routers keep."""
+        """What routers still keep; empty if nothing."""
         if records := self.records():
             return f"records are left: {records}"
         rows = {name: [key for key, _ in self.sets(name).state(SET).rows] for name in self._voters()}
@@ -495,8 +495,8 @@ class Walk(WalkBench):
 
 
 def attempt(seed: int, *, verbose: bool = False) -> tuple[Walk, Exception | None]:
-    """In two of three walks replicas keep no bodies in memory that their disks have, and read them a few at once. In
-    half of the walks home keeps one message at most that all consumers with room have refused."""
+    """Play a walk. In two of three walks replicas keep no bodies in memory that are on their disks, and read a few at
+    once. In half of the walks a home keeps at most one message that all consumers with room have refused."""
     with ExitStack() as smaller:
         if seed % 2:
             smaller.enter_context(patch.object(egress, "MOST_REFUSED", SubscriberRoom(1, 1000)))

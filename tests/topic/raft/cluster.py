@@ -1,4 +1,4 @@
-"""A set of replicas with a network and disks that a test breaks, in virtual time.
+"""A set of replicas in virtual time, with a network and disks that a test breaks.
 
 A disk finishes writes in order, when the test says so. A crash keeps any number of those that were not finished: the
 kernel may have written them, or not. A contact begins and ends at each of its two ends by itself. What is on a channel
@@ -42,18 +42,18 @@ MAPPING = b"map"
 
 @attrs.frozen(slots=True)
 class State:
-    """What the entries that a replica has applied have made of it."""
+    """What the applied entries have made of a replica."""
 
     applied: tuple[Entry, ...] = ()
     rot: int = 0
-    """A fault that is no decision: how often there was one."""
+    """How often the state was changed by a fault, without a decision."""
 
     @property
     def digest(self) -> bytes:
         return f"{len(self.applied)} {self.rot}".encode()
 
     def pieces(self) -> list[bytes]:
-        """Two entries each; the first one has the rot, too."""
+        """The pieces of the state, with two entries each. The first one has the rot, too."""
         parts = [self.applied[first : first + 2] for first in range(0, len(self.applied), 2)]
         return [pickle.dumps((part, 0 if place else self.rot)) for place, part in enumerate(parts)]
 
@@ -64,7 +64,7 @@ class State:
 
 
 class Disk:
-    """One store: what it has for certain, and the writes and reads that are under way."""
+    """One store: its durable content, and the writes and reads under way."""
 
     def __init__(self, store: bytes) -> None:
         self.store = store
@@ -73,7 +73,7 @@ class Disk:
         self.state: list[bytes] = []
         """The pieces of the state at the snapshot."""
         self.aside: dict[int, list[bytes]] = {}
-        """Pieces of states that may become the snapshot, by index."""
+        """Keyed by index: pieces of states that may become the snapshot."""
         self.entries: list[Entry] = []
         self.writes: deque[Persist | Read] = deque()
 
@@ -86,7 +86,7 @@ class Disk:
         return place <= 0 or self.entries[place - 1 : place] == [entry]
 
     def finish(self) -> Persist | Read:
-        """The oldest write is on the disk, or the oldest read is done."""
+        """Finish the oldest write or read."""
         write = self.writes.popleft()
         if isinstance(write, Persist):
             self.hard = write.hard
@@ -101,7 +101,7 @@ class Disk:
         return write
 
     def crash(self, kept: int) -> None:
-        """Of the writes under way, the first `kept` have reached the disk."""
+        """The process ends. Of the writes under way, the first `kept` have reached the disk."""
         for _ in range(min(kept, len(self.writes))):
             self.finish()
         self.writes.clear()
@@ -115,12 +115,12 @@ class Host:
         self.disk = Disk(store)
         self.raft: Raft | None = None
         self.contacts: dict[str, int] = {}
-        """Routers that it sees, and the number of the contact."""
+        """Router in contact -> number of the contact."""
         self.state = State()
         self.states: dict[int, State] = {}
-        """At the indices whose digest was told."""
+        """Keyed by index: states whose digest was sent."""
         self.received: list[bytes] = []
-        """Pieces of a leader's snapshot, which are put aside."""
+        """Pieces of a leader's snapshot that are stored aside."""
 
     @property
     def applied(self) -> list[Entry]:
@@ -140,7 +140,7 @@ class Cluster:
         digests: int = 0,
         compacts: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`digests`: after how many entries each replica tells its digest; 0: never. `compacts`: whether a state that a
+        """`digests`: after how many entries each replica sends its digest; 0: never. `compacts`: whether a state that a
         majority has becomes the snapshot."""
         self.now = 0.0
         self.ring = tuple(ring or routers)
@@ -152,18 +152,18 @@ class Cluster:
         """Number of the latest contact."""
         self._life = 99
         self._stores = dict.fromkeys(routers, 0)
-        """How many stores each router has had."""
+        """The number of stores that each router has had."""
         self.replicas = {router: Host(router, self._new_store(router)) for router in routers}
         self.channels: dict[tuple[str, str], deque[tuple[int, Envelope]]] = {}
-        """By sender and receiver: the contact's number and the message, in order."""
+        """Keyed by sender and receiver: the contact's number and the message, in order."""
         self.said: list[str] = []
-        """A line for each message that has arrived, and each change of a leader: for golden scripts."""
+        """For golden scripts: a line for each message that has arrived, and for each change of a leader."""
         self._leaders: dict[tuple[int, int], Replica] = {}
         self._votes: dict[tuple[Replica, int, int], Replica] = {}
         self.decided: dict[tuple[int, int], Entry] = {}
-        """By life and index."""
+        """Keyed by life and index."""
         self._decided_in: dict[tuple[int, int], int] = {}
-        """By life and index: the term of the leader that has decided the entry."""
+        """Keyed by life and index: the term of the leader that has decided the entry."""
         for router in routers:
             self.start(router)
 
@@ -176,7 +176,7 @@ class Cluster:
         return self._life
 
     def changing(self, router: str) -> Host:
-        """The router, which is about to change."""
+        """The host of the router, which is about to change."""
         return self.replicas[router]
 
     # processes and disks
@@ -200,7 +200,7 @@ class Cluster:
         self._after(replica)
 
     def crash(self, router: str, kept: int = 0) -> None:
-        """The process ends. Its contacts end at once at its own end, and later at the others'."""
+        """The process ends. Its contacts end at once at its own end, and later at the other ends."""
         replica = self.changing(router)
         replica.raft = None
         replica.disk.crash(kept)
@@ -210,7 +210,7 @@ class Cluster:
                 self.channels[channel].clear()
 
     def replace_disk(self, router: str) -> None:
-        """A crash, and the next process finds an empty store."""
+        """The process ends, and the next one finds an empty store."""
         self.crash(router)
         self.changing(router).disk = Disk(self._new_store(router))
 
@@ -239,7 +239,7 @@ class Cluster:
             self._after(replica)
 
     def meet(self, router: str, other: str) -> None:
-        """A new contact: an earlier one has ended for both by then."""
+        """Begin a new contact. An earlier one ends at both ends first."""
         self.lose(router, other)
         self.lose(other, router)
         self._contact += 1
@@ -267,7 +267,7 @@ class Cluster:
             self.lose(other, router)
 
     def waiting(self) -> list[tuple[str, str]]:
-        """Channels on which a message can arrive now."""
+        """The channels on which a message can arrive now."""
         return [
             (sender, receiver)
             for (sender, receiver), channel in self.channels.items()
@@ -275,7 +275,7 @@ class Cluster:
         ]
 
     def deliver(self, sender: str, receiver: str) -> None:
-        """The next message arrives; it is dropped if the receiver has another contact by now, or none."""
+        """The next message arrives. It is dropped if the receiver has lost the contact in which it was sent."""
         number, envelope = self.channels[sender, receiver].popleft()
         replica = self.changing(receiver)
         if replica.contacts.get(sender) == number and replica.raft is not None:
@@ -286,7 +286,7 @@ class Cluster:
     # time and clients
 
     def tick(self, router: str) -> None:
-        """Time goes on to the router's deadline."""
+        """Let time pass until the router's deadline."""
         replica = self.changing(router)
         assert replica.raft is not None
         self.now = max(self.now, replica.raft.deadline)
@@ -294,7 +294,7 @@ class Cluster:
         self._after(replica)
 
     def do(self, router: str, what: Callable[[Raft], object]) -> None:
-        """Something is asked of the router's replica."""
+        """Call a method of the router's replica."""
         replica = self.changing(router)
         assert replica.raft is not None
         what(replica.raft)
@@ -304,7 +304,7 @@ class Cluster:
         self.do(router, lambda raft: raft.propose(data))
 
     def compact(self, router: str) -> None:
-        """The router's state becomes its snapshot, whatever the others have."""
+        """Make the router's state its snapshot, whatever the other replicas have."""
         replica = self.changing(router)
         index = len(replica.state.applied)
         replica.disk.aside[index] = replica.state.pieces()
@@ -314,8 +314,8 @@ class Cluster:
         self.do(router, lambda raft: raft.hand_over(Replica(to, self.replicas[to].disk.store), self.now))
 
     def set_ring(self, ring: Sequence[str]) -> None:
-        """An operator wants these voters: of a set that has begun the leaders are told, if they take it; else all
-        routers read it, those that do not run as they start."""
+        """An operator wants these voters. Leaders of a set that has begun take them if they can. Otherwise all routers
+        read them, those that do not run when they start."""
         self.ring = tuple(ring)
         for router in self.replicas:
             if self.replicas[router].raft is not None:
@@ -344,8 +344,8 @@ class Cluster:
         raise AssertionError("the set does not come to rest")
 
     def check_rest(self, hanging: Sequence[str] = ()) -> None:
-        """Nothing is under way, unless a disk hangs: members in contact with a leader follow it, and nobody follows
-        anybody else."""
+        """Nothing is under way, unless a disk hangs: members in contact with a leader must follow it, and no replica
+        may follow another one."""
         rafts = {name: replica.raft for name, replica in self.replicas.items() if replica.raft is not None}
         for name, raft in rafts.items():
             if raft.leader is not None and raft.leader != raft.me and self.are_in_contact(name, raft.leader.router):
@@ -358,11 +358,11 @@ class Cluster:
         for name in self.leaders():
             for member in rafts[name].log.configuration.members:
                 is_there = self.are_in_contact(name, member.router) and rafts[member.router].me == member
-                if is_there and member.router not in hanging:  # a store that was replaced is no member yet
+                if is_there and member.router not in hanging:  # a replaced store is no member yet
                     assert rafts[member.router].leader == rafts[name].me, f"{member.router} does not follow {name}"
 
     def are_in_contact(self, one: str, two: str) -> bool:
-        """Whether both have noticed that their contact has begun, and neither that it has ended."""
+        """Whether both routers consider their present contact intact."""
         return self.sees(one, two) and self.replicas[one].contacts[two] == self.replicas[two].contacts.get(one)
 
     @staticmethod
@@ -380,7 +380,7 @@ class Cluster:
         return False
 
     def next_deadline(self) -> tuple[float, str] | None:
-        """Of the replicas without a leader, and of leaders with a timer: whose time is next."""
+        """The next deadline of a replica, with its router. None if there is none."""
         due = [
             (replica.raft.deadline, name)
             for name, replica in self.replicas.items()
@@ -388,7 +388,7 @@ class Cluster:
         ]
         return min(due, default=None)
 
-    # what replicas do
+    # actions of replicas
 
     def _after(self, replica: Host) -> None:
         raft = replica.raft
@@ -475,16 +475,16 @@ class Cluster:
                 assert self._leaders.setdefault(key, raft.me) == raft.me, f"two lead in term {key[1]}"
 
     def _check_complete(self, raft: Raft) -> None:
-        """A leader that begins has all that was decided in earlier terms of its life (Raft, 3.6.3). If its last vote
-        arrives late, a leader of a later term may have decided something by then."""
+        """Check that a new leader has all entries of earlier terms of its life (Raft, 3.6.3). If its last vote arrives
+        late, a leader of a later term may have decided some by then."""
         for (life, index), entry in self.decided.items():
             if life == raft.hard.life and self._decided_in[life, index] < raft.hard.term:
                 assert raft.log.last >= index, f"the leader of term {raft.hard.term} lacks entry {index}"
                 assert self._log(raft)[index - 1] == entry, f"the leader has another entry at {index}"
 
     def _check_durable(self, raft: Raft) -> None:
-        """A majority of disks has what a leader has decided, by its configuration, or by the one before: the leader may
-        have appended a change when it had decided."""
+        """Check that a majority of disks has what a leader has decided. The majority may be that of the configuration
+        before: the leader may have appended a change after it had decided."""
         commit = raft.log.commit
         if raft.log.term(commit) != raft.hard.term:
             return
@@ -510,13 +510,13 @@ class Cluster:
                 yield replica.raft.hard.life, self._log(replica.raft)
 
     def _log(self, raft: Raft) -> tuple[Entry, ...]:
-        """All entries, also those that the snapshot stands for."""
+        """All entries, including those in the snapshot."""
         first = raft.log.snapshot.index + 1
         before = self.replicas[raft.me.router].state.applied[: first - 1]
         return (*before, *raft.log.entries(first, raft.log.last))
 
     def check_matching(self) -> None:
-        """Two logs of a life that have an entry of the same index and term have the same up to it (Raft, 3.5)."""
+        """Check that two logs of a life that share an entry of one index and term are equal up to it (Raft, 3.5)."""
         for (life, one), (other, two) in combinations(self.logs(), 2):
             for index in range(min(len(one), len(two)) - 1, -1, -1) if life == other else ():
                 if one[index].term == two[index].term:

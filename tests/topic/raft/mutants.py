@@ -1,4 +1,4 @@
-"""Each rule of consensus broken on purpose, and a seed of the walk that notices.
+"""Each rule of consensus broken on purpose, with a seed of the walk, a scenario or a scope that notices it.
 
 python -m tests.topic.raft.mutants [NAME…] [--seeds N]     # looks for seeds, and prints them
 """
@@ -32,17 +32,17 @@ from topic.raft.stores import KnownStores
 
 @attrs.frozen
 class Mutant:
-    """A method in which one piece of text takes the place of another."""
+    """A method with one piece of its text replaced by another."""
 
     owner: Any
     method: str
     old: str
     new: str
     rule: str
-    """What the text keeps."""
+    """The rule that the replaced text keeps."""
     by: int | str
-    """A seed of the walk that notices, a scenario of `test_traps.py` or `test_snapshots.py`, or a scope of the search,
-    by name."""
+    """What notices the mutant: a seed of the walk, the name of a scenario of `test_traps.py` or `test_snapshots.py`, or
+    the name of a scope of the search."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class Mutant:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Raises ValueError if the text is not there exactly once."""
+        """The mutant is in place within this context. Raises ValueError unless the text occurs exactly once."""
         method = inspect.getattr_static(self.owner, self.method)
         function: Any = method.fget if isinstance(method, property) else method
         source = textwrap.dedent(inspect.getsource(function))
@@ -1007,7 +1007,7 @@ SEARCHED = [
         "graphs of contacts of four voters, from none",
     ),
 ]
-"""What each scope of the search notices. The suite has those of quick scopes."""
+"""The mutant that each scope of the search notices. The suite has those of quick scopes."""
 
 
 SCENARIOS = {
@@ -1016,13 +1016,13 @@ SCENARIOS = {
     for name, one in vars(module).items()
     if name.startswith("test_") and not signature(one).parameters
 }
-"""Those that take no parameters, by name."""
+"""The scenarios without parameters, by name."""
 SEARCHES = {scope.name: Search(scope).run for scope in QUICK + LONG}
 
 
 Broken = tuple[type, str, str, str, Callable[[], None]]
-"""A rule that a test breaks: the owner of the method, its name, a text of the method, another text in its place, and
-the scene that fails then."""
+"""A rule that a test breaks: the owner of the method, its name, a text of the method, the text that replaces it, and
+the scene that then fails."""
 
 
 def must_notice(broken: Broken) -> None:
@@ -1033,7 +1033,7 @@ def must_notice(broken: Broken) -> None:
 
 
 def notices(mutant: Mutant, by: int | str) -> str:
-    """What the walk of this seed, or the scenario, says of the mutant; empty if it notices nothing."""
+    """The error of the walk, the scenario or the scope under the mutant; empty if it notices nothing."""
     with mutant.applied():
         try:
             if isinstance(by, str):

@@ -9,12 +9,12 @@ from tests.topic.raft.world import Draft, Model, Scope, Walker, after, settled
 
 
 def resigned(walker: Walker) -> None:
-    """Nobody leads."""
+    """No replica leads."""
     walker.ask("a", "resign", 0.0)
 
 
 def lost(walker: Walker, names: str) -> None:
-    """The set has decided something. Then two of three stores are lost."""
+    """The set has decided an entry. Then two of three stores are lost."""
     walker.ask("a", "propose", (b"x",))
     for name in names:
         walker.do("replace", name)
@@ -28,7 +28,7 @@ def nobody_leads(draft: Draft, model: Model) -> None:
 
 
 def apart(walker: Walker) -> None:
-    """The leader and the others have lost all contacts. Nobody leads."""
+    """The leader and the others have lost all contacts. No replica leads."""
     walker.ask("a", "propose", (b"x",))
     for name in walker.model.names:
         walker.cut(name)
@@ -47,14 +47,14 @@ def one_life(draft: Draft, model: Model) -> None:
 
 
 def behind(walker: Walker) -> None:
-    """Router c was away while others decided something, and a has it in its snapshot alone."""
+    """Router c was away while the others decided an entry, and a has it only in its snapshot."""
     walker.cut("c")
     walker.ask("a", "propose", (b"x",))
     walker.do("compact", "a")
 
 
 def begun(draft: Draft, model: Model) -> None:
-    """All routers name the same voters, all are in contact, and no store was lost: the set has begun."""
+    """If all routers name the same voters, all are in contact, and no store was lost, the set has begun."""
     is_whole = all(model.contact(draft, *pair) == 3 for pair in model.pairs)
     is_whole = is_whole and all(draft[model.rings_at + router] == len(model.scope.rings) for router in model.routers)
     if is_whole and draft[model.budgets["replace"]] == model.scope.replaced:
@@ -62,7 +62,9 @@ def begun(draft: Draft, model: Model) -> None:
 
 
 def recovered(draft: Draft, model: Model) -> None:
-    """What is decided in the latest life is in some log of that life. Each life costs a router one store at most."""
+    """Each entry that is decided in the latest life is in some log of that life. Each life costs a router at most one
+    store.
+    """
     decided = model.decided.value(draft[model.decided_at])
     latest = max(life for (life, _), _ in decided)
     logs = [model.steps.logs.value(draft[model.logs + router]) for router in model.routers]
@@ -74,12 +76,13 @@ def recovered(draft: Draft, model: Model) -> None:
 
 
 def led_soon(draft: Draft, model: Model) -> None:
-    """A majority of the voters is in contact, each with each. Then a leader is there, or will be as soon as the timer
-    of each voter that has none has ended once, in whatever order. A leader stays, whoever's timer ends. Here nothing is
-    under way as a timer ends; the search has other orders, too.
+    """If a majority of the voters is in contact, each with each, a leader is there, or will be as soon as the timer of
+    each voter without a leader has ended once, in any order. A leader stays, whichever timer ends. In these scopes
+    nothing is under way when a timer ends; the search has other orders, too.
 
     So a leader is there within `boot` after a start, or within 2 × `election` after the last change of contacts or the
-    last election that nobody won: no timer is longer."""
+    last election that nobody won: no timer is longer.
+    """
     views = [model.view(draft, router) for router in model.routers]
     voters = max((view for view in views if view), key=lambda view: view.commit).configuration.voters
     places = [model.names.index(voter.router) for voter in voters]
@@ -114,7 +117,7 @@ def mended(draft: Draft, model: Model) -> None:
 
 
 def restarted(walker: Walker) -> None:
-    """All processes have ended, and begun again."""
+    """All processes have ended, and started again."""
     for name in walker.model.names:
         walker.do("crash", name, 0)
     for name in walker.model.names:
@@ -148,7 +151,7 @@ QUICK = [
     Scope(name="a snapshot", prepare=behind, entries=1, cuts=1, is_disk_slow=False),
     attrs.evolve(GRAPHS, name="graphs of contacts, from all", meets=False, cuts=6),
 ]  # fmt: skip
-"""For the suite: seconds."""
+"""Scopes for the suite; each takes seconds."""
 LONG = [
     Scope(name="terms", mirrored="bc", entries=3, elections=1, cuts=1, crashes=1, is_disk_slow=False),
     Scope(name="terms and slow disks", mirrored="bc", entries=3, elections=1, cuts=1),
@@ -175,4 +178,4 @@ LONG = [
     attrs.evolve(GRAPHS, name="graphs of contacts of four voters, from all", ring="abcd", meets=False, cuts=6),
     attrs.evolve(GRAPHS, name="graphs of contacts of four voters, from none", ring="abcd", prepare=restarted),
 ]  # fmt: skip
-"""By hand: `make exhaustive`."""
+"""Scopes for `make exhaustive`."""

@@ -1,4 +1,4 @@
-"""The player of golden scenarios of a set: reads a script's commands, and writes what the replicas say at each.
+"""The player of golden scenarios of a set: it reads a script's commands, and writes the replicas' messages at each.
 
 python -m tests.topic.raft.script        # writes all traces anew
 
@@ -27,7 +27,7 @@ PROMPT = "> "
 
 
 def play(text: str) -> str:
-    """The script with its traces as they are today: all but commands, comments and empty lines is replaced."""
+    """The script with its present traces: they replace everything except commands, comments and empty lines."""
     player = Player()
     lines: list[str] = []
     for line in text.splitlines():
@@ -45,7 +45,7 @@ class Player:
         self._cluster = Cluster(())
 
     def play(self, words: list[str]) -> list[str]:
-        """Returns the messages that have arrived, and who leads, in order."""
+        """Returns the messages that have arrived, and the changes of leaders, in order."""
         verb, *rest = words
         getattr(self, f"_{verb}")(*rest)
         said, self._cluster.said = self._cluster.said, []

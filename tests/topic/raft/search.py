@@ -19,25 +19,26 @@ from tests.topic.raft.world import Draft, Event, Model, Scope, Walker
 
 
 class Search:
-    """Breadth first, by the kernel of the exhaustive search of the mesh."""
+    """A breadth-first search with the kernel of the exhaustive search of the mesh."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.states = self.transitions = self.depth = self.rests = 0
         self.local_states = self.local_steps = 0
         self.graphs = 0
-        """How many graphs of contacts were there at rest, if the scope looks at them."""
+        """The number of graphs of contacts at rest, if the scope counts them."""
         self.is_complete = False
 
     def run(self, *, most: int = sys.maxsize) -> None:
-        """Until all was visited, or about so many states were. Raises AssertionError with the path to what is wrong."""
+        """Search until everything, or about `most` states, was visited. Raises AssertionError with the path to a
+        fault."""
         self.is_complete, self.depth, self.rests = False, 0, 0
         self._model = model = Model(self.scope)
         self._kernel = kernel = Kernel(model.size, model.may_fail)
         self._functions: list[Callable[[Draft], int]] = []
-        """By their trees: what each comes to, as a leaf."""
+        """Keyed by tree: the function, which returns its result as a leaf."""
         self._events: dict[Event, int] = {}
-        """The tree of each."""
+        """The tree of each event."""
         self._effects: dict[tuple[tuple[int, int], ...], int] = {}
         for is_fault, sources in ((False, model.plain), (True, model.faults)):
             for source in sources:

@@ -1,4 +1,4 @@
-"""Every local state and every local step of a replica once: what makes the search fast.
+"""Computes every local state and every local step of a replica only once: this makes the search fast.
 
 An event touches one router. States of a set are many because local ones combine; local states are few. So each state of
 a router with its disk has a number, and what an event does to it is computed, by the production core, the first time
@@ -31,17 +31,17 @@ from topic.raft.storage import Storage
 from topic.raft.stores import KnownStores
 
 FOREVER = 1e9
-"""Seconds until a transfer fails: it fails when the search says so."""
+"""Seconds until a transfer fails. It fails when the search says so."""
 LATER = 1.0
-"""When writes under way were begun, in seconds: their disk does not hang when a transfer fails."""
+"""When writes under way were begun, in seconds. Their disk does not hang when a transfer fails."""
 
 state.IGNORED.update({
     Host: frozenset(("keys",)),
     KnownStores: frozenset(("_me", "_routers", "mapping")),  # constant
-    Leadership: frozenset(("_limits", "_life", "_log", "_me", "_stores", "term")),  # of its replica
+    Leadership: frozenset(("_limits", "_life", "_log", "_me", "_stores", "term")),  # belongs to its replica
     Raft: frozenset(("_draw", "_led", "_limits", "_new_life", "me")),  # constant, or derived
     RaftLog: frozenset(("_configurations", "_sizes")),  # derived
-    Storage: frozenset(("_log",)),  # of its replica
+    Storage: frozenset(("_log",)),  # belongs to its replica
 })  # fmt: skip
 
 Event = tuple[Any, ...]
@@ -49,31 +49,31 @@ Event = tuple[Any, ...]
 
 @attrs.frozen(slots=True)
 class Facts:
-    """What decides which events are possible at a router."""
+    """The facts about a router that determine which events are possible."""
 
     runs: bool
     under_way: int = 0
-    """Writes and reads of its disk; those of a process that has ended are lost."""
+    """Writes and reads of its disk. Those of a process that has ended are lost."""
     begun: bool = False
     life: int = 0
     term: int = 0
     ticks: bool = False
-    """It has no leader, and a timer."""
+    """Whether it has no leader, and a timer."""
     leads: bool = False
     stands: bool = False
-    """It asks for votes, not for pre-votes."""
+    """Whether it asks for votes, as opposed to pre-votes."""
     hands: tuple[str, ...] = ()
-    """The routers that it may hand over to."""
+    """The routers to which it may hand over."""
     is_handing: bool = False
     compacts: bool = False
-    """Its state may become its snapshot."""
+    """Whether its state may become its snapshot."""
     stores: int = 1
-    """How many stores the router has had."""
+    """The number of stores that the router has had."""
 
 
 @attrs.frozen(slots=True)
 class View:
-    """What a replica knows of itself and of its leader."""
+    """What a replica knows about itself and its leader."""
 
     me: Replica
     leader: Replica | None
@@ -89,17 +89,17 @@ class View:
 
 @attrs.frozen(slots=True)
 class Step:
-    """What an event did to a router."""
+    """The effect of an event on a router."""
 
     state: int
     said: tuple[tuple[str, int], ...]
-    """Receiver, and number of the message, in order."""
+    """(receiver, number of the message), in order."""
     decided: tuple[tuple[int, int, Entry, int], ...]
-    """Life, index, entry, and the term of the replica."""
+    """(life, index, entry, term of the replica)"""
     won: tuple[int, int, Replica] | None
-    """It leads from now on: life, term, and who."""
+    """(life, term, replica) if the replica leads from now on."""
     is_leaders: bool
-    """The leader of the term in which the last of these entries was made has decided them: a majority has them."""
+    """Whether the leader of the term of the last of these entries has decided them, so that a majority has them."""
 
 
 _alone: list["_Alone"] = []
@@ -114,7 +114,7 @@ def _new_life() -> int:
 
 
 class _Alone(Cluster):
-    """One router of a set. What it says is kept in `sent`."""
+    """One router of a set. Its messages are kept in `sent`."""
 
     def __init__(self, host: Host, routers: tuple[str, ...], ring: tuple[str, ...], clocks: str) -> None:
         self.now = 0.0
@@ -132,8 +132,8 @@ class _Alone(Cluster):
         self._digests = 0
 
     def draw_life(self) -> int:
-        """No router names a life twice, and no two the same. Which of two routers has the higher clock is for the scope
-        to say."""
+        """A new name for a life. No router names a life twice, and no two routers give the same name. The scope
+        determines which of two routers has the higher clock."""
         place = self._clocks.index(self.host.router)
         known = [self.host.clock, self.host.raft.hard.life, *(one.life for one in self.host.raft.stores.all())]
         self.host.clock = (max(known) // 10 + 1) * 10 + place
@@ -172,20 +172,20 @@ class _Alone(Cluster):
         self.do(router, lambda raft: raft.follow_ring(tuple(ring)))
 
     def ask(self, router: str, what: str, *arguments: Any) -> None:
-        """Something is asked of the replica, which may refuse."""
+        """Call a method of the replica, which may refuse."""
         try:
             getattr(self.host.raft, what)(*arguments)
         except (BusyError, NotLeaderError):
             return
         self._after(self.host)
 
-    # what comes of them
+    # effects of events
 
     def _new_store(self, router: str) -> bytes:
         return f"{router}{int(self.host.disk.store[len(router) :]) + 1}".encode()
 
     def _after(self, replica: Host) -> None:
-        """As the shell of production does: a store that is void is replaced while the contacts last."""
+        """Run the replica's actions like the shell of production: a void store is replaced while the contacts last."""
         host = self.host
         for flushes in count():
             assert flushes < 100, "a replica asks for more and more"
@@ -223,21 +223,21 @@ class _Alone(Cluster):
 
 
 class Steps:
-    """All states that the routers of a set were seen in."""
+    """All states of routers that the search has met."""
 
     def __init__(self, routers: str, clocks: str) -> None:
         self.messages: Numbers[Envelope] = Numbers()
         self.facts: Numbers[Facts] = Numbers()
         self.logs: Numbers[tuple[int, tuple[Entry, ...]]] = Numbers()
-        """Life and log of a replica that runs."""
+        """The life and the log of a replica that runs."""
         self.disks: Numbers[tuple[bytes, int, tuple[Entry, ...]]] = Numbers()
-        """Store, index of its snapshot, and the entries behind that."""
+        """A store, the index of its snapshot, and the entries after it."""
         self.derived: list[tuple[int, int, int]] = []
-        """Of each state: the numbers of facts, log and disk."""
+        """For each state: the numbers of its facts, log and disk."""
         self.views: list[View | None] = []
-        """Of each state; None while the process does not run."""
+        """For each state: the view, or None while the process does not run."""
         self.taken = 0
-        """Steps that were computed."""
+        """The number of steps that were computed."""
         self._routers = tuple(routers)
         self._clocks = clocks
         self._saved: list[bytes] = []
@@ -255,7 +255,7 @@ class Steps:
         return self._add(host)
 
     def apply(self, number: int, event: Event) -> Step:
-        """Raises what the core, or a check, has raised."""
+        """The effect of an event at a state. Raises what the core, or a check, raises."""
         step = self._steps.get((number, event))
         if step is None:
             self.taken += 1
@@ -310,9 +310,10 @@ def may_die(envelope: Envelope) -> bool:
 
 
 def is_dead(envelope: Envelope, receiver: Facts) -> bool:
-    """Whether the receiver never acts on the message: it is about an earlier term, or a vote for one that stands no
-    more in that term. The term of a replica never falls while its contacts last. A replica stands in each term once.
-    (Of a set whose life never changes: who is in a later life answers a message with a greeting, whatever it says.)"""
+    """Whether the receiver never acts on the message: it is about an earlier term, or a vote for a replica that no
+    longer stands in that term. The term of a replica never falls while its contacts last, and a replica stands in each
+    term once. (This holds for a set whose life never changes: a replica in a later life answers every message with a
+    greeting.)"""
     body, term = envelope.body, receiver.term
     if isinstance(body, say.PreVoted):
         return body.term <= term
@@ -322,7 +323,7 @@ def is_dead(envelope: Envelope, receiver: Facts) -> bool:
 
 
 def _forget_times(host: Any) -> None:
-    """Take out of a state what makes no difference to what happens next."""
+    """Remove from a state what makes no difference to its future."""
     host.contacts = _sorted(host.contacts)
     host.keys = None
     raft = host.raft
@@ -374,7 +375,7 @@ def _facts(host: Any) -> Facts:
 
 
 def _log(host: Any) -> tuple[int, tuple[Entry, ...]]:
-    """All entries, also those that the snapshot stands for."""
+    """All entries, including those in the snapshot."""
     if host.raft is None:
         return 0, ()
     log = host.raft.log

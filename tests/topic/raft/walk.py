@@ -20,7 +20,7 @@ STEPS = 400
 
 
 class Walk:
-    """One seed: which faults there are at all, how often, and what happens."""
+    """One seed: which faults occur, how often, and in which order."""
 
     def __init__(self, seed: int, *, steps: int = STEPS) -> None:
         self.random = Random(seed)
@@ -31,7 +31,7 @@ class Walk:
         window = self.random.choice((1, 200, 1 << 20))
         unstored = self.random.choice((500, 1 << 20))
         self.digests = self.random.choice((0, 4, 4, 11))
-        """After how many entries replicas compare their states; 0: never, and no entry goes."""
+        """After how many entries replicas compare their states. 0: never, and no entry is dropped."""
         slow = self.random.choice((0.0, 0.5))
         self.cluster = Cluster(
             names,
@@ -44,7 +44,7 @@ class Walk:
         self.steps = steps
         self.proposed = 0
         self.losses = 0
-        """Disks that were lost, and may be one of a majority: how many are allowed."""
+        """How many disks may be lost that may belong to one majority."""
         self._operations: list[tuple[Callable[[], None], float]] = [
             (self._deliver, 12.0),
             (self._finish, 5.0),
@@ -140,7 +140,7 @@ class Walk:
             self.cluster.start(replica.router)
 
     def _replace_disk(self) -> None:
-        """At most a minority of the voters loses its disk before the set has mended itself."""
+        """Replace a disk. At most a minority of the voters loses its disk before the set has mended itself."""
         if self._is_whole() and (replica := self._one(list(self.cluster.replicas.values()))):
             others = [r for r in self.cluster.replicas.values() if r is not replica]
             leader = next((r.raft for r in others if r.raft and r.raft.role is RaftRole.LEADER), None)
@@ -149,7 +149,7 @@ class Walk:
                 self.hanging.discard(replica.router)
 
     def _is_whole(self) -> bool:
-        """Whether all voters of the present leader have the stores that it knows, and nobody is to be another one."""
+        """Whether all voters of the present leader have the stores that it knows, and no change of voters is open."""
         leaders = [raft for raft in self._rafts() if raft.leadership is not None]
         if len(leaders) != 1:
             return False
@@ -166,7 +166,7 @@ class Walk:
         return [name for name, replica in self.cluster.replicas.items() if replica.state.rot]
 
     def _rot(self) -> None:
-        """The state of a minority becomes another one, by no decision."""
+        """The state of a minority changes without a decision."""
         if self._is_whole() and (replica := self._one(self._living())):
             leader = next(raft for raft in self._rafts() if raft.leadership is not None)
             if len(leader.log.configuration.voters) > 2:
@@ -186,7 +186,9 @@ class Walk:
     # in the end
 
     def heal(self) -> None:
-        """All run, all are in contact, all disks work: one leads, all apply the same, and what is new is decided."""
+        """All routers run, are in contact, and have working disks: one leads, all apply the same entries, and a new
+        entry is decided.
+        """
         cluster = self.cluster
         self.hanging.clear()
         for name, replica in cluster.replicas.items():
@@ -200,7 +202,7 @@ class Walk:
         last = [b"last"] * (self.digests + 1)
         cluster.propose(leaders[0], *last)
         cluster.settle()
-        leader = cluster.replicas[cluster.leaders()[0]]  # another one, if the state of the former was wrong
+        leader = cluster.replicas[cluster.leaders()[0]]  # another one, if the state of the former leader was wrong
         assert leader.raft is not None
         assert [entry.data for entry in leader.applied if entry.data].count(b"last") == len(last), "nothing is decided"
         rotten = {member.router for member in leader.raft.log.configuration.members} & set(self._rotten())

@@ -45,7 +45,7 @@ from topic.raft.messages import Greeting
 COSTS: Final = ("tick", "propose", "cut", "crash", "replace", "hand", "recover", "compact")
 
 GOES_ON: Final = ("receive", "finish", "notice")
-"""Events that happen by themselves."""
+"""Events that happen without a fault, a client or an operator."""
 
 Event = tuple[Any, ...]
 Values = tuple[int, ...]
@@ -55,59 +55,59 @@ Led = tuple[tuple[tuple[int, int], Replica], ...]
 
 @attrs.frozen(slots=True, kw_only=True)
 class Scope:
-    """How much may happen."""
+    """The bounds of a search."""
 
     name: str
     routers: str = "abc"
     ring: str = "abc"
     begun: bool = True
-    """It begins with a set that has begun, and its first router leads."""
+    """Whether the search begins with a set that has begun, led by its first router."""
     prepare: "Callable[[Walker], None]" = lambda _: None
     terms: int = 2
     """The highest term that a timer may lead to."""
     elections: int = 0
-    """How many timers end that have an effect."""
+    """How many timers may end with an effect."""
     entries: int = 0
     cuts: int = 0
-    """How many contacts are lost, one end first."""
+    """How many contacts may be lost, one end first."""
     crashes: int = 0
     replaced: int = 0
-    """How many disks are lost."""
+    """How many disks may be lost."""
     losable: str = ""
-    """The routers whose disk may be lost, and whose process may end; empty: all."""
+    """The routers whose disk may be lost, and whose process may end. Empty: all."""
     transfers: int = 0
     recoveries: int = 0
     compactions: int = 0
     rings: tuple[str, ...] = ()
-    """An operator has a leader choose each of these, in this order. If the set has not begun, each router reads them in
-    its file, by itself."""
+    """An operator has a leader choose each of these rings, in this order. If the set has not begun, each router reads
+    them in its file, at times of its own."""
     meets: bool = True
-    """Contacts begin, at any time."""
+    """Whether contacts begin, at any time."""
     mirrored: str = ""
-    """Two routers that differ by their names alone. Each run has a mirror image, with their roles changed. Of the two,
-    the search visits the one in which the first of the two that somebody does something to is the first of these."""
+    """Two routers that differ only by their names. Each run has a mirror image, with their roles exchanged. Of the two
+    runs the search visits the one in which the first of these routers is affected first by an event."""
     clocks: str = "abcd"
-    """Of two lives, the one of the router that comes later here has the higher name, if neither router knew of the
-    other's."""
+    """The order of routers by their clocks: if neither of two routers knew the other's life, the later one here gives
+    its life the higher name."""
     is_disk_slow: bool = True
-    """A write ends at any later time; otherwise at once."""
+    """Whether a write may end at any later time. Otherwise it ends at once."""
     is_loss_seen_by_both: bool = False
-    """Both ends notice the end of a contact at once."""
+    """Whether both ends notice the end of a contact at once."""
     are_greetings_slow: bool = False
-    """A greeting arrives at any time; otherwise as the contact begins."""
+    """Whether a greeting may arrive at any time. Otherwise it arrives when the contact begins."""
     expect: "Callable[[Draft, Model], None]" = lambda draft, model: None
-    """What holds in each state. It looks at facts and at what was decided alone."""
+    """Checks each state. It may look only at facts and at the decided entries."""
     at_rest: "Callable[[Draft, Model], None]" = lambda draft, model: None
-    """What holds in each state in which nothing is under way."""
+    """Checks each state in which nothing is under way."""
 
 
 class Draft:
-    """A world that is looked at, and changed: it keeps what was looked at, and what was changed."""
+    """A world in use: it records the columns that were read, and those that were changed."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
         self.read_first: list[int] = []
-        """The columns that were looked at before they were changed, in this order."""
+        """The columns that were read before they were changed, in this order."""
         self.changes: dict[int, int] = {}
 
     def __getitem__(self, column: int) -> int:
@@ -135,7 +135,7 @@ class Model:
         self.led: Numbers[Led] = Numbers()
         assert self.queues.number(()) == self.decided.number(()) == self.led.number(()) == 0
         self.graphs: set[tuple[int, ...]] = set()
-        """Who was in contact with whom in states at rest."""
+        """The graphs of contacts in states at rest."""
         self.names = scope.routers
         self.routers = range(len(scope.routers))
         n = len(scope.routers)
@@ -148,9 +148,9 @@ class Model:
         self.decided_at, self.led_at, self.rings_at = first, first + 1, first + 2
         self.budgets = {kind: self.rings_at + n + at for at, kind in enumerate(COSTS)}
         self.may_fail = self.rings_at + n + len(COSTS)
-        """Always 1: where it is not, the kernel lets nothing of `faults` happen."""
+        """Always 1. The kernel allows no event of `faults` in a world where this column is 0."""
         self.mirror_at = self.may_fail + 1
-        """0 while nobody has done anything to one of the two mirrored routers alone."""
+        """0 until an event has affected one of the two mirrored routers alone."""
         self.size = self.may_fail + 2
         self._rings = (scope.ring, *scope.rings)
         self.plain: list[Callable[[Draft], Iterator[Event]]] = [
@@ -160,7 +160,7 @@ class Model:
             *(partial(self._check_logs, *pair) for pair in self.pairs),
             self._check_scope,
         ]
-        """What goes on by itself, and what always holds."""
+        """The events that happen by themselves, and the checks of each state."""
         sources: dict[str, list[Callable[[Draft], Iterator[Event]]]] = {
             "": [
                 *(partial(self._starts, router) for router in self.routers),
@@ -183,12 +183,12 @@ class Model:
         ), strict=True))  # fmt: skip
         faults = [one for kind, some in sources.items() if not kind or self._left[kind] for one in some]
         self.faults = [partial(self._mirrored, one) for one in faults] if scope.mirrored else faults
-        """What somebody has to do."""
+        """The events that need a fault, a client or an operator."""
         self._is_one_life = scope.begun and not (scope.recoveries or scope.replaced)
         self._mirror = [scope.routers.index(name) for name in scope.mirrored]
 
     def first(self) -> Values:
-        """All have started, and no two are in contact."""
+        """All routers have started, and no two are in contact."""
         draft = Draft((0,) * self.size)
         draft[self.may_fail] = 1
         for kind, column in self.budgets.items():
@@ -197,7 +197,7 @@ class Model:
             self._set_state(draft, router, self.steps.first(self.names[router], self.scope.ring))
         return draft.world()
 
-    # what is looked at
+    # views of a world
 
     def facts_of(self, draft: Draft, router: int) -> Facts:
         return self.steps.facts.value(draft[self.facts + router])
@@ -212,12 +212,12 @@ class Model:
         return bool(self.contact(draft, one, two) & (1 if one < two else 2))
 
     def ring(self, draft: Draft, router: int) -> str:
-        """The routers that the set is to begin with, by the router's file."""
+        """The ring with which the set is to begin, according to the router's file."""
         is_read = self.scope.rings and not self.scope.begun
         return self._rings[draft[self.rings_at + router]] if is_read else self.scope.ring
 
     def leaders(self, values: Values) -> list[tuple[Replica, int]]:
-        """Who leads, and in which term."""
+        """The replicas that lead, with their terms."""
         views = [self.steps.views[number] for number in values[self.states : self.states + len(self.names)]]
         return [(view.me, view.term) for view in views if view is not None and view.leads]
 
@@ -227,14 +227,14 @@ class Model:
     def is_losable(self, router: int) -> bool:
         return self.names[router] in (self.scope.losable or self.names)
 
-    # what may happen
+    # possible events
 
     def events(self, draft: Draft) -> list[Event]:
-        """In the order of the kernel."""
+        """All possible events, in the kernel's order."""
         return [event for source in (*self.plain, *self.faults) for event in source(draft)]
 
     def _mirrored(self, source: Callable[[Draft], Iterator[Event]], draft: Draft) -> Iterator[Event]:
-        """What is no mirror image of what is visited in any case."""
+        """The events of a source, without mirror images of events that are visited anyway."""
         for event in source(draft):
             if self._first_mirrored(event) != self._mirror[1] or draft[self.mirror_at]:
                 yield event
@@ -271,7 +271,7 @@ class Model:
             yield "choose", router
 
     def _begins(self, router: int, draft: Draft) -> Iterator[Event]:
-        """A set that has not begun goes on with a timer."""
+        """A set that has not begun advances by a timer."""
         facts = self.facts_of(draft, router)
         if facts.runs and not facts.begun:
             yield "begin", router
@@ -318,10 +318,10 @@ class Model:
         if self.facts_of(draft, router).compacts and self._left_of(draft, "compact"):
             yield "compact", router
 
-    # what comes of it
+    # effects of events
 
     def change(self, draft: Draft, event: Event) -> None:
-        """Raises what the core, or a check, has raised."""
+        """Apply the event. Raises what the core, or a check, raises."""
         verb, *rest = event
         getattr(self, f"_{verb}")(draft, *rest)
         if self._mirror and verb not in GOES_ON and self._first_mirrored(event) is not None:
@@ -355,7 +355,7 @@ class Model:
         self._local(draft, router, "tick")
 
     def _tick(self, draft: Draft, router: int) -> None:
-        """A timer that only begins anew costs nothing."""
+        """A timer that only starts again does not count."""
         before = draft[self.states + router]
         step = self._local(draft, router, "tick")
         if step.state != before or step.said:
@@ -391,7 +391,7 @@ class Model:
         self._end(draft, router, "replace_disk")
 
     def _end(self, draft: Draft, router: int, *event: Any) -> None:
-        """A process ends. What it has said may arrive, until the others notice."""
+        """A process ends. Its messages may arrive until the other routers notice."""
         for other in self.routers:
             if other != router and self.sees(draft, router, other):
                 self._unsee(draft, router, other)
@@ -414,7 +414,7 @@ class Model:
         self._notice(draft, two, one)
 
     def _meet(self, draft: Draft, one: int, two: int) -> None:
-        """A former contact has ended for both by then."""
+        """A new contact begins. An earlier one has ended at both ends by then."""
         for router, other in ((one, two), (two, one)):
             if self.sees(draft, router, other):
                 self._notice(draft, router, other)
@@ -431,11 +431,11 @@ class Model:
         return bool(queue) and isinstance(self.steps.messages.value(queue[0]).body, Greeting)
 
     def ask(self, draft: Draft, router: int, what: str, *arguments: Any) -> None:
-        """Something is asked of a replica, which may refuse."""
+        """Call a method of a replica, which may refuse."""
         self._local(draft, router, "ask", what, *arguments)
 
     def _local(self, draft: Draft, router: int, verb: str, *arguments: Any) -> Step:
-        """An event at one router, and what it says."""
+        """Apply an event at one router, and send its messages."""
         ring = self.ring(draft, router)
         step = self.steps.apply(draft[self.states + router], (verb, ring, *arguments))
         former = self.facts_of(draft, router)
@@ -458,7 +458,7 @@ class Model:
         return self._is_one_life and may_die(envelope) and is_dead(envelope, self.facts_of(draft, receiver))
 
     def _bury(self, draft: Draft, receiver: int) -> None:
-        """Take off the channels what the router never acts on."""
+        """Remove messages from the channels that the receiver would never act on."""
         facts = self.facts_of(draft, receiver)
         for sender in self.routers:
             if sender != receiver and draft[self.channels[sender, receiver]]:
@@ -483,8 +483,8 @@ class Model:
             self._check_durable(draft, step)
 
     def _check_durable(self, draft: Draft, step: Step) -> None:
-        """A majority of disks has what a leader has decided, by its configuration, or by the one before: the leader may
-        have appended a change when it had decided."""
+        """Check that a majority of disks has the entry that a leader has decided. The majority may be that of the
+        configuration before: the leader may have appended a change after it had decided."""
         life, index, entry, _ = step.decided[-1]
         number = step.state
         entries = self.steps.logs.value(self.steps.derived[number][1])[1]
@@ -496,13 +496,15 @@ class Model:
         raise AssertionError(f"entry {index} of life {life} is on too few disks")
 
     def _has(self, draft: Draft, member: Replica, index: int, entry: Entry) -> bool:
-        """Whether the disk has the entry; one that was lost since may have had it."""
+        """Whether the disk has the entry. A disk that was lost since may have had it."""
         store, snapshot, entries = self.steps.disks.value(draft[self.disks + self.names.index(member.router)])
         place = index - snapshot
         return store != member.store or place <= 0 or entries[place - 1 : place] == (entry,)
 
     def _win(self, draft: Draft, router: int, life: int, term: int, me: Replica) -> None:
-        """One leads in a term, and a leader that begins has all that was decided in earlier terms (Raft, 3.6.3)."""
+        """Check that only one replica leads in a term, and that a new leader has all entries of earlier terms (Raft,
+        3.6.3).
+        """
         led = dict(self.led.value(draft[self.led_at]))
         assert led.setdefault((life, term), me) == me, f"two lead in term {term}: {led[life, term]} and {me}"
         draft[self.led_at] = self.led.number(tuple(sorted(led.items(), key=lambda pair: pair[0])))
@@ -513,7 +515,7 @@ class Model:
                 assert log[index - 1] == entry, f"the leader of term {term} has another entry at {index}"
 
     def _check_logs(self, low: int, high: int, draft: Draft) -> Iterator[Event]:
-        """Two logs of a life that have an entry of the same index and term have the same up to it (Raft, 3.5)."""
+        """Check that two logs of a life that share an entry of one index and term are equal up to it (Raft, 3.5)."""
         (life, one), (other, two) = (self.steps.logs.value(draft[self.logs + router]) for router in (low, high))
         if life == other:
             for index in range(min(len(one), len(two)) - 1, -1, -1):
@@ -527,8 +529,8 @@ class Model:
         yield from ()
 
     def check_rest(self, draft: Draft) -> None:
-        """Nothing is under way: members in contact with a leader follow it and have what it has, and nobody follows
-        anybody else."""
+        """Nothing is under way: members in contact with a leader must follow it and have its log, and no replica may
+        follow another one."""
         views = {self.names[router]: self.view(draft, router) for router in self.routers}
         places = {name: place for place, name in enumerate(self.names)}
         for name, view in views.items():
@@ -556,14 +558,16 @@ class Model:
 
 
 class Walker:
-    """What brings a set to where a scope begins: events by name, each followed by all that goes on by itself."""
+    """Brings a set to the first state of a scope: it applies named events, and after each one all that happen by
+    themselves.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.values = model.first()
 
     def do(self, verb: str, *names: str | int) -> None:
-        """An event, which costs nothing here."""
+        """Apply an event without using up its budget."""
         draft = Draft(self.values)
         places = [self.model.names.index(name) if isinstance(name, str) else name for name in names]
         self.model.change(draft, (verb, *places))
@@ -587,7 +591,7 @@ class Walker:
                 self.do("cut", low, high)
 
     def ask(self, router: str, what: str, *arguments: Any) -> None:
-        """A method of the replica is called."""
+        """Call a method of the replica."""
         draft = Draft(self.values)
         self.model.ask(draft, self.model.names.index(router), what, *arguments)
         self.values = draft.world()
@@ -599,10 +603,10 @@ def _has_moved(former: Facts, present: Facts) -> bool:
 
 
 def settled(model: Model, values: Values) -> Values:
-    """All that goes on by itself has happened."""
+    """The world after all events that happen by themselves."""
     while True:
         draft = Draft(values)
-        sources = model.plain[:-1]  # the last is what the scope expects
+        sources = model.plain[:-1]  # the last source is what the scope expects
         event = next((event for source in sources for event in source(draft)), None)
         if event is None:
             return values
