@@ -1,6 +1,6 @@
-"""`python -m tests.mutants [NAME…]`: every rule broken on purpose, and which invariant notices.
+"""`python -m tests.mutants [NAME…]`: breaks every rule on purpose, and shows which invariant notices.
 
-`--pin` keeps what caught them for the tests; it begins with what is pinned, which may do as well as ever.
+`--pin` keeps the runs that caught mutants, for the tests. It tries the pinned runs first.
 """
 
 import argparse

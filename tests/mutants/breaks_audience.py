@@ -1,4 +1,4 @@
-"""Breakages of who a delivery waits for at its home, and of when its publisher is answered (protocol 5 and 8)."""
+"""Breakages of a delivery's audience, and of the answer to its publisher (protocol 5 and 8)."""
 
 from typing import Any
 from unittest.mock import patch
@@ -21,7 +21,7 @@ LATE = MOVING | {
     "timeouts": (1,), "client_delay": 0.3, "delay": 0.001, "think": 0.001, "subscribers": 5, "pranks": ("sleep",),
     "messages": 60, "window": 10, "faults": (),
 }  # fmt: skip
-"""Subscribers come back after they expired, and publishers take long to hear of acceptances."""
+"""Subscribers come back after they expired, and acceptances take long to reach publishers."""
 
 
 @mutant(Directory, "_compute_audience", by="2", **KILLS)
@@ -36,7 +36,7 @@ def accepted_without_orphans(audience: Method) -> Method:
 
 @mutant(Audiences, "_await_orphans", by="2", **KILLS)
 def lost_subscribers_not_awaited(_: Method) -> Method:
-    """8 Lost router: what its subscribers were awaited for, they are awaited for as orphans."""
+    """8 Lost router: subscribers of a lost router that were awaited are awaited as orphans."""
 
     def broken(joining: Audiences, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
         pass
@@ -46,7 +46,7 @@ def lost_subscribers_not_awaited(_: Method) -> Method:
 
 @mutant(Reports, "report", (Directory, "apply_departures"), by="2", **MOVING)
 def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
-    """5 Edge: home is told who left without the delivery, in the Outcome or ahead of it."""
+    """5 Edge: home learns which subscribers left without the delivery, in the Outcome or ahead of it."""
 
     def broken(reporting: Reports, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
@@ -61,7 +61,7 @@ def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
 
 @mutant(Publishing, "again", by="2", **KILLS | {"delay": 0.2})
 def resumed_without_audience(again: Method) -> Method:
-    """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
+    """5 Accept: a resumed delivery gets no verdict before home has computed its audience in this epoch."""
 
     def broken(
         publishing: Publishing, stream: HomeStream, tag: bytes, record: Record, *message: bytes, **settled: bool
@@ -111,7 +111,7 @@ def audience_reopened(expect: Method) -> Method:
 
 @mutant(Boot, "check", by="2", scenario=joining.test_a_booting_router_withholds_acceptances_until_it_has_heard_all)
 def accepted_before_booted(_: Method) -> Method:
-    """8 Boot: no acceptances before the sections of all routers are there."""
+    """8 Boot: no acceptances before the sections of all routers have come."""
 
     def broken(boot: Boot, now: float) -> None:
         boot._home.booted = True
@@ -122,7 +122,7 @@ def accepted_before_booted(_: Method) -> Method:
 
 @mutant(Audiences, "_await_orphans", (Audiences, "_seek"), by="45", **NEWCOMERS | CROWDED)
 def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
-    """6.5 Gate: who is gated by a delivery is not awaited for it."""
+    """6.5 Gate: a subscriber that a delivery gates is not awaited for it."""
 
     def awaited(joining: Audiences, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
         with patch.dict(_homed(record).gates, clear=True):
@@ -137,7 +137,7 @@ def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
 
 @mutant(Directory, "in_contact", by="2", **KILLS)
 def incarnations_confused(_: Method) -> Method:
-    """2: the custodian is the router's incarnation, not whoever has its name now."""
+    """2: the custodian is an incarnation of a router, not a later one with the same name."""
 
     def broken(directory: Directory, entry: LinkEntry) -> bool:
         if directory.is_announced(entry):

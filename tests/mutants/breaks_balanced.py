@@ -20,7 +20,7 @@ BUSY = SHARED | {"think": 2.0}
 
 @mutant(BalancedKind, "holders", by="1", **KILLS | BUSY)
 def holders_not_looked_for(_: Method) -> Method:
-    """12.4: what comes again is given to whoever has it."""
+    """12.4: a delivery that comes again goes to the subscriber that has it."""
 
     def broken(kind: BalancedKind, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
         for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
@@ -32,7 +32,7 @@ def holders_not_looked_for(_: Method) -> Method:
 
 @mutant(Balancing, "claimed", by="1", scenario=balanced.test_who_has_it_by_its_map_goes_before_who_has_room)
 def claims_not_heard(_: Method) -> Method:
-    """12.4: who asks about a delivery has it by its map, and nobody else is offered it."""
+    """12.4: a subscriber whose router asks about a delivery has it by its map, and no other one is offered it."""
 
     def broken(balancing: Balancing, stream: HomeStream, record: Record, router: str) -> None: ...
 
@@ -43,7 +43,7 @@ def claims_not_heard(_: Method) -> Method:
     BalancedKind, "owed", by="1", scenario=balanced.test_what_one_was_chosen_for_it_is_given_again_whatever_its_map_says
 )
 def who_moves_believed_by_its_map(_: Method) -> Method:
-    """12.5: who moves is given what it was chosen for, also if its map lacks it."""
+    """12.5: a subscriber that moves gets the delivery for which it was chosen, even if its map lacks it."""
 
     def broken(kind: BalancedKind, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
         return kind.offered(record, [s for s in subscribers if s.has(record)])
@@ -53,7 +53,7 @@ def who_moves_believed_by_its_map(_: Method) -> Method:
 
 @mutant(BalancedKind, "concerns", by="1", **KILLS | BUSY)
 def nobody_awaited_by_name(_: Method) -> Method:
-    """12.4: orphans that may have it are awaited by name."""
+    """12.4: orphans that may have the delivery are awaited by name."""
 
     def broken(kind: BalancedKind, record: Record, subscriber: bytes) -> bool:
         return False
@@ -63,7 +63,7 @@ def nobody_awaited_by_name(_: Method) -> Method:
 
 @mutant(Audiences, "_is_asked", by="1", **MOVING | BUSY)
 def asked_twice(_: Method) -> Method:
-    """12: a router that has not answered a Forward is sent no other."""
+    """12: a router that has not answered a Forward gets no other."""
 
     def broken(home: Audiences, record: Record, name: bytes) -> bool:
         return False
@@ -73,7 +73,7 @@ def asked_twice(_: Method) -> Method:
 
 @mutant(kinds, "verdict", by="1", **MOVING | BUSY)
 def acceptance_of_who_has_gone_forgotten(_: Method) -> Method:
-    """12.3: accepted is accepted, though who did so has gone."""
+    """12.3: an acceptance counts even if its subscriber has gone."""
 
     def broken(record: Record) -> Refusals | None:
         return None if 0x24 in record.locals.values() else NOT_HAD
@@ -83,7 +83,7 @@ def acceptance_of_who_has_gone_forgotten(_: Method) -> Method:
 
 @mutant(LocalSubscriber, "has", by="1", **RESUMING | BUSY | {"partial": 0.5, "restless": 1.0, "room": 1})
 def incomplete_map_believed(original: Method) -> Method:
-    """12.4: what an incomplete map lacks its subscriber may have."""
+    """12.4: a subscriber may have a delivery that its incomplete map lacks."""
 
     def broken(subscriber: LocalSubscriber, record: Record) -> bool:
         incomplete, subscriber.incomplete = subscriber.incomplete, False
@@ -102,7 +102,7 @@ def incomplete_map_believed(original: Method) -> Method:
     scenario=balanced.test_of_offers_beyond_its_room_one_gets_the_first_and_another_the_rest,
 )
 def offers_beyond_its_room_kept(_: Method) -> Method:
-    """12.2: what is offered to a subscriber that has no room left another one gets."""
+    """12.2: a delivery offered to a subscriber that has no room left goes to another one."""
 
     def broken(subscriber: LocalSubscriber, records: list[Record]) -> int:
         return len(records)
@@ -117,7 +117,7 @@ def offers_beyond_its_room_kept(_: Method) -> Method:
     scenario=balanced.test_who_has_it_by_its_map_is_given_it_though_its_room_is_used,
 )
 def map_of_the_chosen_one_not_looked_at(_: Method) -> Method:
-    """12.4: who has a delivery by its map is given it, also if it has no room left."""
+    """12.4: a subscriber that has a delivery by its map gets it, even if it has no room left."""
 
     def broken(subscriber: LocalSubscriber, records: list[Record]) -> bool:
         return subscriber.incomplete
@@ -127,7 +127,7 @@ def map_of_the_chosen_one_not_looked_at(_: Method) -> Method:
 
 @mutant(Consumers, "announce", by="5", **RESUMING | SHARED)
 def told_of_room_once(original: Method) -> Method:
-    """12.2: a home that has used up what it was told of is told again."""
+    """12.2: a home that has used up the room of which it knew is told again."""
 
     def broken(consumers: Consumers, subscriber: LocalSubscriber) -> None:
         if not subscriber.offered:
@@ -138,7 +138,7 @@ def told_of_room_once(original: Method) -> Method:
 
 @mutant(Balancing, "choose_again", by="5", **RESUMING | SHARED | {"refusing": 0.5})
 def given_back_for_good(_: Method) -> Method:
-    """12.3: what one gives back is offered again."""
+    """12.3: a delivery that a subscriber gives back is offered again."""
 
     def broken(balancing: Balancing, stream: HomeStream, records: Iterable[Record]) -> None: ...
 
@@ -147,7 +147,7 @@ def given_back_for_good(_: Method) -> Method:
 
 @mutant(Balancing, "_is_for_nobody_else", by="2", **RESUMING | SHARED | {"refusing": 0.5})
 def refused_by_one_is_refused_by_all(_: Method) -> Method:
-    """12.3: what one subscriber refuses for itself another is offered."""
+    """12.3: a delivery that one subscriber refuses for itself is offered to another one."""
 
     def broken(balancing: Balancing, stream: HomeStream, record: Record) -> bool:
         return True
@@ -162,7 +162,7 @@ def refused_by_one_is_refused_by_all(_: Method) -> Method:
     scenario=balanced.test_another_home_learns_who_has_refused_a_delivery_for_itself,
 )
 def refused_for_itself_forgotten(original: Method) -> Method:
-    """12.3: who has refused a delivery for itself is not offered it again."""
+    """12.3: a subscriber that has refused a delivery for itself is not offered it again."""
 
     def broken(balancing: Balancing, stream: HomeStream, record: Record) -> bool:
         is_refused = bool(original(balancing, stream, record))
@@ -174,7 +174,7 @@ def refused_for_itself_forgotten(original: Method) -> Method:
 
 @mutant(Balancing, "_is_over", by="2", scenario=dynamic.test_what_is_lost_with_the_router_of_its_subscriber_is_rejected)
 def awaits_another_at_a_dynamic_node(_: Method) -> Method:
-    """12.8: a dynamic node is over with its subscriber."""
+    """12.8: a dynamic node ends with its subscriber."""
 
     def broken(balancing: Balancing, stream: HomeStream) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Breakages of what goes on together, of what was withheld (protocol 5, Budgets)."""
+"""Breakages of batches: withheld deliveries that proceed together (protocol 5, Budgets)."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ Broken = Callable[[Publishing, HomeStream, Record, int], list[Record]]
 
 
 def without(what: str) -> Broken:
-    """`Publishing._taken_with`, without this of what ends a batch."""
+    """`Publishing._taken_with`, without this condition that ends a batch."""
 
     def broken(publishing: Publishing, stream: HomeStream, first: Record, room: int) -> list[Record]:
         withheld, batch = stream.withheld, [stream.withheld.popleft()]
@@ -40,13 +40,13 @@ def without(what: str) -> Broken:
     Publishing, "_taken_with", by="5", scenario=test_budgets.test_publishers_that_wait_go_on_in_turn_a_batch_at_a_time
 )
 def batches_without_end(_: Method) -> Method:
-    """5 Budgets: publishers that have waited go on in turn."""
+    """5 Budgets: publishers that have waited proceed in turn."""
     return without("room")
 
 
 @mutant(Publishing, "_taken_with", by="1", scenario=IN_ORDER)
 def ended_in_a_batch(_: Method) -> Method:
-    """5 Time to live: what is ended while it waits does not go on with what is in front of it."""
+    """5 Time to live: a delivery that ends while it waits does not proceed with those in front of it."""
     return without("state")
 
 
@@ -57,13 +57,13 @@ def ended_in_a_batch(_: Method) -> Method:
     scenario=test_budgets.test_somebody_who_asked_about_the_second_of_them_is_answered_first,
 )
 def asked_about_in_a_batch(_: Method) -> Method:
-    """5 Reused tags: who asked about the key is answered first, also behind others that have waited."""
+    """5 Reused tags: routers that asked about the key are answered first, even behind other waiting deliveries."""
     return without("questions")
 
 
 @mutant(Publishing, "_taken_with", by="1", scenario=IN_ORDER)
 def presettled_with_others(_: Method) -> Method:
-    """5 Budgets: nobody answers what is presettled, also if it has waited with others."""
+    """5 Budgets: presettled deliveries get no answer, even if they have waited with others."""
     return without("presettled")
 
 
@@ -74,5 +74,5 @@ def presettled_with_others(_: Method) -> Method:
     scenario=test_budgets.test_what_somebody_may_have_does_not_go_on_with_what_is_new,
 )
 def doubtful_with_new(_: Method) -> Method:
-    """12 Balanced: what somebody may have is not given to another one with what is new."""
+    """12 Balanced: a delivery that a subscriber may have goes to no other one in a batch with new ones."""
     return without("chosen")

@@ -16,7 +16,7 @@ PARTED = IN_PIECES | {"faults": ("flap",) * 8, "restless": 0.0}
 
 @mutant(Publishing, "_recall", by="4", **IN_PIECES)
 def not_recalled(_: Method) -> Method:
-    """5 Large messages: who is not forwarded what went ahead need not keep it."""
+    """5 Large messages: a router to which a message went ahead in vain need not keep it."""
 
     def broken(publishing: Publishing, stream: HomeStream, key: bytes) -> None:
         stream.ahead = {}
@@ -26,7 +26,7 @@ def not_recalled(_: Method) -> Method:
 
 @mutant(Bodies, "lost", by="4", **PARTED)
 def kept_beyond_the_contact(_: Method) -> Method:
-    """5 Large messages: what came ahead in a contact ends with it."""
+    """5 Large messages: pieces that came ahead in a contact end with it."""
 
     def broken(bodies: Bodies, home: str) -> None:
         pass
@@ -39,7 +39,7 @@ STRANGERS = test_hostile_routers.test_of_a_publisher_that_is_not_there_nothing_g
 
 @mutant(HANDLERS, Segment.BODY, by="6", scenario=STRANGERS)
 def pieces_of_anybodys(_: Method) -> Method:
-    """5 Large messages: what goes ahead from anywhere but the publisher's home is dropped."""
+    """5 Large messages: pieces from any router except the publisher's home are dropped."""
 
     def broken(peers: Peers, router: str, *piece: Any) -> None:
         peers.bodies.add(router, *piece)

@@ -1,4 +1,4 @@
-"""Breakages of what routers know of links: directory, termini, clocks, channels (protocol 2, 3, 8)."""
+"""Breakages of the directory, termini, clocks and channels (protocol 2, 3, 8)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,19 +30,19 @@ AT_ONCE = RESUMING | {"faults": ("kill all", "kill all", "kill"), "restart": 0.9
 SLOW = EXPIRING | {"timeouts": (1,), "delay": 1.0, "dead": 2.0, "faults": ("flap",) * 8}
 LATE = SLOW | {"restless": 2.0, "pranks": ("sleep",), "faults": ()}
 NARROW: dict[str, Any] = {"rate": 2e3, "chunk": 200, "faults": ()}
-SKEWED = {"skew": 4.0, "silent": 0.5}  # what a client echoes moves clocks by less than 10 s
+SKEWED = {"skew": 4.0, "silent": 0.5}  # an echoed epoch moves clocks by less than 10 s
 
 
 @mutant(Directory, "section", (Outgoing, "gossip"), by="2", **MOVING | {"store_loss": 1.0, "faults": ("kill",) * 10})
 def no_gossip(section: Method, _: Method) -> tuple[Method, Method]:
-    """3.3: routers tell each other what they know of those that they are not in contact with."""
+    """3.3: routers tell each other about links of routers out of contact."""
 
     def broken(directory: Directory) -> tuple[list[LinkEntry], list[LinkEntry]]:
         own, _ = section(directory)
         return own, []
 
     def silent(outgoing: Outgoing, router: str, entries: list[LinkEntry]) -> None:
-        """Nor when a publisher resumes."""
+        """Send no gossip when a publisher resumes, either."""
 
     return broken, silent
 
@@ -64,7 +64,7 @@ def orphans_expire_at_once(lost: Method) -> Method:
 
 @mutant(Expiry, "_propose", by="468", **SLOW)
 def expiry_without_consent(_: Method) -> Method:
-    """8 Expiry: only if all routers in contact agree is a terminus over."""
+    """8 Expiry: a terminus ends only if all routers in contact agree."""
 
     def broken(expiry: Expiry, entry: LinkEntry, decision: Decision) -> None:
         poll = expiry._polls[entry.role, entry.name] = _Poll(entry.epoch, decision, set())
@@ -75,7 +75,7 @@ def expiry_without_consent(_: Method) -> Method:
 
 @mutant(Expiry, "_agrees", by="8", **SLOW)
 def consent_unseen(_: Method) -> Method:
-    """8 Expiry: a router that knows better says no."""
+    """8 Expiry: a router that knows a later attach says no."""
 
     def broken(expiry: Expiry, router: str, entry: LinkEntry, decision: Decision) -> bool:
         return True
@@ -85,7 +85,7 @@ def consent_unseen(_: Method) -> Method:
 
 @mutant(Expiry, "proposed", by="138", **LATE)
 def yes_does_not_bind(_: Method) -> Method:
-    """8 Expiry: a yes binds: who comes back to it begins afresh."""
+    """8 Expiry: a yes binds: a client that comes back there begins afresh."""
 
     def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         entry = expiry.directory.entry(index)
@@ -99,7 +99,7 @@ def yes_does_not_bind(_: Method) -> Method:
     LinkEntry, "expired_life", by="138", scenario=test_expiry.test_an_expired_life_is_remembered_by_others_than_its_home
 )
 def expired_lives_forgotten(_: Method) -> Any:
-    """3.3: an expired life of a publisher is remembered, lest it come back as if nothing had been."""
+    """3.3: an expired life of a publisher is remembered, or it would come back as if nothing had happened."""
     return property(lambda entry: False)
 
 
@@ -132,14 +132,14 @@ def clocks_not_merged(_: Method) -> Method:
     """2: clocks are merged with every frame and echoed epoch: a later attach has the higher epoch, mesh-wide."""
 
     def broken(clock: HybridClock, remote: int, trust_ms: int = 0) -> None:
-        """It goes its own way."""
+        """The clock stays as it is."""
 
     return broken
 
 
 @mutant(Outlet, "new_epoch", by="128", scenario=test_moving.test_what_a_client_echoes_its_attach_is_above)
 def echoes_not_heeded(new_epoch: Method) -> Method:
-    """2: an attach is later than that whose epoch its client echoes, whatever the clocks say."""
+    """2: an attach is later than the one whose epoch its client echoes, whatever the clocks say."""
 
     def broken(outlet: Outlet, latest: int, echoed: int = 0) -> Any:
         return new_epoch(outlet, latest)
@@ -149,7 +149,7 @@ def echoes_not_heeded(new_epoch: Method) -> Method:
 
 @mutant(Outlet, "new_epoch", by="128", scenario=test_moving.test_what_a_client_echoes_moves_the_clock_by_little)
 def echoes_taken_for_clocks(new_epoch: Method) -> Method:
-    """2: a client may be anybody: what it says that a router's clock was moves ours by seconds at most."""
+    """2: clients are not trusted: an echoed epoch moves a router's clock by seconds at most."""
 
     def broken(outlet: Outlet, latest: int, echoed: int = 0) -> Any:
         outlet.clock.merge(echoed)
@@ -178,7 +178,7 @@ def contact_outlived(end: Method) -> Method:
     scenario=test_moving.test_a_late_attach_of_a_plain_subscriber_takes_the_link_also_if_its_router_dies_at_once,
 )
 def taken_unseen(_: Method) -> Method:
-    """3.3: the former router of a plain subscriber hears that another router has it."""
+    """3.3: the former router of a plain subscriber learns that another router has it."""
 
     def broken(peers: Peers, old: LinkEntry, entry: LinkEntry) -> bool:
         return False
@@ -188,10 +188,10 @@ def taken_unseen(_: Method) -> Method:
 
 @mutant(Peers, "_pass_on", by="2", scenario=test_moving.test_where_a_publisher_went_is_passed_on_by_where_it_was)
 def nothing_passed_on(_: Method) -> Method:
-    """3.3: what is learned of subscribers is passed on: contacts are not transitive while they are made."""
+    """3.3: changes of subscribers are passed on: contacts are not transitive while they are made."""
 
     def broken(peers: Peers, router: str, changes: list[Change], *, learned: bool) -> None:
-        """They will hear."""
+        """Send nothing."""
 
     return broken
 
@@ -203,7 +203,7 @@ def nothing_passed_on(_: Method) -> Method:
     scenario=test_gossip.test_a_publisher_is_nowhere_for_a_router_that_has_forgotten_its_end,
 )
 def moved_here_and_forgotten(apply_gossip: Method) -> Method:
-    """3.3: who believes a link at a router, which says that the link has moved here, takes the link for ended."""
+    """3.3: a router that believes a link at a router, which says that it has moved here, considers it ended."""
 
     def broken(directory: Directory, router: str, told: list[LinkEntry]) -> Any:
         return apply_gossip(directory, router, [entry for entry in told if not directory.is_mine(entry)])
@@ -213,7 +213,7 @@ def moved_here_and_forgotten(apply_gossip: Method) -> Method:
 
 @mutant(Peers, "_undoes", by="4", scenario=test_gossip.test_a_home_is_told_of_a_later_attach_at_a_router_that_died)
 def nobody_speaks_for_the_dead(_: Method) -> Method:
-    """3.3: who goes on with an epoch that is too low is told of the later attach at a router that died."""
+    """3.3: a router with too low an epoch learns of the later attach at a router that died."""
 
     def broken(peers: Peers, ours: LinkEntry, told: LinkEntry, by: str) -> bool:
         return not ours.live and ours.epoch >= told.epoch
@@ -225,10 +225,10 @@ def nobody_speaks_for_the_dead(_: Method) -> Method:
     Attaches, "overtaken", by="7", scenario=test_joining.test_who_has_passed_on_a_later_attach_is_not_taken_for_late
 )
 def overtaken_still_awaited(_: Method) -> Method:
-    """6.7: who tells of a later attach joins the earlier one no more, and is not late with that."""
+    """6.7: a router that announces a later attach joins the earlier one no more, and is not late."""
 
     def broken(attaches: Attaches, entry: LinkEntry) -> None:
-        """It is waited for all the same."""
+        """Wait for it all the same."""
 
     return broken
 
@@ -240,10 +240,10 @@ def overtaken_still_awaited(_: Method) -> Method:
     scenario=test_joining.test_who_has_attached_elsewhere_is_given_nothing_newer_where_it_was,
 )
 def given_where_it_was(_: Method) -> Method:
-    """6.2: who tells of a later attach counts on the subscriber there, and what it forwards is not for the earlier."""
+    """6.2: a router that announces a later attach counts on it, and forwards nothing for the earlier one."""
 
     def broken(edge: Edge, home: str, entry: LinkEntry) -> None:
-        """It is given what comes, whoever it comes for."""
+        """The subscriber gets every delivery."""
 
     return broken
 
@@ -255,7 +255,7 @@ def given_where_it_was(_: Method) -> Method:
     scenario=test_joining.test_who_has_begun_afresh_out_of_contact_with_where_it_was_is_given_nothing_newer_there,
 )
 def former_routers_not_told(taken_from: Method) -> Method:
-    """3.3, Passing on: the former router of any subscriber is told that it has moved."""
+    """3.3, Passing on: the former router of any subscriber learns that it has moved."""
 
     def broken(peers: Peers, old: LinkEntry, entry: LinkEntry) -> bool:
         return not entry.lifetime.timeout and bool(taken_from(peers, old, entry))
@@ -268,7 +268,7 @@ TAKEN_AWAY = test_apart_plain.test_one_whose_link_another_has_taken_out_of_its_s
 
 @mutant(Directory, "contact", by="2", scenario=TAKEN_AWAY)
 def endings_die_with_their_routers(contact: Method) -> Method:
-    """8, Apart: who has accepted without a plain subscriber remembers that, as an older attach may be in use."""
+    """8, Apart: a home that accepted without a plain subscriber remembers it, as an older attach may be in use."""
 
     def broken(directory: Directory, router: str, incarnation: int) -> list[Change]:
         theirs = [entry for entry in directory.entries() if entry.router == router and not entry.lifetime.timeout]
@@ -286,7 +286,7 @@ LATE_CLOSE = test_moving.test_a_close_that_may_be_late_with_its_attach_ends_noth
 
 @mutant(Attaches, "may_be_late", by="2", scenario=LATE_CLOSE)
 def late_close_ends(_: Method) -> Method:
-    """6.12: a close that may be late with its attach ends nothing of what the client has begun since."""
+    """6.12: a close that may be late with its attach ends nothing that the client has begun since."""
 
     def broken(attaches: Attaches, end: Any) -> bool:
         return False
@@ -301,7 +301,7 @@ UNTOLD = test_moving.test_what_its_owner_cannot_tell_any_more_is_believed_of_oth
 
 @mutant(Gossip, "lacking", by="2", scenario=TAKEN_OVER)
 def lacking_not_told(_: Method) -> Method:
-    """3.3: who takes over a publisher is told of the subscribers that its former home has known."""
+    """3.3: a router that takes over a publisher learns of the subscribers that its former home knew."""
 
     def broken(gossip: Gossip, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
         return []
@@ -311,7 +311,7 @@ def lacking_not_told(_: Method) -> Method:
 
 @mutant(Directory, "believe_rumours", by="2", scenario=UNTOLD)
 def rumours_forgotten(_: Method) -> Method:
-    """3.3: what others say of a contact's links is believed once it cannot tell them itself any more."""
+    """3.3: other routers' news about a contact's links counts once the contact can no longer send its own."""
 
     def broken(directory: Directory, router: str) -> list[Change]:
         return []
@@ -321,7 +321,7 @@ def rumours_forgotten(_: Method) -> Method:
 
 @mutant(Members, "has_told", by="5", scenario=test_gossip.test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before)
 def rumours_of_what_was_told(_: Method) -> Method:
-    """3.3: of a link that its owner has told of, be it that it is over, nothing is a rumour."""
+    """3.3: a link of which its owner has told, even that it is over, is no rumour."""
 
     def broken(members: Members, attach: Epoch) -> bool:
         return False
@@ -331,7 +331,7 @@ def rumours_of_what_was_told(_: Method) -> Method:
 
 @mutant(Contacts, "_apply", by="1", scenario=test_chunks.test_a_chunk_of_an_old_contact_is_not_joined_to_a_new_one)
 def chunks_outlive_their_contact(apply: Method) -> Method:
-    """3.2: when a contact ends, both ends forget what was in flight, also of a payload that came in part."""
+    """3.2: when a contact ends, both ends forget the data in flight, even parts of a payload."""
     former: dict[str, Joiner] = {}
 
     def broken(contacts: Contacts, contact: Contact, change: ContactChange | None) -> None:
@@ -346,17 +346,17 @@ def chunks_outlive_their_contact(apply: Method) -> Method:
 
 @mutant(Mesh, "heard", by="7", **NARROW | {"held": 4000, "dead": 1.0})
 def only_whole_bodies_are_life(_: Method) -> Method:
-    """3.1: any bytes count as life, also of a body that is still under way."""
+    """3.1: any bytes count as life, even of a body that is still under way."""
 
     def broken(mesh: Mesh, neighbour: str, now: float) -> None:
-        """Nothing was heard."""
+        """A part of a body counts for nothing."""
 
     return broken
 
 
 @mutant(Contacts, "doubt", by="7", scenario=test_chunks.test_whose_answer_waits_behind_others_payloads_is_not_late)
 def who_waits_for_a_queue_is_late(_: Method) -> Method:
-    """6.7: whose answer waits on its way is not late."""
+    """6.7: a router whose answer waits on its way is not late."""
 
     def broken(contacts: Contacts, router: str, reason: str, now: float) -> None:
         contacts.drop(router, now, Loss.LATE, reason)
@@ -371,7 +371,7 @@ def who_waits_for_a_queue_is_late(_: Method) -> Method:
     scenario=test_joining.test_who_has_heard_of_an_attach_before_its_routers_older_section_joins_it_all_the_same,
 )
 def a_section_speaks_for_later_attaches(apply_section: Method) -> Method:
-    """3.3: what a router has not told itself is not told by its section."""
+    """3.3: a router's section does not announce an attach that the router itself has not announced."""
 
     def broken(directory: Directory, router: str, version: int, latest: int, own: Any, gossip: Any) -> Any:
         announced = set(directory._announced)
@@ -385,7 +385,7 @@ def a_section_speaks_for_later_attaches(apply_section: Method) -> Method:
 
 @mutant(Outbox, "take", by="7", scenario=test_chunks.test_link_state_goes_before_data_and_data_in_order)
 def link_state_waits_behind_data(take: Method) -> Method:
-    """3.2: to a neighbour link state goes before data."""
+    """3.2: link state goes to a neighbour before data."""
 
     def broken(outbox: Outbox, room: int) -> Any:
         waiting = outbox._linkstate
@@ -405,14 +405,14 @@ def link_state_waits_behind_data(take: Method) -> Method:
     scenario=test_gossip.test_what_was_under_way_as_a_link_ended_does_not_bring_it_back,
 )
 def endings_forgotten(_: Method) -> Method:
-    """3.3: what was said before a link ended is under way when all know of that."""
+    """3.3: messages from before the end of a link are under way until all routers know the end."""
 
     return lambda *_: None
 
 
 @mutant(Directory, "_merge", by="5", scenario=FORMER)
 def endings_of_others_do_not_hold(merge: Method) -> Method:
-    """3.3: what its former owner said before a link ended elsewhere is under way when all know of that."""
+    """3.3: the same holds for messages of a link's former owner when the link ended elsewhere."""
 
     def broken(directory: Directory, entries: list[LinkEntry]) -> Any:
         for entry in filter(directory.tells_itself, entries):
@@ -424,5 +424,5 @@ def endings_of_others_do_not_hold(merge: Method) -> Method:
 
 @mutant(LinkEntry, "session", by="2", scenario=test_together.test_none_expires_while_one_has_a_client_and_then_all_do)
 def expired_one_by_one(_: Method) -> Method:
-    """8: a session of MQTT ends as a whole."""
+    """8: an MQTT session ends as a whole."""
     return property(lambda entry: None)  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Breakages of how links end that nobody came back for (protocol 8, Expiry and Apart).
+"""Breakages of the end of links for which no client came back (protocol 8, Expiry and Apart).
 
 Most take longer than a simulated run to matter: scenarios of the core catch them.
 """
@@ -24,7 +24,7 @@ FLAPPING = RESUMING | {"plain": 1.0, "restless": 0.0, "faults": ("flap", "one-si
 
 @mutant(Directory, "lost", by="2", **FLAPPING)
 def plain_subscribers_end_with_a_contact(lost: Method) -> Method:
-    """8 Apart: a plain subscriber whose router is lost lapses, and is told what is accepted without it."""
+    """8 Apart: a plain subscriber whose router is lost lapses, and is told of messages accepted without it."""
 
     def broken(directory: Directory, router: str) -> list[Change]:
         ended: list[Change] = lost(directory, router)
@@ -47,20 +47,20 @@ def plain_subscribers_outlive_their_router(_: Method) -> Method:
 
 @mutant(Expiry, "contacts_changed", by="8", scenario=test_expiry.test_who_comes_into_contact_while_others_are_asked)
 def polls_survive_contacts(_: Method) -> Method:
-    """8 Expiry: any change of contacts starts it over."""
+    """8 Expiry: a change of contacts starts the poll again."""
 
     def broken(expiry: Expiry) -> None:
-        """Whoever was asked is enough."""
+        """The routers that were asked are enough."""
 
     return broken
 
 
 @mutant(Expiry, "begin_anew", by="8", scenario=test_expiry.test_the_time_of_a_link_begins_anew_with_each_contact)
 def time_of_links_not_begun_anew(_: Method) -> Method:
-    """8 Expiry: the time of a lost router's links begins when that is lost, for the last time."""
+    """8 Expiry: the time of a lost router's links starts when that router is lost for the last time."""
 
     def broken(expiry: Expiry, router: str) -> None:
-        """It goes on."""
+        """The time continues."""
 
     return broken
 
@@ -86,7 +86,7 @@ def expires_out_of_contact(due: Method) -> Method:
     scenario=test_consent.test_who_has_agreed_with_two_is_free_when_both_say_that_nothing_comes_of_it,
 )
 def freed_by_anybody(decided: Method) -> Method:
-    """8 Expiry: who has agreed is free when nothing comes of any proposal that it agreed to."""
+    """8 Expiry: a router that has agreed is free when all proposals to which it agreed come to nothing."""
 
     def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         expiry._bound_to.clear()
@@ -102,7 +102,7 @@ def freed_by_anybody(decided: Method) -> Method:
     scenario=attacks.test_the_owner_of_a_link_hears_that_its_client_was_told_of_its_end_where_it_has_no_contact,
 )
 def told_again_by_the_owner(ended_elsewhere: Method) -> Method:
-    """8 Apart: the owner of a link takes it from others that its client was told of the end."""
+    """8 Apart: the owner of a link learns from other routers that its client has read the end."""
 
     def broken(changes: Changes, entry: LinkEntry) -> None:
         if entry.ending:
@@ -113,10 +113,10 @@ def told_again_by_the_owner(ended_elsewhere: Method) -> Method:
 
 @mutant(Expiry, "_free", by="8", scenario=test_expiry.test_the_word_of_its_owner_frees_who_had_agreed)
 def bound_for_ever(_: Method) -> Method:
-    """8 Expiry: a no of who holds the link frees all who had agreed."""
+    """8 Expiry: a no of the router that holds the link frees all routers that had agreed."""
 
     def broken(expiry: Expiry, entry: LinkEntry) -> None:
-        """A yes is a yes."""
+        """A router stays bound by its yes."""
 
     return broken
 
@@ -125,7 +125,7 @@ def bound_for_ever(_: Method) -> Method:
     Directory, "take_back", by="2", scenario=test_apart.test_who_was_apart_for_long_while_nothing_was_accepted_goes_on
 )
 def lapsed_for_good(_: Method) -> Method:
-    """8 Apart: the owner's word brings back who has lapsed."""
+    """8 Apart: the owner's word brings back a subscriber that has lapsed."""
 
     def broken(directory: Directory, entry: LinkEntry) -> bool:
         return False
@@ -135,20 +135,20 @@ def lapsed_for_good(_: Method) -> Method:
 
 @mutant(Lapses, "accepted", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
 def left_out_without_a_word(_: Method) -> Method:
-    """8 Apart: what is accepted without somebody ends its link."""
+    """8 Apart: a message accepted without a subscriber ends its link."""
 
     def broken(apart: Lapses, stream: HomeStream, records: list[Record]) -> None:
-        """Nobody will know."""
+        """The subscriber never knows."""
 
     return broken
 
 
 @mutant(Changes, "ended_elsewhere", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
 def expired_elsewhere_ignored(_: Method) -> Method:
-    """8 Apart: who holds a link that was ended elsewhere tells its client."""
+    """8 Apart: a router that holds a link which was ended elsewhere tells its client."""
 
     def broken(changes: Changes, entry: LinkEntry) -> None:
-        """It is here, is it not?"""
+        """The link stays."""
 
     return broken
 
@@ -158,7 +158,7 @@ CROSSED = attacks.test_what_crosses_the_news_of_a_lapse_still_lacks_who_has_laps
 
 @mutant(Edge, "_lapsed_without", by="2", scenario=CROSSED)
 def lapsed_and_named_once(_: Method) -> Method:
-    """5 Edge: who lapsed without a delivery stays named in its outcome when it is forwarded anew."""
+    """5 Edge: a subscriber that lapsed without a delivery stays named in its outcome when it is forwarded anew."""
 
     def broken(edge: Edge, record: Record, moved: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return ()
@@ -173,7 +173,7 @@ def lapsed_and_named_once(_: Method) -> Method:
     scenario=attacks.test_who_has_lapsed_is_not_back_as_a_home_that_has_not_heard_of_that_joins_it_once_more,
 )
 def back_though_lapsed(_: Method) -> Method:
-    """8 Apart: a JOINED that has crossed a lapse says nothing of what the subscriber had left."""
+    """8 Apart: a JOINED that has crossed a lapse does not count for the deliveries before the lapse."""
 
     def broken(reports: Reports, name: bytes, home: str) -> bool:
         return name in reports._subscribers and home in reports._subscribers[name].joined
@@ -188,7 +188,7 @@ def back_though_lapsed(_: Method) -> Method:
     scenario=test_together.test_that_one_has_expired_is_remembered_while_earlier_ones_are_there,
 )
 def expired_subscriptions_forgotten(_: Method) -> Any:
-    """8 Expiry: that a link of a session has expired is remembered."""
+    """8 Expiry: the expiry of a session's link is remembered."""
     return property(lambda entry: entry.status is Status.EXPIRED and (entry.role is Role.PUBLISHER or entry.ending))
 
 
@@ -199,7 +199,7 @@ def expired_subscriptions_forgotten(_: Method) -> Any:
     scenario=test_sessions.test_a_session_that_goes_on_is_not_over_for_what_its_client_has_left_elsewhere,
 )
 def what_was_left_behind_tells_of_an_end(_: Method) -> Method:
-    """8 Expiry: a session that goes on has left behind what has expired elsewhere."""
+    """8 Expiry: a session that continues has left behind the links that expired elsewhere."""
     return lambda *_: None
 
 
@@ -221,5 +221,5 @@ def an_earlier_link_of_a_session_may_expire_first(_: Method) -> Method:
     scenario=test_certainty.test_who_has_missed_something_is_told_so_for_as_long_as_anything_is_left_of_its_session,
 )
 def what_is_to_be_told_is_forgotten_before_its_session(_: Method) -> Method:
-    """8 Expiry: that something was missed is remembered while any link of its session is left."""
+    """8 Expiry: a miss is remembered while any link of its session is left."""
     return staticmethod(lambda entry, first: first < entry.epoch)

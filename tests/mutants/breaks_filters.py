@@ -15,7 +15,7 @@ CHANGING = MOVING | {"filters": 1.0, "think": 0.5}
 
 @mutant(EdgeDelivery, "_passed", by="2", **FILTERING)
 def passed_counts_as_refused(_: Method) -> Method:
-    """5 Filters: what a filter leaves out is accepted by the others alone."""
+    """5 Filters: a delivery that a filter leaves out is accepted by the other subscribers alone."""
 
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
@@ -26,7 +26,7 @@ def passed_counts_as_refused(_: Method) -> Method:
 
 @mutant(EdgeDelivery, "_passed", by="45", **FILTERING)
 def unmatched_left_open(_: Method) -> Method:
-    """5 Filters: nobody waits for who does not want it."""
+    """5 Filters: no home waits for a subscriber that does not want the delivery."""
 
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
@@ -37,7 +37,7 @@ def unmatched_left_open(_: Method) -> Method:
 
 @mutant(NoLocal, "is_own", by="6", **FILTERING | {"shared": True})
 def hears_itself(_: Method) -> Method:
-    """5 Filters: who asks for no-local is given nothing of its own container."""
+    """5 Filters: a subscriber that asks for no-local gets nothing of its own container."""
 
     def broken(asked: NoLocal, publisher: LinkIdentity) -> bool:
         return False
@@ -47,7 +47,7 @@ def hears_itself(_: Method) -> Method:
 
 @mutant(LocalSubscriber, "may_pass", by="2", **CHANGING)
 def named_by_its_map_and_left_out(_: Method) -> Method:
-    """5 Filters: what the subscriber's map names it is given, whatever its filter says."""
+    """5 Filters: a subscriber gets the deliveries in its map, whatever its filter says."""
 
     def broken(subscriber: LocalSubscriber, record: Record) -> bool:
         return subscriber.wants is not None

@@ -1,4 +1,4 @@
-"""Breakages of how long homes wait for plain subscribers of a router out of contact (protocol 8, Lost router)."""
+"""Breakages of the grace for plain subscribers of a router out of contact (protocol 8, Lost router)."""
 
 import attrs
 
@@ -14,7 +14,7 @@ APART = RESUMING | {"plain": 1.0, "restless": 0.0, "grace": 5.0, "faults": ("fla
 
 @mutant(Grace, "lost", by="8", **APART)
 def plain_subscribers_lapse_with_the_contact(_: Method) -> Method:
-    """8 Lost router: homes wait for plain subscribers of a router that may still be there."""
+    """8 Lost router: homes wait for plain subscribers of a router that may still run."""
 
     def broken(grace: Grace, router: str, incarnation: int, now: float) -> None:
         grace.directory.give_up((router, incarnation), grace.outlet.time_us)
@@ -24,7 +24,7 @@ def plain_subscribers_lapse_with_the_contact(_: Method) -> Method:
 
 @mutant(Directory, "_compute_audience", by="2", **APART)
 def what_comes_in_a_grace_is_for_nobody_there(audience: Method) -> Method:
-    """8 Lost router: what is published while a router is out of contact waits for its plain subscribers, too."""
+    """8 Lost router: messages published while a router is out of contact wait for its plain subscribers, too."""
 
     def broken(directory: Directory, address: str) -> AddressAudience:
         computed: AddressAudience = audience(directory, address)
@@ -40,7 +40,7 @@ def what_comes_in_a_grace_is_for_nobody_there(audience: Method) -> Method:
     scenario=test_grace.test_a_delivery_waits_for_the_plain_subscribers_of_a_router_that_was_lost,
 )
 def nobody_is_given_what_has_waited(_: Method) -> Method:
-    """8 Lost router: when the router is back, what has waited for it is the backlog of its plain subscribers."""
+    """8 Lost router: when the router is back, waiting messages are the backlog of its plain subscribers."""
 
     def broken(audiences: Audiences, router: str, subscribers: list[LinkEntry]) -> None:
         for stream in audiences._streams.values():
@@ -67,7 +67,7 @@ def routers_never_met_are_waited_for_without_end(_: Method) -> Method:
 
 @mutant(Grace, "ended", by="5", scenario=test_grace.test_a_router_whose_process_is_gone_is_not_waited_for)
 def gone_processes_are_waited_for(_: Method) -> Method:
-    """8 Lost router: nobody waits for a router whose process refuses connections."""
+    """8 Lost router: no home waits for a router whose process refuses connections."""
 
     def broken(grace: Grace, owner: Owner) -> None:
         """The grace runs its full time."""
@@ -97,9 +97,10 @@ def routers_without_subscribers_are_waited_for(_: Method) -> Method:
     scenario=test_grace.test_what_is_not_its_own_gates_a_plain_subscriber_at_a_router_never_met,
 )
 def not_gated_out_of_contact(_: Method) -> Method:
-    """8 Grace: what is in doubt as home hears of a plain subscriber out of contact is not for it, and a gate."""
+    """8 Grace: deliveries in doubt when home learns of a plain subscriber out of contact are not for it, and gate
+    it."""
 
     def broken(audiences: Audiences, subscriber: LinkEntry) -> None:
-        """It is gated by nothing, as if it were known."""
+        """Nothing gates it, as if it were known."""
 
     return broken

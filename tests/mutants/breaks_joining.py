@@ -31,7 +31,7 @@ STALLING = {
     "routers": 2, "links": 0, "addresses": 1, "think": 0.01, "patience": 0.05, "restless": 2.0, "messages": 25,
     "window": 2, "delay": 0.001, "client_delay": 0.02, "pranks": ("stalled", "elsewhere"), "faults": ("partition",) * 3,
 }  # fmt: skip
-"""What a publisher said before it moved to the other side of a partition comes long after that."""
+"""A router reads a publisher's frames long after the publisher has moved to the other side of a partition."""
 
 
 @mutant(
@@ -41,7 +41,7 @@ STALLING = {
     scenario=test_reused_tags.test_what_was_settled_before_an_attach_may_be_in_doubt_again,
 )
 def settled_before_without_evidence(original: Method) -> Method:
-    """6.6 Evidence: what was settled before an attach may be in doubt again where its home does not see it."""
+    """6.6 Evidence: a delivery settled before an attach may be in doubt again where its home cannot see it."""
 
     def broken(resolution: Resolution, router: str, stream: HomeStream, keys: list[bytes]) -> None:
         known = [key for key in keys if key in stream.settled_before]
@@ -53,7 +53,7 @@ def settled_before_without_evidence(original: Method) -> Method:
 
 @mutant(Edge, "joined", by="5", scenario=gate_over)
 def gated_by_what_is_over(original: Method) -> Method:
-    """6.5 Gate: what home says of a gate is of an attach before that of which only others have told."""
+    """6.5 Gate: home's gates belong to an attach before the one that only other routers have announced."""
 
     def broken(edge: Edge, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
         with patch.object(Directory, "is_announced", lambda *_: False):
@@ -64,7 +64,7 @@ def gated_by_what_is_over(original: Method) -> Method:
 
 @mutant(Audiences, "_gate", by="1", **MOVING | {"subscribers": 3})
 def no_gate(_: Method) -> Method:
-    """6.5 Gate: nothing later comes to a subscriber while what is not its own may come after it."""
+    """6.5 Gate: a subscriber gets no later delivery while older ones that are not for it may follow."""
 
     def broken(
         joining: Audiences, stream: HomeStream, subscriber: LinkEntry, gating: object, *, unproven: bool
@@ -76,7 +76,7 @@ def no_gate(_: Method) -> Method:
 
 @mutant(Audiences, "_gate", by="1", **NEWCOMERS)
 def not_gated_by_doubt(gate: Method) -> Method:
-    """6.5 Gate: for a subscriber that nobody knew, also records in doubt gate."""
+    """6.5 Gate: for a subscriber that no router knew, records in doubt gate, too."""
 
     def broken(
         joining: Audiences, stream: HomeStream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
@@ -88,7 +88,7 @@ def not_gated_by_doubt(gate: Method) -> Method:
 
 @mutant(Audiences, "_gate", by="1", scope="apart")
 def not_gated_by_acceptances(gate: Method) -> Method:
-    """6.5 Gate: and those that are accepted and not settled."""
+    """6.5 Gate: so do records that are accepted and not settled."""
 
     def broken(
         joining: Audiences, stream: HomeStream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
@@ -124,7 +124,7 @@ def backlog_without_evidence(_: Method) -> Method:
     scenario=test_resuming.test_what_is_read_late_is_given_on_evidence_to_who_may_have_had_it_elsewhere,
 )  # fmt: skip
 def read_late_without_evidence(needs: Method) -> Method:
-    """6.6 Evidence: nor anything else to who may have had it elsewhere."""
+    """6.6 Evidence: such a home gives nothing else to a subscriber that may have had it elsewhere."""
 
     def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         proof: bool = needs(joining, stream, attrs.evolve(subscriber, resumed=False))
@@ -135,7 +135,7 @@ def read_late_without_evidence(needs: Method) -> Method:
 
 @mutant(Liveness, "question", by="3", **PUZZLED)
 def absence_without_evidence(doubt_: Method) -> Method:
-    """6.6 Evidence: nor does it call settled what it has not got."""
+    """6.6 Evidence: such a home calls no delivery settled that it lacks."""
 
     def broken(evidence: Liveness, stream: HomeStream, doubt: Question) -> None:
         if isinstance(doubt, tuple):
@@ -148,7 +148,7 @@ def absence_without_evidence(doubt_: Method) -> Method:
 
 @mutant(Liveness, "alive", by="13", **PUZZLED | STALLING)
 def evidence_of_the_past(alive: Method) -> Method:
-    """6.6 Evidence: what proves is an echo that was sent after the question came up."""
+    """6.6 Evidence: only an echo that was sent after the question proves anything."""
 
     def broken(evidence: Liveness, stream: HomeStream, *, answered: bool) -> None:
         stream.echo_covers = len(stream.questions)
@@ -159,7 +159,7 @@ def evidence_of_the_past(alive: Method) -> Method:
 
 @mutant(SignsOfLife, "ask", (SignsOfLife, "acknowledged"), by="13", **PUZZLED)
 def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Method]:
-    """6.6 Evidence: who can answer is alive and here by its own word only, not by what its machine acknowledges."""
+    """6.6 Evidence: a client that can answer proves alive only by its answer, not by its machine's acknowledgement."""
 
     def ask(signs: SignsOfLife) -> None:
         signs._wanted = True
@@ -175,7 +175,7 @@ def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Metho
 
 @mutant(Audiences, "told", by="1", scope="apart")
 def accepted_gates_no_longer(_: Method) -> Method:
-    """6.5 Gate: what is accepted gates until its publisher knows that."""
+    """6.5 Gate: an accepted delivery gates until its publisher knows the outcome."""
 
     def broken(joining: Audiences, stream: HomeStream, records: list[Record]) -> None:
         joining.open_gates(stream, records)
@@ -185,7 +185,7 @@ def accepted_gates_no_longer(_: Method) -> Method:
 
 @mutant(Audiences, "_needs_proof", by="45", **MOVING)
 def no_backlog(_: Method) -> Method:
-    """6.3 Backlog: what awaits a subscriber is forwarded to where it attached."""
+    """6.3 Backlog: deliveries that await a subscriber are forwarded to the router where it attached."""
 
     def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         return False
@@ -195,7 +195,7 @@ def no_backlog(_: Method) -> Method:
 
 @mutant(Audiences, "_needs_proof", by="1", **MOVING)
 def backlog_not_waited_for(needs: Method) -> Method:
-    """6.6 Evidence: while a backlog waits for it, nothing later of that publisher comes."""
+    """6.6 Evidence: while a backlog waits for evidence, nothing later of that publisher comes."""
 
     def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         needs(joining, stream, subscriber)
@@ -208,7 +208,7 @@ def backlog_not_waited_for(needs: Method) -> Method:
     EdgeDelivery, "joined_at", by="135", **MOVING | {"plain": 1.0, "delay": 0.05, "patience": 0.05, "subscribers": 4}
 )
 def delivered_unjoined(_: Method) -> Method:
-    """5 Edge: nothing is delivered to a subscriber by a home that has not joined it."""
+    """5 Edge: a subscriber gets nothing from a home that has not joined it."""
 
     def broken(delivering: EdgeDelivery, stream: HomeStream) -> list[LocalSubscriber]:
         return list(delivering._at.meeting(stream.identity.address))
@@ -229,7 +229,7 @@ def answered_unjoined(attach: Method) -> Method:
 
 @mutant(HANDLERS, Segment.JOINED, by="6", **MOVING | {"delay": 0.2})
 def joined_for_an_older_attach(joined: Method) -> Method:
-    """6.2: Joined counts for the attach that it names only."""
+    """6.2: Joined counts only for the attach that it names."""
 
     def broken(peers: Peers, router: str, name: bytes, epoch: object, gated: dict[bytes, int]) -> None:
         subscriber = peers.edge.subscribers.get(name)
@@ -241,7 +241,7 @@ def joined_for_an_older_attach(joined: Method) -> Method:
 
 @mutant(Edge, "_leave_out", by="45", **MOVING)
 def held_after_joined(_: Method) -> Method:
-    """6.3 Backlog: what home has not forwarded for a subscriber when it joins it, is not for it any more."""
+    """6.3 Backlog: deliveries that home has not forwarded for a subscriber when it joins it are not for it any more."""
 
     def broken(edge: Edge, subscriber: LocalSubscriber, records: list[Record]) -> None:
         """All stays AWAITING_HOME."""
@@ -251,7 +251,7 @@ def held_after_joined(_: Method) -> Method:
 
 @mutant(Unconfirmed, "name", by="3", **KILLS)
 def no_placeholder(name: Method) -> Method:
-    """6.1: a key of the map that is not here is held as a placeholder till home has been asked."""
+    """6.1: a key of the map that the router lacks is held as a placeholder until home has answered."""
 
     def broken(
         unconfirmed: Unconfirmed, subscriber: LocalSubscriber, said: Mapping[bytes, int], stream_of: Method
@@ -264,7 +264,7 @@ def no_placeholder(name: Method) -> Method:
 
 @mutant(Unconfirmed, "_state", by="1", **MOVING)
 def stated_outcomes_ignored(state_: Method) -> Method:
-    """6.1: what the map states an outcome of is recorded, and never delivered again."""
+    """6.1: an outcome that the map states is recorded, and the delivery never comes again."""
 
     def broken(unconfirmed: Unconfirmed, subscriber: LocalSubscriber, record: Record, state: int) -> None:
         state_(unconfirmed, subscriber, record, 0)
@@ -274,7 +274,7 @@ def stated_outcomes_ignored(state_: Method) -> Method:
 
 @mutant(Unconfirmed, "hold_for", by="1", **PARTITIONS | {"think": 0.05})
 def held_delivered(hold: Method) -> Method:
-    """4: nothing is delivered but by a Forward of the current epoch and contact."""
+    """4: a subscriber gets a delivery only by a Forward of the current epoch and contact."""
 
     def broken(unconfirmed: Unconfirmed, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         held = [record for record in records if record.locals.get(subscriber) in OPEN and record.message is not None]
@@ -288,7 +288,7 @@ def held_delivered(hold: Method) -> Method:
 
 @mutant(Unconfirmed, "hold_for", by="5", **MOVING)
 def sent_by_the_zombie(hold: Method) -> Method:
-    """6.8: what the map lacks comes as an ordinary transfer, also if it was sent on the older link."""
+    """6.8: a delivery that the map lacks comes as an ordinary transfer, even if it was sent on the older link."""
 
     def broken(unconfirmed: Unconfirmed, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         hold(unconfirmed, subscriber, [record for record in records if record.locals.get(subscriber) != SENT])
@@ -298,17 +298,17 @@ def sent_by_the_zombie(hold: Method) -> Method:
 
 @mutant(Audiences, "adopt", by="12", **PARTITIONS)
 def unknown_not_adopted(_: Method) -> Method:
-    """6.4 Adoption: a subscriber that resumes, and that home does not know, is owed what is in doubt."""
+    """6.4 Adoption: a resuming subscriber that home does not know gets the deliveries in doubt."""
 
     def broken(joining: Audiences, subscriber: LinkEntry) -> None:
-        """It is taken for a new one."""
+        """Home takes it for a new subscriber."""
 
     return broken
 
 
 @mutant(Liveness, "question", by="1", scenario=test_resuming.test_evidence_counts_from_the_last_attach_on)
 def asked_again_counts_as_asked(doubt_: Method) -> Method:
-    """6.6 Evidence: who asks once more asks since its last attach."""
+    """6.6 Evidence: a router that asks once more asks since its last attach."""
 
     def broken(evidence: Liveness, stream: HomeStream, doubt: Question) -> None:
         if doubt in stream.questions:
@@ -321,7 +321,7 @@ def asked_again_counts_as_asked(doubt_: Method) -> Method:
 
 @mutant(LocalSubscriber, "open_gate", by="1", **PUZZLED | STALLING)
 def gate_opens_unsorted(_: Method) -> Method:
-    """11: what was put off and then sent is older than what waits: gates open in order of n."""
+    """11: a delivery that was put off and then sent is older than waiting ones: gates open in order of n."""
 
     def broken(subscriber: LocalSubscriber, publisher: bytes) -> list[Record]:
         return list(subscriber.gated.pop(publisher).records)
@@ -334,7 +334,7 @@ def gate_opens_unsorted(_: Method) -> Method:
     scenario=test_reused_tags.test_what_a_later_gate_lets_through_does_not_pass_what_waits_for_its_key,
 )  # fmt: skip
 def later_gate_lets_through_unsorted(_: Method) -> Method:
-    """6.5 Gate: what a later gate lets through comes in order of n, too."""
+    """6.5 Gate: the deliveries that a later gate lets through come in order of n, too."""
 
     def broken(gate: Gated, since: int, till: int = UNBOUNDED) -> list[Record]:
         taken = [record for record in gate.records if since <= record.n < till]
@@ -349,7 +349,7 @@ def later_gate_lets_through_unsorted(_: Method) -> Method:
     scenario=test_reused_tags.test_what_is_withheld_before_its_backlog_comes_after_it,
 )  # fmt: skip
 def admitted_past_what_waits(_: Method) -> Method:
-    """6.5 Gate: what a gate lets through waits behind an older record that waits for its key."""
+    """6.5 Gate: a delivery that a gate lets through waits behind an older record that waits for its key."""
 
     def broken(edge: Edge, subscriber: LocalSubscriber, publisher: bytes) -> int:
         return UNBOUNDED
@@ -362,7 +362,7 @@ def admitted_past_what_waits(_: Method) -> Method:
     scenario=test_reused_tags.test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_order,
 )  # fmt: skip
 def given_past_what_was_dropped(rehomed: Method) -> Method:
-    """6.5 Gate: if a record that waits for its key is dropped with its publisher's life, so is what comes after it."""
+    """6.5 Gate: if a record that waits for its key is dropped with its publisher's life, so are the later ones."""
 
     def broken(edge: Edge, publisher: bytes, address: str) -> None:
         for subscriber in edge._at.meeting(address):
@@ -375,9 +375,9 @@ def given_past_what_was_dropped(rehomed: Method) -> Method:
 
 @mutant(Attaches, "contact", by="6", **MOVING | {"faults": ("flap", "cut") * 6, "delay": 0.3})
 def later_contacts_not_awaited(_: Method) -> Method:
-    """6.7: who comes into contact while an attach waits has to join the subscriber, too."""
+    """6.7: a router that comes into contact while an attach waits has to join the subscriber, too."""
 
     def broken(attaching: Attaches, router: str, now: float) -> None:
-        """As many as there were."""
+        """Only the earlier contacts count."""
 
     return broken

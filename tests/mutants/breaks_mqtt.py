@@ -54,7 +54,7 @@ from topic.node import Node
 
 @mutant(MqttSession, "take_over", by="2", scenario=scenario(7))
 def identifiers_taken_for_free(original: Method) -> Method:
-    """MQTT: what a client holds of another router's is let go before its identifier is used."""
+    """MQTT: a client releases what it holds from another router before its identifier is used."""
 
     def broken(session: MqttSession, known: Iterable[LinkEntry]) -> None:
         session.resumes = True
@@ -74,7 +74,7 @@ def links_elsewhere_overlooked(original: Method) -> Method:
 
 @mutant(MqttEdge, "_is_elsewhere", by="2", scenario=late_subscribe)
 def late_subscription_taken(original: Method) -> Method:
-    """MQTT: a subscription that is at another router is not taken from there before it is certain who is here."""
+    """MQTT: a subscription at another router is not taken from there before its client is certain to be here."""
 
     def broken(edge: MqttEdge, session: MqttSession, address: str) -> bool:
         return False
@@ -84,7 +84,7 @@ def late_subscription_taken(original: Method) -> Method:
 
 @mutant(MqttEdge, "_begin", by="1", scenario=late_connect)
 def gone_on_with_at_once(original: Method) -> Method:
-    """MQTT: a session goes on where it was when it is certain that its client is here."""
+    """MQTT: a session continues where it was once its client is certain to be here."""
 
     def broken(
         edge: MqttEdge, session: MqttSession, connection: MqttConnection, timeout: int, *, present: bool
@@ -98,7 +98,7 @@ def gone_on_with_at_once(original: Method) -> Method:
 
 @mutant(MqttSession, "_is_known", by="5", scenario=scenario(7))
 def copies_taken_for_messages(original: Method) -> Method:
-    """MQTT: a copy of what is under way already is not sent again."""
+    """MQTT: a copy of a message that is under way already is not sent again."""
 
     def broken(session: MqttSession, packet: PublishPacket, message: bytes) -> bool:
         return False
@@ -108,7 +108,7 @@ def copies_taken_for_messages(original: Method) -> Method:
 
 @mutant(MqttSession, "_received", by="2", scenario=scenario(48))
 def accepted_when_received(original: Method) -> Method:
-    """MQTT: what a client has said PUBREC of it may still lose with its router."""
+    """MQTT: a client may still lose a message with its router after it has sent PUBREC for it."""
 
     def broken(session: MqttSession, number: int, reason: int) -> None:
         if (outgoing := session.sent.get(number)) is not None and not outgoing.released and outgoing.end is not None:
@@ -121,7 +121,7 @@ def accepted_when_received(original: Method) -> Method:
 
 @mutant(MqttEdge, "_take_over_links", by="1", scenario=linked_elsewhere)
 def never_attached_is_ours(original: Method) -> Method:
-    """MQTT: what a client publishes elsewhere, and has not come to publish here, it has here when it is back."""
+    """MQTT: a publisher elsewhere that has not come here yet is here when its client is back."""
 
     def broken(edge: MqttEdge, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
         ours = {end.index for end in session.ends}
@@ -155,7 +155,7 @@ def heard_of_late_is_gone_to(original: Method) -> Method:
 
 @mutant(MqttSession, "resume", by="5", scenario=scenario(48))
 def releases_not_repeated(original: Method) -> Method:
-    """MQTT: PUBREL is said again to a client that comes back."""
+    """MQTT: a client that comes back gets PUBREL again."""
 
     def broken(session: MqttSession) -> None:
         released = [outgoing for outgoing in session.sent.values() if outgoing.released]
@@ -170,7 +170,7 @@ def releases_not_repeated(original: Method) -> Method:
 
 @mutant(MqttSubscriber, "resume", by="1", scenario=scenario(3))
 def sent_again_though_answered(original: Method) -> Method:
-    """MQTT: what the client has answered since is not sent to it again at the same router."""
+    """MQTT: a message that the client has answered since does not come again at the same router."""
 
     def broken(subscriber: MqttSubscriber, action: object) -> None:
         record = action.record  # type: ignore[attr-defined]
@@ -184,7 +184,7 @@ def sent_again_though_answered(original: Method) -> Method:
 
 @mutant(MqttSession, "answer", by="1", scenario=answer_awaits_copy)
 def answered_before_the_copy(original: Method) -> Method:
-    """MQTT: PUBACK answers what has come on the same connection, else it may be taken for that of the next message."""
+    """MQTT: PUBACK answers messages of the same connection, or it may be taken for that of the next message."""
 
     def broken(session: MqttSession, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         incoming.is_read = True
@@ -195,7 +195,7 @@ def answered_before_the_copy(original: Method) -> Method:
 
 @mutant(MqttSession, "gone", by="1", scenario=never_published)
 def published_in_a_later_session(original: Method) -> Method:
-    """MQTT: what was not published yet as a client left is published if it is sent again."""
+    """MQTT: a message not published yet when its client left is published only if it is sent again."""
 
     def broken(session: MqttSession, now: float, *, closed: bool) -> None:
         waiting = {end: list(end.waiting) for end in session.publishers.values()}
@@ -209,7 +209,7 @@ def published_in_a_later_session(original: Method) -> Method:
 
 @mutant(Node, "perform", by="1", scenario=overtaken)
 def done_out_of_turn(original: Method) -> Method:
-    """What the core asks of links is done in the order in which it has asked."""
+    """The core's actions on links are done in the order in which it gave them."""
 
     def broken(node: Node) -> None:
         node._performs = False
@@ -220,7 +220,7 @@ def done_out_of_turn(original: Method) -> Method:
 
 @mutant(MqttSession, "carry_again", by="1", scenario=sent_once)
 def sent_twice_on_a_connection(original: Method) -> Method:
-    """MQTT: what was sent on a connection is not sent again on it, or its second answer is taken for another's."""
+    """MQTT: no message is sent twice on a connection, or its second answer is taken for another's."""
 
     def broken(session: MqttSession, outgoing: SentMessage, content: MqttContent) -> None:
         outgoing.connection = None
@@ -231,7 +231,7 @@ def sent_twice_on_a_connection(original: Method) -> Method:
 
 @mutant(MqttSubscriber, "answer", by="1", scenario=refused_meanwhile)
 def refusals_forgotten(original: Method) -> Method:
-    """MQTT: what a client has refused it has refused, also while its link is attached anew."""
+    """MQTT: a client's refusal stays, even while its link is attached anew."""
 
     def broken(subscriber: MqttSubscriber, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
         original(subscriber, outgoing, outcome)
@@ -243,7 +243,7 @@ def refusals_forgotten(original: Method) -> Method:
 
 @mutant(MqttSubscriber, "successor", by="1", scenario=scenario(41))
 def begun_afresh_at_another_qos(original: Method) -> Method:
-    """MQTT: what is under way of a subscription goes on when its client asks for another QoS."""
+    """MQTT: messages under way of a subscription continue when its client asks for another QoS."""
 
     def broken(subscriber: MqttSubscriber, qos: int) -> MqttSubscriber:
         other: MqttSubscriber = original(subscriber, qos)
@@ -255,7 +255,7 @@ def begun_afresh_at_another_qos(original: Method) -> Method:
 
 @mutant(MqttEdge, "_end", by="2", scenario=cut_off_too_early)
 def kept_without_its_links(original: Method) -> Method:
-    """MQTT: a session that was cut off before it had its links again is none."""
+    """MQTT: a session that was cut off before it had its links again is no session."""
 
     def broken(edge: MqttEdge, connection: MqttConnection, packet: object) -> None:
         if connection in edge._of:
@@ -267,7 +267,7 @@ def kept_without_its_links(original: Method) -> Method:
 
 @mutant(MqttSession, "is_whole", by="1", scenario=elsewhere_by_now)
 def whole_though_elsewhere(original: Method) -> Method:
-    """MQTT: a session that has been elsewhere, as is known when its client is certain, is not gone on with here."""
+    """MQTT: a session that was elsewhere, as is known once its client is certain, does not continue here."""
 
     def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
         return session.told is not None or bool(original(session, known))

@@ -1,4 +1,4 @@
-"""Breakages of what MQTT clients publish (docs/mqtt.md)."""
+"""Breakages of MQTT publishers (docs/mqtt.md)."""
 
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
 from tests.mutants.mutant import Method, mutant
@@ -37,7 +37,7 @@ def tags_counted(original: Method) -> Method:
 
 @mutant(MqttPublisher, "_map", by="2", scenario=same_at_qos_1)
 def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
-    """MQTT: what comes at QoS 1 at another router may be another message than the one that it reads like."""
+    """MQTT: a message at QoS 1 at another router may be another one than the equal message before."""
 
     def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
         first, publisher.settles_first = publisher.settles_first, False
@@ -50,7 +50,7 @@ def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
 
 @mutant(MqttPublisher, "_map", by="2", scenario=copy_waits)
 def copies_taken_for_new_where_routers_are_missing(original: Method) -> Method:
-    """MQTT: a copy waits where nobody has heard of its publisher, while routers are out of contact."""
+    """MQTT: a copy waits while no router knows its publisher and routers are out of contact."""
 
     def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
         unsettled: dict[bytes, int] | None = original(publisher)
@@ -76,7 +76,7 @@ def never_begun_and_missed(original: Method) -> Method:
 
 @mutant(MqttPublisher, "_get_past", by="5", scenario=scenario(0))
 def a_life_that_never_ends(original: Method) -> Method:
-    """MQTT: with the first message that is no copy a new life begins."""
+    """MQTT: the first message that is no copy begins a new life."""
 
     def broken(publisher: MqttPublisher, head: object) -> None: ...
 
@@ -85,7 +85,7 @@ def a_life_that_never_ends(original: Method) -> Method:
 
 @mutant(MqttPublisher, "release", by="1", scenario=when_all_know)
 def released_before_it_is_known(original: Method) -> Method:
-    """MQTT: an identifier may be used again when the mesh knows that the client has released what had it."""
+    """MQTT: an identifier may be used again when the mesh knows that the client has released it."""
 
     def broken(publisher: MqttPublisher, incoming: ReceivedMessage) -> None:
         original(publisher, incoming)
@@ -96,7 +96,7 @@ def released_before_it_is_known(original: Method) -> Method:
 
 @mutant(MqttPublisher, "perform", by="5", scenario=taken_as_answered)
 def publishes_though_taken(original: Method) -> Method:
-    """MQTT: a link that was taken as it was answered publishes nothing."""
+    """MQTT: a link that another one took as it was answered publishes nothing."""
 
     def broken(publisher: MqttPublisher, action: LinkAction) -> None:
         original(publisher, action)
@@ -108,7 +108,7 @@ def publishes_though_taken(original: Method) -> Method:
 
 @mutant(MqttPublisher, "begin", by="1", scenario=gone_as_it_begins)
 def begun_for_who_has_gone(original: Method) -> Method:
-    """MQTT: a life begins with a client that is there when all know of it."""
+    """MQTT: a life begins with a client that is present when all routers know it."""
 
     def broken(publisher: MqttPublisher, action: LinkAction) -> None:
         publisher._is_unproven = False

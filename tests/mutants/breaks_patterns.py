@@ -13,7 +13,7 @@ MANY = {"wildcards": 1.0, "publishers": 3, "subscribers": 3}
 
 @mutant(Found, "forget", by="2", **MOVING | MANY)
 def audiences_kept_while_patterns_come(forget: Method) -> Method:
-    """5 Publish: who comes by a pattern is in the audience of all that it covers."""
+    """5 Publish: a subscriber with a pattern is in the audience of every address that the pattern covers."""
 
     def broken(found: Found[AddressAudience], address: str) -> None:
         if not is_pattern(address):
@@ -34,7 +34,7 @@ def map_of_a_pattern_not_read(_: Method) -> Method:
 
 @mutant(Unconfirmed, "_found_at", by="5", scenario=patterns.test_who_refused_what_it_does_not_cover_has_no_say_in_it)
 def strangers_left_in(_: Method) -> Method:
-    """6.1: who does not cover the address of what it has named is taken out when that is known."""
+    """6.1: a subscriber that named a delivery is taken out once it turns out not to cover the address."""
 
     def broken(holding: Unconfirmed, address: str, records: list[Record]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Breakages of the plan: how it merges, is followed, and who is waited for by it (protocol 11)."""
+"""Breakages of the plan: how it merges, how routers follow it, and for which routers they wait (protocol 11)."""
 
 from collections.abc import Collection
 from typing import Any
@@ -24,7 +24,7 @@ CHANGES = RESUMING | {"reserve": 1, "links": 30, "changes": ("leave", "join", "l
     scenario=test_plan.test_removal_on_one_side_of_a_partition_wins_over_a_later_change_on_the_other,
 )
 def later_change_wins_over_removal(merge: Method) -> Method:
-    """11.1: being removed wins over being a member, whatever the versions."""
+    """11.1: a removed router stays removed, whatever the versions."""
 
     def broken(plan: Plan, other: Plan) -> Plan:
         newer = max(plan, other, key=lambda one: max(router.version for router in one.routers.values()))
@@ -35,7 +35,7 @@ def later_change_wins_over_removal(merge: Method) -> Method:
 
 @mutant(Plan, "admits", by="1", scenario=test_replanning.test_who_was_removed_while_it_was_out_of_reach_is_refused)
 def zombie_admitted(_: Method) -> Method:
-    """11.1: of a router that is taken in again only later incarnations belong to the mesh."""
+    """11.1: of a router that joins again only later incarnations belong to the mesh."""
 
     def broken(plan: Plan, router: str, incarnation: int) -> bool:
         return router in plan.listed
@@ -45,7 +45,7 @@ def zombie_admitted(_: Method) -> Method:
 
 @mutant(Contact, "receive_greet", by="1", scenario=test_replanning.test_sections_are_exchanged_only_under_the_same_plan)
 def contacts_under_any_plan(receive_greet: Method) -> Method:
-    """11.4: a contact is made by two who have the same plan."""
+    """11.4: two routers make a contact only if they have the same plan."""
 
     def broken(contact: Contact, *arguments: Any, same_plan: bool) -> object:
         return receive_greet(contact, *arguments, same_plan=True)
@@ -55,17 +55,17 @@ def contacts_under_any_plan(receive_greet: Method) -> Method:
 
 @mutant(Members, "follow", by="145", **CHANGES)
 def first_plan_for_ever(_: Method) -> Method:
-    """11.5: all routers are those that the plan lists now."""
+    """11.5: the routers of the mesh are those in the present plan."""
 
     def broken(members: Members, routers: Collection[str], contacts: Collection[str]) -> None:
-        """Those of the topology file, that is."""
+        """The routers of the topology file stay."""
 
     return broken
 
 
 @mutant(Directory, "follow", by="7", scenario=test_unheard_of.test_who_resumes_waits_for_a_router_that_is_leaving)
 def leaving_is_gone(follow: Method) -> Method:
-    """11.5: a router that is leaving is waited for until it has left."""
+    """11.5: others wait for a leaving router until it has left."""
 
     def broken(directory: Directory, plan: Plan) -> object:
         changes = follow(directory, plan)
@@ -77,7 +77,7 @@ def leaving_is_gone(follow: Method) -> Method:
 
 @mutant(Boot, "has_joined", by="1", scenario=test_members.test_who_has_booted_alone_has_not_joined)
 def joined_alone(_: Method) -> Method:
-    """11.6: a new router takes clients when it is in contact, and all contacts have told their sections."""
+    """11.6: a new router takes clients when it is in contact, and has the sections of all contacts."""
     return property(lambda boot: boot._home.booted)  # type: ignore[return-value]  # in place of one
 
 

@@ -64,7 +64,7 @@ def settled_before_the_dequeue(_: Method) -> Method:
 
 @mutant(Balancing, "ask_holders", by="1", **KILLS | BUSY)
 def next_leader_does_not_ask_holders(_: Method) -> Method:
-    """14.7: who has a reserved message is asked before another one is offered it."""
+    """14.7: the holder of a reserved message is asked before another consumer gets it."""
 
     def broken(balancing: Balancing, stream: Any, records: list[Any]) -> None:
         balancing._place(stream, records, NO_AUDIENCE)
@@ -83,7 +83,7 @@ def answered_before_it_is_decided(propose: Method, decided: Method) -> tuple[Met
 
 
 def answering_early(propose: Method, decided: Method, is_broken: Callable[[Ingress], bool]) -> tuple[Method, ...]:
-    """Some ingresses answer as they propose."""
+    """Mutants in which some ingresses answer when they propose."""
 
     def broken(ingress: Ingress) -> bool:
         before = {*ingress._asked}
@@ -110,7 +110,7 @@ def settlements_not_proposed(_: Method) -> Method:
 
 @mutant(QueuedMessages, "enqueue", by="1", **KILLS | BUSY)
 def enqueued_again(original: Method) -> Method:
-    """14.3: a delivery that comes again gets its first answer."""
+    """14.3: a repeated delivery gets its first answer."""
 
     def broken(messages: QueuedMessages, queue: Any, settings: Any, index: int, asked: Enqueue) -> Enqueued:
         messages._answers = {key: one for key, one in messages._answers.items() if key not in asked.keys}
@@ -186,7 +186,7 @@ def offered_after_its_time(_: Method) -> Method:
 
 @mutant(Egress, "_end_of", by="1", **MOVING | BUSY | MORTAL)
 def offered_after_its_time_before_it_is_decided(_: Method) -> Method:
-    """14.9: this holds also if the `Enqueue` of the message is not decided yet."""
+    """14.9: this holds even if the `Enqueue` of the message is not decided yet."""
 
     def broken(egress: Egress, position: int) -> float:
         return egress._messages.expiring.get(position, (None, math.inf))[1]
@@ -196,7 +196,7 @@ def offered_after_its_time_before_it_is_decided(_: Method) -> Method:
 
 @mutant(LedSet, "_timed", by="1", **RESUMING | BUSY | MORTAL)
 def a_queue_forgets_times(_: Method) -> Method:
-    """14.9: an `Enqueue` has the time at which each message is over."""
+    """14.9: an `Enqueue` has the time at which each message expires."""
 
     def broken(led: LedSet, asked: Enqueue) -> Enqueue:
         return asked
@@ -206,7 +206,7 @@ def a_queue_forgets_times(_: Method) -> Method:
 
 @mutant(QueueSettings, "has_room", by="1", **RESUMING | BUSY | {"settings": 8})
 def full_queues_take_more(_: Method) -> Method:
-    """14.3: an `Enqueue` refuses each message that the queue has no room for."""
+    """14.3: an `Enqueue` refuses each message for which the queue has no room."""
 
     def broken(settings: QueueSettings, messages: int, size: int) -> bool:
         return settings.limit_messages is None or messages <= settings.limit_messages + 1
@@ -216,7 +216,7 @@ def full_queues_take_more(_: Method) -> Method:
 
 @mutant(Egress, "_note_refusers", by="1", **RESUMING | FUSSY)
 def offered_to_who_has_refused_it(_: Method) -> Method:
-    """14.6: no consumer that has refused a message for itself is offered it again."""
+    """14.6: a consumer that has refused a message for itself does not get it again."""
 
     def broken(egress: Egress, records: Iterable[Any]) -> None: ...
 
@@ -225,7 +225,7 @@ def offered_to_who_has_refused_it(_: Method) -> Method:
 
 @mutant(Ingress, "_propose", (Ingress, "decided"), by="1", **KILLS | BOUND)
 def a_binding_answers_before_it_is_decided(propose: Method, decided: Method) -> tuple[Method, ...]:
-    """14.10: what a bound queue has not is not accepted."""
+    """14.10: a message is not accepted before each bound queue has it."""
     return answering_early(propose, decided, lambda ingress: bool(ingress._binding))
 
 
@@ -253,7 +253,7 @@ def unbound_links_stay(_: Method) -> Method:
 
 @mutant(QueuedMessages, "reject", by="1", **RESUMING | DYING)
 def rejected_for_good(_: Method) -> Method:
-    """14.11: what consumers reject is a dead letter."""
+    """14.11: a message that consumers reject is a dead letter."""
 
     def broken(messages: QueuedMessages, queue: QueueId, runs: Any, settings: QueueSettings) -> None:
         messages.dequeue(queue, runs)
@@ -305,7 +305,7 @@ def all_consumers_are_active(_: Method) -> Method:
 
 @mutant(HomeStream, "having", by="1", **MOVING | SINGLE)
 def next_consumer_does_not_wait(_: Method) -> Method:
-    """14.14: the next consumer is chosen when the egress has settled all that the one before has had."""
+    """14.14: the next consumer is chosen when the egress has settled all messages that the former one had."""
 
     def broken(stream: HomeStream) -> set[bytes]:
         return set()
@@ -329,7 +329,7 @@ def no_consumer_is_next(original: Method, _: Method) -> tuple[Method, ...]:
 
 @mutant(Egress, "_annotations", by="1", **RESUMING | TALKATIVE)
 def annotations_are_not_proposed(_: Method) -> Method:
-    """14.6: the leader writes what the consumer has added into the `Free`."""
+    """14.6: the leader writes the consumer's annotations into the `Free`."""
 
     def broken(egress: Egress, record: Record) -> bytes:
         return b""
@@ -339,7 +339,7 @@ def annotations_are_not_proposed(_: Method) -> Method:
 
 @mutant(Egress, "_annotations", by="1", **RESUMING | TALKATIVE)
 def the_last_annotations_count(_: Method) -> Method:
-    """14.6: the leader merges what the consumer has added with what was added before."""
+    """14.6: the leader merges the consumer's annotations with the earlier ones."""
 
     def broken(egress: Egress, record: Record) -> bytes:
         return record.annotations
@@ -349,7 +349,7 @@ def the_last_annotations_count(_: Method) -> Method:
 
 @mutant(QueuedMessages, "_came_back", by="1", **RESUMING | TALKATIVE)
 def a_message_forgets_annotations(original: Method) -> Method:
-    """14.6: the state has what consumers have added, for the next one."""
+    """14.6: the state keeps the annotations of consumers for the next one."""
 
     def broken(messages: QueuedMessages, position: int, *, failed: bool, annotations: bytes = b"") -> None:
         original(messages, position, failed=failed)
@@ -359,7 +359,7 @@ def a_message_forgets_annotations(original: Method) -> Method:
 
 @mutant(Letters, "_text", by="1", **RESUMING | DYING | {"annotated": 1.0})
 def dead_letters_lose_annotations(original: Method) -> Method:
-    """14.6: a dead letter has what consumers have added."""
+    """14.6: a dead letter has the annotations of consumers."""
 
     def broken(letters: Letters, letter: Letter, message: bytes) -> bytes | None:
         return original(letters, letter, bare(message))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
+"""Breakages of a publisher's return, here or elsewhere, and of its end (protocol 7 and 8)."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -30,13 +30,13 @@ UNHEARD = {
     "delay": 0.5, "client_delay": 0.001, "patience": 0.05, "think": 0.5, "pranks": ("close", "elsewhere"), "links": 0,
     "faults": ("partition",) * 3, "silent": 0.5, "messages": 25,
 }  # fmt: skip
-"""Publishers begin afresh, and subscribers bring what they had of that to routers that have not heard of it."""
+"""Publishers begin afresh, and subscribers bring the deliveries that they had to routers that do not know this."""
 STRAGGLING = {"client_delay": 0.1, "delay": 0.1, "faults": ("slow",) * 6, "pranks": ("elsewhere",)}
 
 
 @mutant(Edge, "lost", by="3", **KILLS)
 def lost_home_abandoned(lost: Method) -> Method:
-    """8 Lost router: what it was home of is held until its publishers resume."""
+    """8 Lost router: deliveries of a lost home are held until its publishers resume."""
 
     def broken(edge: Edge, home: str) -> None:
         for stream in [stream for stream in edge.streams.values() if stream.home == home]:
@@ -48,7 +48,7 @@ def lost_home_abandoned(lost: Method) -> Method:
 
 @mutant(Peers, "_unfenced", by="12", **MOVING | STRAGGLING)
 def no_fence(unfenced: Method) -> Method:
-    """5 Fence: a Forward under an older epoch is dropped, and answered so."""
+    """5 Fence: a Forward under an older epoch is dropped, and the sender is told."""
 
     def broken(peers: Peers, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
         entry = peers.directory.publisher(publisher)
@@ -62,7 +62,7 @@ def no_fence(unfenced: Method) -> Method:
 
 @mutant(Generations, "changed", by="45", **MOVING)
 def home_does_not_step_down(changed: Method) -> Method:
-    """5 Fence: a home that sees a higher epoch is home no more."""
+    """5 Fence: a home that sees a higher epoch stops being home."""
 
     def broken(generations: Generations, change: Change) -> None:
         if change.new is None or change.entry.name not in generations._home.streams:
@@ -83,7 +83,7 @@ def publisher_answered_unannounced(_: Method) -> Method:
 
 @mutant(Unconfirmed, "ask", by="45", **MOVING)
 def nothing_asked(_: Method) -> Method:
-    """7.4: who holds records of an older epoch asks the new home what became of them."""
+    """7.4: a router with records of an older epoch asks the new home about them."""
 
     def broken(unconfirmed: Unconfirmed, stream: HomeStream, keys: list[bytes]) -> None:
         """No Resolve."""
@@ -93,7 +93,7 @@ def nothing_asked(_: Method) -> Method:
 
 @mutant(Resolution, "_is_doubted", by="3", **PARTITIONS)
 def doubted_called_settled(_: Method) -> Method:
-    """7.4: what the publisher's map names is in doubt, though home has it not yet."""
+    """7.4: a delivery in the publisher's map is in doubt, even if home does not have it yet."""
 
     def broken(resolving: Resolution, stream: HomeStream, key: bytes) -> bool:
         record = resolving.records.by_key.get(key)
@@ -104,17 +104,17 @@ def doubted_called_settled(_: Method) -> Method:
 
 @mutant(Resolution, "tell_askers", by="45", **MOVING | {"early": 0.3})
 def askers_not_told(_: Method) -> Method:
-    """7.4: who asked about a delivery in doubt is told when it is settled."""
+    """7.4: a router that asked about a delivery in doubt is told when it is settled."""
 
     def broken(resolving: Resolution, stream: HomeStream, records: list[Record]) -> None:
-        """Nobody learns it."""
+        """No router learns it."""
 
     return broken
 
 
 @mutant(Home, "resume", by="45", **MOVING)
 def lacking_kept_in_doubt(resume: Method) -> Method:
-    """7.2: what a complete map lacks is settled."""
+    """7.2: a delivery that a complete map lacks is settled."""
 
     def broken(home: Home, stream: HomeStream, said: Mapping[bytes, int], *, complete: bool) -> None:
         resume(home, stream, said, complete=False)
@@ -124,7 +124,7 @@ def lacking_kept_in_doubt(resume: Method) -> Method:
 
 @mutant(Generations, "_life_of", by="3", **KILLS | {"store_loss": 1.0})
 def echoed_generation_ignored(_: Method) -> Method:
-    """2: the generation that the client echoes names its life, whatever routers remember."""
+    """2: the echoed generation names the client's life, whatever routers remember."""
 
     def broken(known: LinkEntry | None, *echoed: object) -> bytes | None:
         return None if known is None else known.generation
@@ -134,7 +134,7 @@ def echoed_generation_ignored(_: Method) -> Method:
 
 @mutant(generations, "new_generation", by="23", **MOVING | {"durable": 0.0, "tags": 0, "window": 3})
 def generations_repeated(_: Method) -> Method:
-    """2: the generation tells one life of a publisher from the next."""
+    """2: the generation distinguishes the lives of a publisher."""
 
     def broken(epoch: Epoch) -> bytes:
         return b"the same"
@@ -144,7 +144,7 @@ def generations_repeated(_: Method) -> Method:
 
 @mutant(Edge, "abandon", by="45", **MOVING | {"durable": 0.0})
 def nothing_abandoned(_: Method) -> Method:
-    """7.5: what edges hold of an abandoned life is delivered and settled without its publisher."""
+    """7.5: deliveries of an abandoned life at edges are delivered and settled without the publisher."""
 
     def broken(edge: Edge, stream: HomeStream, followed_by: bytes | None) -> None:
         edge.streams.discard(stream)
@@ -154,7 +154,7 @@ def nothing_abandoned(_: Method) -> Method:
 
 @mutant(Edge, "abandon_unconfirmed", by="14", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
 def abandoned_unconfirmed_delivered(_: Method) -> Method:
-    """7.5: but what is unconfirmed then goes to nobody: it may have been had elsewhere."""
+    """7.5: unconfirmed ones go to no subscriber: it may have had them elsewhere."""
 
     def broken(edge: Edge, stream: HomeStream) -> None:
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
@@ -168,20 +168,20 @@ def abandoned_unconfirmed_delivered(_: Method) -> Method:
 
 @mutant(Outgoing, "gossip", by="2", scenario=gossip.test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows)
 def resumed_without_gossip(_: Method) -> Method:
-    """3.3: a home that resumes hears of orphans before its attach is answered."""
+    """3.3: a home that resumes learns of orphans before its attach is answered."""
 
     def broken(outgoing: Outgoing, router: str, entries: list[LinkEntry]) -> None:
-        """Not a word."""
+        """Send nothing."""
 
     return broken
 
 
 @mutant(Generations, "_keep_placeholders", by="3", **MOVING | UNHEARD)
 def placeholders_abandoned(_: Method) -> Method:
-    """7.5: placeholders outlive the life that ended: a key does not tell its generation."""
+    """7.5: placeholders outlive the life that ended: a key does not show its generation."""
 
     def broken(generations: Generations, stream: HomeStream, new: HomeStream | None) -> None:
-        """They go with it."""
+        """They end with it."""
 
     return broken
 
@@ -191,7 +191,7 @@ LATE = resuming.test_a_late_attach_whose_life_nobody_knows_settles_nothing_befor
 
 @mutant(Home, "begin_afresh", by="3", scenario=LATE)
 def begun_afresh_unproven(begin_afresh: Method) -> Method:
-    """7.6: whose life nobody knows settles what is named of it only when it has shown life here."""
+    """7.6: a publisher whose life no router knows settles named deliveries only after a sign of life."""
 
     def broken(home: Home, stream: HomeStream, *, says_so: bool) -> None:
         begin_afresh(home, stream, says_so=True)
@@ -206,7 +206,7 @@ def begun_afresh_unproven(begin_afresh: Method) -> Method:
     scenario=unheard_of.test_a_life_ended_by_an_attach_of_the_same_clock_that_its_publisher_has_not_seen,
 )
 def clocks_compared_alone(life_of: Method) -> Any:
-    """2: of attaches by epochs of the same clock, the names of their routers say which is later."""
+    """2: if two attaches have epochs of the same clock, their routers' names decide which is later."""
 
     def broken(known: LinkEntry | None, generation: bytes | None, seen: Epoch) -> object:
         tied = known is not None and known.epoch.hlc == seen.hlc
@@ -217,7 +217,7 @@ def clocks_compared_alone(life_of: Method) -> Any:
 
 @mutant(Attaches, "unknown", by="7", **PARTITIONS)
 def resumed_unheard_of(unknown: Method) -> Method:
-    """7.9: whose last attach nobody in contact knows does not begin before somebody tells of it."""
+    """7.9: a publisher whose last attach no router in contact knows begins only when a router announces it."""
 
     def broken(attaches: Attaches, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
         unknown(attaches, stream, claim, now, 0.0)
@@ -229,7 +229,7 @@ def resumed_unheard_of(unknown: Method) -> Method:
     Attaches, "_wait_for", by="2", scenario=unheard_of.test_who_gives_up_and_comes_again_does_not_wait_for_that_anew
 )
 def waits_anew(_: Method) -> Method:
-    """7.9: who gives up an attach that waits, and comes again, does not wait anew."""
+    """7.9: a client that gives up a waiting attach, and comes again, does not wait from the beginning."""
 
     def broken(attaches: Attaches, name: bytes, seen: object, now: float, wait: float) -> float:
         return now + wait
@@ -244,7 +244,7 @@ def waits_anew(_: Method) -> Method:
     scenario=expiry.test_a_life_that_its_own_home_has_forgotten_is_over_however_late_its_publisher_comes,
 )
 def resumed_though_forgotten(_: Method) -> Method:
-    """7.10: what the home of its last attach has forgotten, though it is around, is over."""
+    """7.10: a life that the home of its last attach has forgotten, though it is in contact, is over."""
 
     def broken(*_: object, is_late: bool) -> bool:
         return False
@@ -259,7 +259,7 @@ def resumed_though_forgotten(_: Method) -> Method:
     scenario=expiry.test_who_comes_when_all_that_knew_it_have_died_is_too_late_once_no_terminus_lives_that_long,
 )
 def resumed_though_outlived(is_over: Method) -> Method:
-    """7.10: whose home has died is too late when all have been in contact for longer than any terminus lives."""
+    """7.10: a life whose home has died is over once all were in contact for longer than any terminus lives."""
 
     def broken(*attach: object, is_late: bool) -> bool:
         return bool(is_over(*attach, is_late=False))
@@ -274,7 +274,7 @@ def resumed_though_outlived(is_over: Method) -> Method:
     scenario=hostile.test_an_attach_above_one_by_a_clock_far_ahead_says_nothing_of_those_that_others_have_not_heard_of,
 )
 def all_told_by_a_clock_far_ahead(_: Method) -> Method:
-    """7.9: an attach above the clock says nothing of those below it."""
+    """7.9: an attach above the clock says nothing about attaches below it."""
 
     def broken(members: Members, attach: Epoch) -> None:
         members._told[members.router] = max(attach, members._told[members.router])
@@ -289,7 +289,7 @@ def all_told_by_a_clock_far_ahead(_: Method) -> Method:
     scenario=unheard_of.test_an_attach_that_has_waited_is_told_later_than_those_that_came_after_it,
 )
 def what_waits_counts_as_told(_: Method) -> Any:
-    """7.9: attaches are told in their order, but for those that wait."""
+    """7.9: attaches are announced in order, except for waiting ones."""
     return property(lambda members: members._told[members.router].hlc)
 
 
@@ -300,7 +300,7 @@ def what_waits_counts_as_told(_: Method) -> Any:
     scenario=unheard_of.test_a_contact_that_only_we_have_still_has_told_nothing_of_an_attach_since,
 )
 def a_contact_knows_all(_: Method) -> Method:
-    """7.9: what the home of a publisher's last attach has not told of yet, others may know, and we do not."""
+    """7.9: other routers may know an attach that the home of a publisher's last attach has not announced yet."""
 
     def broken(members: Members, attach: Epoch) -> bool:
         return True
@@ -315,7 +315,7 @@ def a_contact_knows_all(_: Method) -> Method:
     scenario=unheard_of.test_a_contact_that_only_we_have_still_has_told_nothing_of_a_life_since,
 )
 def a_contact_knows_all_lives(is_over: Method) -> Method:
-    """7.10: a home that forgets a publisher has told us of its last attach before."""
+    """7.10: a home that forgets a publisher has announced its last attach before."""
 
     def broken(
         generations: Generations, stream: HomeStream, known: LinkEntry | None, seen: Epoch, *, is_late: bool
@@ -328,10 +328,10 @@ def a_contact_knows_all_lives(is_over: Method) -> Method:
 
 @mutant(Record, "had_again", by="1", scenario=resuming.test_what_was_given_back_here_and_had_again_elsewhere)
 def given_back_for_ever(_: Method) -> Method:
-    """6.8: what a map names without outcome has been had again since it was given back here."""
+    """6.8: a subscriber whose map names a delivery without outcome has had it again since it gave it back here."""
 
     def broken(record: Record, subscriber: LocalSubscriber) -> None:
-        """It said so, did it not?"""
+        """It stays given back."""
 
     return broken
 
@@ -343,7 +343,7 @@ def given_back_for_ever(_: Method) -> Method:
     scenario=directory.test_what_was_announced_is_told_to_others_when_its_owner_is_lost,
 )
 def announced_for_ever(original: Method) -> Method:
-    """3.3: of what was announced others are told when its owner is lost."""
+    """3.3: when an owner is lost, other routers are told of the links that it had announced."""
 
     def broken(here: Directory, router: str, now_us: int) -> list[Change]:
         announced = set(here._announced)

@@ -1,4 +1,4 @@
-"""Breakages of when deliveries are settled and forgotten (protocol 5, Settle and Forget)."""
+"""Breakages of settling and forgetting deliveries (protocol 5, Settle and Forget)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
@@ -25,7 +25,7 @@ from topic.wire.segments import Segment
 
 @mutant(Reports, "report", (Edge, "__init__"), by="3", **KILLS)
 def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
-    """5 Settle: an edge settles its subscribers when the publisher has settled, not when they are done."""
+    """5 Settle: an edge settles its subscribers when the publisher has settled, not when they have finished."""
     edges: dict[Reports, Edge] = {}
 
     def broken(reports: Reports, stream: HomeStream, records: list[Record]) -> None:
@@ -44,17 +44,17 @@ def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
 
 @mutant(Receipts, "remember", by="5", **KILLS | REUSING)
 def forgotten_when_written(_: Method) -> Method:
-    """5 Forget: an edge remembers what is settled till its subscribers are known to know."""
+    """5 Forget: an edge remembers a settled delivery until it knows that its subscribers know."""
 
     def broken(forgetting: Receipts, subscriber: LocalSubscriber, record: Record) -> None:
-        """Written is known."""
+        """Written counts as known."""
 
     return broken
 
 
 @mutant(Receipts, "attached_again", by="5", **MOVING | REUSING)
 def forgotten_on_attach(attached_again: Method) -> Method:
-    """5 Forget: what the map of an attach still names, its subscriber does not know to be settled."""
+    """5 Forget: a subscriber whose map still names a delivery does not know that it is settled."""
 
     def broken(forgetting: Receipts, subscriber: LocalSubscriber, said: object) -> None:
         attached_again(forgetting, subscriber, None)
@@ -64,7 +64,7 @@ def forgotten_on_attach(attached_again: Method) -> Method:
 
 @mutant(HomeSettlement, "_settle", by="5", **KILLS | REUSING)
 def home_forgets_early(settle: Method) -> Method:
-    """5 Forget: home remembers what is settled till every router that it was forwarded to has said so."""
+    """5 Forget: home remembers a settled delivery until every router to which it forwarded it confirms."""
 
     def broken(settlement: HomeSettlement, stream: HomeStream, records: list[Record], event: Event) -> None:
         settle(settlement, stream, records, event)
@@ -89,7 +89,7 @@ def key_used_again_at_once(_: Method) -> Method:
 
 @mutant(Home, "give_up", by="45", **MOVING | {"early": 0.5})
 def aborted_not_told(_: Method) -> Method:
-    """7.4: who asked about a delivery that its publisher then gives up is told."""
+    """7.4: a router that asked about a delivery is told when its publisher gives it up."""
 
     def broken(home: Home, stream: HomeStream, key: bytes, record: Record | None) -> None:
         if record is not None:
@@ -112,7 +112,7 @@ def aborted_if_held(_: Method) -> Method:
 
 @mutant(Publishing, "_publish_again", by="1", **MOVING | {"settles_again": 0.5})
 def sent_again_settled_to_all(again: Method) -> Method:
-    """7.3: who has had what its publisher transfers again, settled, does not get it twice."""
+    """7.3: a subscriber that has had a delivery does not get it twice when its publisher sends it again settled."""
 
     def broken(publishing: Publishing, stream: HomeStream, tag: bytes, *columns: Any, presettled: bool) -> Record:
         key = stream.keys.key(tag)
@@ -126,7 +126,7 @@ def sent_again_settled_to_all(again: Method) -> Method:
 
 @mutant(CreditWindow, "give_back", by="6", **FEW_BYTES)
 def window_never_given_back(give_back: Method) -> Method:
-    """5 Credit: what is settled counts against its publisher's window no longer."""
+    """5 Credit: a settled delivery no longer counts against its publisher's window."""
 
     def broken(window: CreditWindow, sizes: Sequence[int]) -> None:
         window.unsettled -= len(sizes)
@@ -136,10 +136,10 @@ def window_never_given_back(give_back: Method) -> Method:
 
 @mutant(Publishing, "room", by="5", **FEW_BYTES | {"budget": 100})
 def budget_never_given_back(_: Method) -> Method:
-    """5 Budgets: what waited for a full router goes on when there is room."""
+    """5 Budgets: deliveries that waited for a full router proceed when it has room."""
 
     def broken(publishing: Publishing, router: str) -> None:
-        """It stays full."""
+        """The router stays full."""
 
     return broken
 
@@ -151,7 +151,7 @@ def budget_never_given_back(_: Method) -> Method:
     scenario=test_budgets.test_what_is_for_a_full_router_waits_in_order_until_there_is_room,
 )
 def no_budgets(_: Method) -> Method:
-    """5 Budgets: what is for a full router waits."""
+    """5 Budgets: deliveries for a full router wait."""
 
     def broken(publishing: Publishing, stream: HomeStream) -> bool:
         return False
@@ -173,7 +173,7 @@ def window_without_bytes(_: Method) -> Method:
 
 @mutant(LocalSubscriber, "next_ready", by="6", **FEW_BYTES)
 def given_without_room(next_ready: Method) -> Method:
-    """5 Room: a connection is given no more messages than it has written."""
+    """5 Room: a connection gets no more messages than it has written."""
 
     def broken(subscriber: LocalSubscriber) -> list[Record]:
         subscriber.room = 1 << 20
@@ -189,7 +189,7 @@ def given_without_room(next_ready: Method) -> Method:
     scenario=test_reused_tags.test_a_settlement_that_comes_after_a_later_attach_is_of_the_older_delivery,
 )
 def late_settlements_dropped(_: Method) -> Method:
-    """5 Reused tags: a settlement is of the delivery that it names, whatever attach has followed."""
+    """5 Reused tags: a settlement applies to the delivery that it names, whatever attach has followed."""
     return lambda *_: None
 
 
@@ -200,7 +200,7 @@ def late_settlements_dropped(_: Method) -> Method:
     scenario=test_reused_tags.test_a_former_home_tells_the_next_one_what_others_have_not_heard_to_be_settled,
 )
 def settled_and_kept_to_itself(_: Method) -> Method:
-    """5, Reused tags: of what is settled at a former home, and others may not have heard of, the new one is told."""
+    """5, Reused tags: the new home learns of deliveries settled at a former home which others may not know."""
     return lambda *_: None
 
 
@@ -211,7 +211,7 @@ def settled_and_kept_to_itself(_: Method) -> Method:
     scenario=test_moving.test_publishers_with_equal_epochs_have_outcomes_and_settlements_of_their_own,
 )
 def publishers_told_apart_by_epochs(ranges: Method) -> Method:
-    """2: two links may have the same epoch, so what is said of an attach names its link, too."""
+    """2: two links may have the same epoch, so messages about an attach name its link, too."""
 
     def broken(outgoing: Outgoing, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
         segments = outgoing._batch(targets).segments

@@ -1,4 +1,4 @@
-"""Breakages of what becomes of deliveries whose time is over (protocol 5, Time to live)."""
+"""Breakages of deliveries whose time is over (protocol 5, Time to live)."""
 
 from collections import deque
 from unittest.mock import patch
@@ -18,10 +18,10 @@ RESUMED = KILLS | {"ttl": 1.0, "restless": 1.0, "messages": 25}
 
 @mutant(EdgeDelivery, "_deliver", by="2", **LATE)
 def ended_though_given(deliver: Method) -> Method:
-    """5 Time to live: what was transferred to anybody stays for all."""
+    """5 Time to live: a delivery that was transferred to a subscriber stays for all."""
 
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
-        with patch.object(HomeStream, "had"):  # its time counts on
+        with patch.object(HomeStream, "had"):  # its time still counts
             deliver(edge, subscriber, stream, records)
 
     return broken
@@ -29,10 +29,10 @@ def ended_though_given(deliver: Method) -> Method:
 
 @mutant(EdgeDelivery, "take_back", by="2", **LATE)
 def ended_and_given(_: Method) -> Method:
-    """5 Time to live: what is ended is for nobody."""
+    """5 Time to live: no subscriber gets a delivery that was ended."""
 
     def broken(edge: EdgeDelivery, stream: HomeStream, records: list[Record], gates: dict[bytes, Gate]) -> None:
-        """It waits on."""
+        """The delivery still waits."""
 
     return broken
 
@@ -44,17 +44,17 @@ def ended_and_given(_: Method) -> Method:
     scenario=test_ttl.test_what_waits_for_credit_here_is_rejected_and_given_to_nobody,
 )
 def ended_gates_nobody(_: Method) -> Method:
-    """5 Time to live: who was to have what is ended gets nothing later before its publisher knows."""
+    """5 Time to live: a subscriber of an ended delivery gets nothing later before the publisher knows the end."""
 
     def broken(audiences: Audiences, stream: HomeStream, record: Record, name: bytes) -> None:
-        """Later ones go on."""
+        """Later deliveries come."""
 
     return broken
 
 
 @mutant(Publishing, "_release", by="1", scenario=test_ttl.test_what_waits_for_room_is_rejected_when_its_time_is_over)
 def ended_holds_up_nothing(release: Method) -> Method:
-    """5 Time to live: what was withheld and is ended holds up what is behind it until its publisher knows."""
+    """5 Time to live: a withheld delivery that is ended holds up later ones until its publisher knows."""
 
     def broken(publishing: Publishing, stream: HomeStream) -> None:
         stream.withheld = deque(record for record in stream.withheld if record.state is not State.ACCEPTED)
@@ -65,7 +65,7 @@ def ended_holds_up_nothing(release: Method) -> Method:
 
 @mutant(Publishing, "_publish_again", by="2", **RESUMED)
 def resumed_and_ended(again: Method) -> Method:
-    """5 Time to live: what a publisher brings in its map somebody may have."""
+    """5 Time to live: a subscriber may have a delivery of the publisher's map."""
 
     def broken(
         publishing: Publishing, stream: HomeStream, tag: bytes, message: bytes, until: float, *, presettled: bool

@@ -1,9 +1,9 @@
-"""The conditions of a module: each broken, one at a time, or all of them watched.
+"""The conditions of a module: breaks one at a time, or watches all.
 
-A condition is what `if`, `elif`, `while`, a conditional expression, a comprehension or a guarded `case` asks, what
-`any` and `all` ask of each element, and each operand of `and` and `or`. It is negated, or dropped: what it guards is
-done come what may (*always*), or never if it guards a `return`, `raise`, `continue` or `break`; an operand is as if it
-were not there. An `assert` asks nothing: it states. What is asked while a module is imported is left out.
+A condition is the test of an `if`, `elif`, `while`, conditional expression, comprehension or guarded `case`, the
+element of an `any` or `all`, or an operand of `and` or `or`. It is negated or dropped. A dropped condition is always
+true (*always*), or never if it guards a `return`, `raise`, `continue` or `break`; a dropped operand has no effect. An
+`assert` has no condition in this sense. Code that runs while a module is imported is left out.
 """
 
 import ast
@@ -14,10 +14,10 @@ from typing import Any
 import attrs
 
 WATCHER = "_watched_"
-"""In a watched module: a function of a condition, as `named`, and its value, which it returns."""
+"""The name of a function in a watched module. It gets a condition, as `named`, and its value, and returns the value."""
 
 Place = tuple[int, int]
-"""Of a condition: its node in the order of `ast.walk`, and which of that node's it is."""
+"""A condition: the number of its node in the order of `ast.walk`, and its number within the node."""
 
 
 def named(path: str, place: Place) -> str:
@@ -27,13 +27,13 @@ def named(path: str, place: Place) -> str:
 @attrs.frozen
 class Change:
     path: str
-    """Of the module, from the root of the repository."""
+    """The path of the module, relative to the root of the repository."""
     line: int
     place: Place
     key: str
-    """What is changed, and how; it outlasts changes of other lines."""
+    """The condition and the change as text, which stays the same when other lines change."""
     instead: bool | None
-    """What takes the condition's place; None if it is negated."""
+    """The value that replaces the condition; None if it is negated."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line} {self.key.partition(' ')[2]}"
@@ -49,7 +49,7 @@ class Change:
 
 
 def changes(path: str, source: str) -> Iterator[Change]:
-    """All of one module."""
+    """All changes of one module."""
     seen: Counter[str] = Counter()
     for place, node, (owner, name), function in _all_conditions(ast.parse(source)):
         asked = _get(owner, name)
@@ -63,7 +63,7 @@ def changes(path: str, source: str) -> Iterator[Change]:
 
 
 def watched(path: str, source: str) -> ast.Module:
-    """The module, with each condition told to the `WATCHER`."""
+    """The module, with each condition reported to the `WATCHER`."""
     tree = ast.parse(source)
     for place, _, (owner, name), _ in reversed(list(_all_conditions(tree))):  # inner ones first
         arguments: list[ast.expr] = [ast.Constant(named(path, place)), _get(owner, name)]
@@ -72,7 +72,8 @@ def watched(path: str, source: str) -> ast.Module:
 
 
 def _all_conditions(tree: ast.Module) -> Iterator[tuple[Place, ast.AST, tuple[Any, Any], str]]:
-    """Place, node, what has the condition and under which name or index, and the function that it is in."""
+    """For each condition: its place and node, its owner with the name or index under which it stands, and its
+    function."""
     functions = dict(_functions(tree, "", inside=False))
     for number, node in enumerate(ast.walk(tree)):
         if node in functions:
@@ -82,7 +83,7 @@ def _all_conditions(tree: ast.Module) -> Iterator[tuple[Place, ast.AST, tuple[An
 
 
 def _functions(node: ast.AST, name: str, *, inside: bool) -> Iterator[tuple[ast.AST, str]]:
-    """The nodes within functions, and the function of each."""
+    """The nodes within functions, with the function of each."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         name = f"{name}.{node.name}".lstrip(".")
     inside = inside or isinstance(node, ast.FunctionDef)
@@ -94,7 +95,7 @@ def _functions(node: ast.AST, name: str, *, inside: bool) -> Iterator[tuple[ast.
 
 
 def _conditions(node: ast.AST) -> list[tuple[Any, Any]]:
-    """What has each condition of the node, and under which name or index."""
+    """For each condition of the node: its owner, with the name or index under which it stands."""
     match node:
         case ast.If() | ast.While() | ast.IfExp():
             return [(node, "test")]
@@ -109,7 +110,7 @@ def _conditions(node: ast.AST) -> list[tuple[Any, Any]]:
 
 
 def _without(node: ast.AST) -> bool:
-    """What a condition of the node is always when it is dropped."""
+    """The constant value of a dropped condition of the node."""
     match node:
         case ast.BoolOp(op=ast.Or()) | ast.While() | ast.If(body=[*_, ast.Return() | ast.Raise()], orelse=[]):
             return False

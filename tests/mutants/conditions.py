@@ -1,4 +1,5 @@
-"""`python -m tests.mutants.conditions [PATH…]`: every condition of the cores, negated or dropped, and who notices.
+"""`python -m tests.mutants.conditions [PATH…]`: negates or drops every condition of the cores, and looks for a run that
+notices.
 
 The mutants beside this break rules by hand; these break conditions by machine, to find those that nobody needs. First
 the code is played as it is, and its conditions are watched. Then each change is played in those runs in which what it
@@ -36,31 +37,31 @@ ROOT = Path(__file__).parent.parent.parent
 CORES = "linkstate", "topic"
 SEEDS, FIRST_SEEDS = 200, 20
 MEMORY = 4 << 30
-"""Bytes that a process may take."""
+"""The memory that a process may take, in bytes."""
 PATIENCE_S = 5, 4
-"""A run is given so many seconds of the processor's time, and so many times what it took when it was watched."""
+"""The processor time of a run: this many seconds, plus this many times its time in the unchanged code."""
 
 
 @attrs.define
 class Watched:
-    """What was seen of the code as it is."""
+    """The observations of the unchanged code."""
 
     took: dict[str, float] = attrs.Factory(dict)
-    """Seconds of each run, in their order."""
+    """Run -> its seconds, in order of the runs."""
     seen: dict[str, dict[str, list[bool]]] = attrs.Factory(lambda: defaultdict(dict))
-    """By condition: what it was in each run."""
+    """Keyed by condition and run: the values of the condition."""
 
     def otherwise(self, change: Change) -> list[str]:
-        """The runs in which what is changed was otherwise."""
+        """The runs in which the condition had another value than the change gives it."""
         been = self.seen.get(named(change.path, change.place), {})
         return [run for run, values in been.items() if values != [change.instead]]
 
 
 class Otherwise(MetaPathFinder):
-    """Imports modules of the cores otherwise than they are written."""
+    """Imports changed modules of the cores in place of the files."""
 
     def __init__(self, written: Callable[[Path], Module | None]) -> None:
-        """`written` is given a module's file, and returns None if that is to be read."""
+        """`written` gets a module's file, and returns the changed module, or None if the file is to be read."""
         self._written = written
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
@@ -83,7 +84,7 @@ class _Compiled(SourceFileLoader):
         return self._code
 
 
-# runs; each imports what it plays only when the change is in place
+# runs; each imports its tests only when the change is in place
 
 
 def _golden(name: str) -> bool:
@@ -96,7 +97,7 @@ def _seed(number: str) -> bool:
 
 
 def _pinned(name: str) -> bool:
-    """What catches a mutant that is made by hand, without that."""
+    """Play the run that catches a handmade mutant, without the mutant."""
     mutant, pin = import_module("tests.mutants.mutant").MUTANTS, import_module("tests.mutants.hunt").pins()[name]
     return bool(pin.again(mutant[name], broken=False).sound)
 
@@ -112,7 +113,7 @@ UNIT_TEST = "test"
 
 
 class _Watch:
-    """Plays everything, and notes what each condition is in each run."""
+    """Plays all runs, and notes the values of each condition in each run."""
 
     def __init__(self) -> None:
         self.watched = Watched()
@@ -156,7 +157,7 @@ class _Watch:
 
 
 def watch() -> Watched:
-    """Play the code as it is."""
+    """Play the unchanged code."""
     finder = Otherwise(lambda path: watched(path.relative_to(ROOT).as_posix(), path.read_text()))
 
     def played(out: TextIO) -> None:
@@ -169,7 +170,7 @@ def watch() -> Watched:
 
 
 def play(change: Change, runs: list[str], took: dict[str, float]) -> str | None:
-    """The kind of the run that notices the change."""
+    """The kind of the run that notices the change. None if no run does."""
     tree, path = change.tree((ROOT / change.path).read_text()), ROOT / change.path
     kinds = [run.split(" ", 1)[0] for run in runs]
     tests = [run.split(" ", 1)[1] for run in runs if run.startswith(UNIT_TEST)]
@@ -192,8 +193,8 @@ def play(change: Change, runs: list[str], took: dict[str, float]) -> str | None:
 
 
 def _fork(finder: MetaPathFinder, played: Callable[[TextIO], None]) -> str:
-    """Do something in a process of its own, which imports as `finder` finds. Returns what that has written; it may have
-    ended early: by an error, the alarm, a lack of memory."""
+    """Run a function in a child process, which imports what `finder` finds. Returns its output. The child may end
+    early: by an error, the alarm, or lack of memory."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -248,7 +249,7 @@ def _run(chosen: list[Change], results: Path) -> None:
 
 
 def _known(results: Path) -> dict[str, str | None]:
-    """By change: who noticed."""
+    """Keyed by change: the kind of run that noticed it."""
     return dict(map(json.loads, results.read_text().splitlines())) if results.exists() else {}
 
 

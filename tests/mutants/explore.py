@@ -1,6 +1,6 @@
-"""A mutant in the exhaustive search: where the simulation would have to be very lucky, all that can happen is tried.
+"""A mutant in the exhaustive search, which tries all that can happen. The simulation would need much luck for these.
 
-What is found is a path of events; the tests walk along it again, with the breakage and, as far as it leads, without.
+The result is a path of events. The tests replay it with the breakage, and without it as far as it leads.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class _Hunt(Search):
 
 
 def explore(mutant: Mutant) -> tuple[int, tuple[str, Path] | None]:
-    """How many states were visited; the invariant that was violated, if one was, and how."""
+    """The number of visited states, and the violated invariant with its path, if there is one."""
     search = _Hunt(mutant)
     with mutant.applied(), suppress(_Caught):
         search.run(MOST_SECONDS)
@@ -52,7 +52,7 @@ def explore(mutant: Mutant) -> tuple[int, tuple[str, Path] | None]:
 
 
 def walk(scope: str, path: Iterable[Event], mutant: Mutant | None = None) -> Verdict:
-    """The events of the path as far as they can happen; with the breakage, that is all of them."""
+    """Play the events of the path as far as they can happen. With the breakage all can."""
     with nullcontext() if mutant is None else mutant.applied():
         model = Model(SCOPES[scope])
         try:

@@ -1,4 +1,4 @@
-"""The search for runs that catch mutants: of the simulation, seed by seed, or a path of the exhaustive search.
+"""The search for runs that catch mutants: a seed of the simulation, or a path of the exhaustive search.
 
 A run catches a mutant if it violates an invariant that counts, and is sound without the breakage.
 """
@@ -40,19 +40,19 @@ BREAKAGES = (
     breaks_grace, breaks_joining, breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_queues,
     breaks_rehoming, breaks_settling, breaks_ttl,
 )  # fmt: skip
-"""Importing them is what fills `MUTANTS`."""
+"""Importing these modules fills `MUTANTS`."""
 
 
 @attrs.frozen
 class Pin:
-    """How a mutant is caught."""
+    """The run that catches a mutant."""
 
     invariant: str
     seed: int | None = None
     path: tuple[tuple[Any, ...], ...] = ()
 
     def again(self, mutant: Mutant, *, broken: bool, ends: float = math.inf) -> Verdict:
-        """The same run, with the breakage or without; of the simulation only until then."""
+        """Play the same run, with the breakage or without. `ends`: where a simulated run stops."""
         breakage = mutant if broken else None
         if mutant.scenario is not None:
             return enact(mutant, broken=broken)
@@ -66,15 +66,15 @@ class Pin:
 
 @attrs.frozen
 class Catch:
-    """What became of the search for one mutant."""
+    """The result of the search for one mutant."""
 
     mutant: Mutant
     pin: Pin | None
-    """None if nothing caught it."""
+    """None if no run caught it."""
     runs: int
-    """Or states."""
+    """The number of runs, or of states."""
     crashes: int = 0
-    """Runs that ended by an assertion, not an invariant."""
+    """Runs that ended by an error that violates no invariant."""
 
 
 def hunt(mutant: Mutant, seeds: int) -> Catch:
@@ -95,7 +95,7 @@ def hunt(mutant: Mutant, seeds: int) -> Catch:
 
 
 def table(catches: Iterator[Catch]) -> Iterator[str]:
-    """Line by line, as they are caught."""
+    """The lines of the table, each as soon as its mutant is caught."""
     yield f"{'mutant':32} {'runs':>7}         {'caught by':22} rule that it breaks"
     for catch in catches:
         caught = f"NOTHING, {catch.crashes} crashes" if catch.pin is None else catch.pin.invariant
@@ -104,13 +104,13 @@ def table(catches: Iterator[Catch]) -> Iterator[str]:
 
 
 def pins() -> dict[str, Pin]:
-    """By mutant: what the tests replay."""
+    """Keyed by mutant: the pins that the tests replay."""
     stored = json.loads(PINS.read_text()) if PINS.exists() else {}
     return {name: Pin(pin["invariant"], pin["seed"], tuple(map(tuple, pin["path"]))) for name, pin in stored.items()}
 
 
 def keep(catches: list[Catch]) -> None:
-    """What was caught now replaces what was pinned; pins of mutants that are no more go."""
+    """Replace the pins of the caught mutants, and drop the pins of mutants that no longer exist."""
     pinned = pins() | {catch.mutant.name: catch.pin for catch in catches if catch.pin is not None}
     lines = [f"  {json.dumps(name)}: {json.dumps(attrs.asdict(pinned[name]))}" for name in MUTANTS if name in pinned]
     PINS.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -15,7 +15,7 @@ import attrs
 Method = Callable[..., Any]
 Break = Callable[..., Method | tuple[Method, ...]]
 Target = tuple[Any, Any]
-"""A class, its method's name; or a table of methods, the key."""
+"""(class, name of its method) or (table of methods, key)"""
 
 
 @attrs.frozen
@@ -24,15 +24,15 @@ class Mutant:
     rule: str
     targets: tuple[Target, ...]
     breaks: Break
-    """Is given the methods of the targets, and returns what takes their places."""
+    """Gets the methods of the targets, and returns their replacements."""
     by: str
-    """Numbers of the invariants that catch it."""
+    """The numbers of the invariants that catch it."""
     scope: str
-    """Of the exhaustive search, if that is what catches it."""
+    """The scope of the exhaustive search that catches it, if one does."""
     scenario: Callable[[], None] | None
-    """A test of the core, if that is."""
+    """The test of the core that catches it, if one does."""
     knobs: dict[str, Any]
-    """Of the simulation, set so that what the rule is for happens often."""
+    """Knobs of the simulation with which the situation of the rule is frequent."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -45,7 +45,7 @@ class Mutant:
             yield
 
     def methods(self) -> list[Method]:
-        """What the targets are now."""
+        """The present methods of the targets."""
         return [owner[name] if isinstance(owner, dict) else getattr(owner, name) for owner, name in self.targets]
 
 
@@ -56,8 +56,8 @@ def mutant(
     owner: Any, name: Any, *others: Target, by: str, scope: str = "", scenario: Callable[[], None] | None = None,
     **knobs: Any,
 ) -> Callable[[Break], Break]:  # fmt: skip
-    """Makes a breakage of a method, or of several, a mutant of the breakage's name; `by`, first digits: the invariants
-    that may miss the rule."""
+    """Register a breakage of a method, or of several, as a mutant of the breakage's name. `by`: the numbers of the
+    invariants that may notice it, by their first digits."""
 
     def register(breaks: Break) -> Break:
         assert breaks.__name__ not in MUTANTS and breaks.__doc__, breaks
@@ -69,7 +69,7 @@ def mutant(
     return register
 
 
-# Situations, as knobs of the simulation: everybody resumes and asks for a long timeout unless that is the point
+# Situations, as knobs of the simulation. All clients resume and ask for a long timeout unless the situation differs.
 
 RESUMING: dict[str, Any] = {
     "plain": 0.0, "silent": 0.0, "timeouts": (60,), "quitting": 0.0, "skew": 0.0, "boot_wait": 10.0, "turmoil": 8.0
@@ -81,4 +81,4 @@ EXPIRING = RESUMING | {"restless": 0.3, "timeouts": (2, 5), "faults": ("partitio
 FEW_BYTES: dict[str, Any] = {"message": 20, "window_bytes": 50, "unwritten": 10, "window": 10}
 REUSING = {"tags": 0, "window": 2, "messages": 25}
 NEWCOMERS = MOVING | {"plain": 0.5, "durable": 0.0, "subscribers": 3, "think": 2.0, "window": 10, "timeouts": (20,)}
-"""Subscribers that nobody knows come while much is in doubt."""
+"""Subscribers that no router knows come while many deliveries are in doubt."""

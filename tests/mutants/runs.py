@@ -1,4 +1,4 @@
-"""One simulated run or one scenario, of a mutant or of the code as it is, and what became of it."""
+"""Plays one simulated run or one scenario, with a mutant or without, and returns the verdict."""
 
 import math
 import traceback
@@ -15,18 +15,19 @@ from tests.simulation.parties import Violation
 from tests.simulation.report import attempt
 
 CALM = 200.0
-"""Virtual seconds in which a sound run comes to rest: less than the simulation grants, as mutants often do not."""
+"""Virtual seconds in which a sound run comes to rest. The simulation grants more, but mutants often never come to
+rest."""
 
 
 @attrs.frozen
 class Verdict:
     invariant: str | None = None
-    """Name of the one that was violated."""
+    """The name of the violated invariant."""
     crash: str | None = None
-    """What else went wrong: that catches nothing."""
+    """Another error of the run. It does not count as a catch."""
     detail: str = ""
     at: float = math.inf
-    """The virtual second of a simulated run in which it was violated."""
+    """The virtual second of the violation, in a simulated run."""
 
     @property
     def sound(self) -> bool:
@@ -34,7 +35,7 @@ class Verdict:
 
 
 def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None, ends: float = math.inf) -> Verdict:
-    """One seed of the simulation, with some of the knobs that it draws set otherwise; only until then."""
+    """Play one seed of the simulation with these knobs in place of drawn ones, until the virtual second `ends`."""
     with patch.object(world, "CALM", CALM), nullcontext() if mutant is None else mutant.applied():
         played, failure = attempt(seed, knobs=knobs, ends=ends)
     if failure is None:
@@ -47,7 +48,7 @@ def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None, ends
 
 
 def enact(mutant: Mutant, *, broken: bool) -> Verdict:
-    """The scenario that is to miss the rule; what goes wrong in the core itself catches nothing."""
+    """Play the scenario that is to notice the broken rule. An error in the core itself does not count as a catch."""
     assert mutant.scenario is not None
     with mutant.applied() if broken else nullcontext():
         try:

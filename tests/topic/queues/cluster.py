@@ -69,9 +69,9 @@ class SetCluster:
         self.decided: dict[tuple[str, int, int], Entry] = {}
         """Keyed by set, life and index."""
         self.digests: dict[tuple[str, int, int], bytes] = {}
+        """Keyed by set, life and index: the digest of the state."""
         self.contents: dict[tuple[str, int, int], tuple[int, int]] = {}
         """Keyed by set, life and index: the content that replicas have logged."""
-        """Of the states at these."""
         for name in self.routers:
             self.start(name)
 
