@@ -12,7 +12,7 @@ The contract between core and shell:
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -237,6 +237,10 @@ class Topic:
     def demand(self, stream: HomeStream) -> Demand:
         """What the consumers of the queue take whose egress has this stream (`Balancing.demand`)."""
         return self.home.balancing.demand(stream)
+
+    def busy(self, stream: HomeStream) -> Iterator[str]:
+        """The routers of the consumers of a queue that have room or deliveries (`Balancing.busy`)."""
+        return self.home.balancing.busy(stream)
 
     @event
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:

@@ -7,8 +7,10 @@ import trio
 
 from router.entities.observed import ObservedRouter
 from router.entities.table import OURS, Attribute, Entity, Metric, Type, Where
+from router.mesh.quantities import format_duration
 from topic.queues.actions import SetView
 from topic.queues.messages import QueuedMessages
+from topic.queues.moving.policy import SHARE, MovePolicy
 
 LEADER: Final = "leader"
 """The role of the router that leads a set."""
@@ -17,6 +19,10 @@ LEADER: Final = "leader"
 def is_redundant(voters: Collection[str], may_stop: Collection[str]) -> bool:
     """Whether a set keeps its majority whichever voter stops, by its leader's report."""
     return {*voters} <= {*may_stop}
+
+
+def _moves(policy: MovePolicy) -> str:
+    return f"{SHARE} {format_duration(policy.hold_s)}" if policy.kind == SHARE else policy.kind
 
 
 def _measure(series: str, type_: Type, says: str, read: Callable[[ObservedRouter, SetView], Any]) -> Attribute[SetView]:
@@ -60,6 +66,8 @@ SET: Final = Entity[SetView](
             "hash of their names leads", lambda at, one: one.prefix),
         Attribute("ring", Type.TEXTS, "the routers that are to be voters; empty at a proxy of a set that has begun",
             lambda at, one: one.ring),
+        Attribute("moves", Type.TEXT, "how the lead moves by itself, by this router's topology: `prefer`, `follow`, or "
+            "`share` with the time for which a router leads, as in `share 10s`", lambda at, one: _moves(one.policy)),
         Attribute("life", Type.TEXT, "the life of the set, in hexadecimal digits; null if the set has not begun",
             lambda at, one: f"{one.life:x}" if one.life else None),
         Attribute("term", Type.NUMBER, "the present term", lambda at, one: one.term),

@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from router.mesh.quantities import Address
+from topic.queues.moving.policy import PREFER, MovePolicy
 from topic.settings import TOPIC
 
 
@@ -78,6 +79,14 @@ class NamedSet:
     """Routers that have its replicas."""
     prefer: str | None = None
     """The voter that leads if it can; None: the first."""
+    moves: str = PREFER
+    """How the lead moves by itself (`topic.queues.moving.policy`)."""
+    hold: float | None = None
+    """`moves: share`: seconds for which a router leads; None: `MovePolicy.hold_s`."""
+
+    @property
+    def policy(self) -> MovePolicy:
+        return MovePolicy(self.moves) if self.hold is None else MovePolicy(self.moves, self.hold)
 
     @property
     def ring(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
 from router.mesh.reading import converter, either, expected, shown, size, text, whole
 from topic.identity import INSIDE
+from topic.queues.moving.policy import POLICIES
 from topic.settings import DYNAMIC, KINDS
 
 MOST_MESSAGE = 1 << 30
@@ -44,6 +45,8 @@ MOST_SETS = 256
 """The largest `queues.sets`."""
 SET_LIMIT = (1 << 20, 1 << 40)
 """The smallest and the largest `queues.limit`."""
+LEAST_HOLD_S = 1.0
+"""The smallest `queues.named[].hold`."""
 REPLICAS = (1, 2, 3, 5, 7)
 """The possible numbers of replicas of a set. Four would be no better than three: a majority of four is three."""
 MOST_WINDOW = 1 << 40
@@ -126,6 +129,19 @@ def _voters(value: Value, _: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _moves(text: str) -> str:
+    if text not in POLICIES:
+        raise ValueError(f'"{text}", {expected(text, POLICIES)}')
+    return text
+
+
+def _hold(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < LEAST_HOLD_S:
+        raise ValueError(f'"{text}", expected {LEAST_HOLD_S:g}s or more')
+    return seconds
+
+
 def _full(text: str) -> str:
     if text not in WHEN_FULL:
         raise ValueError(f'"{text}", {expected(text, WHEN_FULL)}')
@@ -188,7 +204,14 @@ CONVERTER = converter(
             "sync": text(_sync),
             "limit": text(size(*SET_LIMIT)),
         },
-        NamedSet: {"name": text(_set), "prefix": text(_prefix), "voters": _voters, "prefer": text(str)},
+        NamedSet: {
+            "name": text(_set),
+            "prefix": text(_prefix),
+            "voters": _voters,
+            "prefer": text(str),
+            "moves": text(_moves),
+            "hold": text(_hold),
+        },
         LogSettings: {"full": text(_full), "keep": text(parse_duration), "size": text(size(LEAST_LOG, 1 << 50))},
     }
 )

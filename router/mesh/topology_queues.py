@@ -13,6 +13,7 @@ from router.mesh.marked import MarkedMap, MarkedText, Value
 from router.mesh.reading import Reader, either, expected, given
 from router.mesh.topology_parts import REPLICAS
 from topic.delivery.kinds import NAMED
+from topic.queues.moving.policy import PREFER, SHARE
 
 _NAMED = MarkedText("named")
 
@@ -81,6 +82,10 @@ def _problems(
             yield "voters", f'there is no router "{voter}", {expected(voter, routers)}'
     if named.prefer is not None and named.prefer not in named.voters:
         yield "prefer", f'"{named.prefer}" is no voter of this set, {expected(named.prefer, named.voters)}'
+    if named.moves != PREFER and len(named.voters) == 1:
+        yield "moves", f"the set has one voter, which always leads, expected several voters, or {PREFER}"
+    if named.hold is not None and named.moves != SHARE:
+        yield "hold", f"a set with moves: {named.moves} does not share its lead, expected it with moves: {SHARE} only"
     if prefixes and not named.prefix.startswith(tuple(prefixes)):
         yield "prefix", f'"{named.prefix}" is of no queue, expected a prefix that begins with {either(prefixes)}'
     for other in former:

@@ -7,6 +7,7 @@ import pytest
 from router.mesh.config import NamedSet, Queues, Topology
 from router.mesh.planned import sets_of
 from router.mesh.topology import TopologyError, load
+from topic.queues.moving.policy import FOLLOW, PREFERS, SHARE, MovePolicy
 
 ROUTERS = """\
 mesh: three
@@ -75,6 +76,14 @@ def test_the_sets_are_the_named_ones_then_the_hashed_ones(tmp_path: Path) -> Non
     assert sets.plan_of("topic/orders") is None, "no address of kind queue begins so"
 
 
+def test_a_named_set_says_how_its_lead_moves(tmp_path: Path) -> None:
+    x, y, z = (f"name: {name}, prefix: queue/{name}/, voters: [a, b, c]" for name in "xyz")
+    text = named(EU, f"{x}, moves: follow", f"{y}, moves: share, hold: 2s", f"{z}, moves: share")
+    policies = [plan.policy for plan in sets_of(read(tmp_path, ROUTERS + text)).plans.values()]
+    assert policies[:4] == [PREFERS, MovePolicy(FOLLOW), MovePolicy(SHARE, 2.0), MovePolicy(SHARE, 10.0)]
+    assert {*policies[4:]} == {PREFERS}, "hashed sets have no other"
+
+
 def test_a_mesh_of_fewer_routers_than_replicas_has_one_at_each(tmp_path: Path) -> None:
     text = "mesh: one\nrouters: {a: {amqp: 127.0.0.1:0}}\naddresses: [{prefix: queue/, kind: queue}]\n"
     assert {plan.voters for plan in sets_of(read(tmp_path, text + "queues: {}\n")).plans.values()} == {("a",)}
@@ -138,7 +147,7 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
         pytest.param(
             named("name: eu, prefix: queue/eu/"),
             2,
-            'queues.named[0]: "voters" is missing, expected the keys name, prefix, voters, prefer',
+            'queues.named[0]: "voters" is missing, expected the keys name, prefix, voters, prefer, moves, hold',
             id="no voters",
         ),
         pytest.param(
@@ -170,6 +179,31 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
             2,
             'queues.named[0].prefer: "c" is no voter of this set, expected a or b',
             id="a preferred router that is no voter",
+        ),
+        pytest.param(
+            named(EU + ", moves: folow"),
+            2,
+            'queues.named[0].moves: "folow", expected prefer, follow or share; did you mean "follow"?',
+            id="an unknown policy",
+        ),
+        pytest.param(
+            named("name: eu, prefix: queue/eu/, voters: [a], moves: follow"),
+            2,
+            "queues.named[0].moves: the set has one voter, which always leads, expected several voters, or prefer",
+            id="a policy that has no choice",
+        ),
+        pytest.param(
+            named(EU + ", moves: share, hold: 500ms"),
+            2,
+            'queues.named[0].hold: "500ms", expected 1s or more',
+            id="a lead that is too short",
+        ),
+        pytest.param(
+            named(EU + ", moves: follow, hold: 5s"),
+            2,
+            "queues.named[0].hold: a set with moves: follow does not share its lead, expected it with moves: share "
+            "only",
+            id="a time to hold a lead that is not shared",
         ),
         pytest.param(
             named(EU.replace("eu,", "e/u,")),

@@ -7,7 +7,7 @@ has ended, the home chooses another one. The home never chooses a subscriber tha
 The publisher reads *accepted* as soon as one subscriber has accepted.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby, islice
 
 import attrs
@@ -231,6 +231,11 @@ class Balancing:
             if theirs := room.first(islice((r for r in waiting if entry.name not in r.refused_by), most)):
                 return entry, theirs
         return None
+
+    def busy(self, stream: HomeStream) -> Iterator[str]:
+        """For each subscriber that has room, or may have a delivery: its router."""
+        names = stream.having() | {entry.name for entry, _ in self._able(stream)}
+        return (entry.router for entry in self.directory.subscribers(stream.address) if entry.name in names)
 
     def _able(self, stream: HomeStream) -> list[tuple[LinkEntry, SubscriberRoom]]:
         """The subscribers that have room, with their room."""

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from topic.journal import Event
+from topic.queues.moving.policy import PREFERS, MovePolicy
 from topic.queues.operations import Answer, MessagePage
 from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 
@@ -137,3 +138,5 @@ class SetView:
     may_stop: tuple[str, ...]
     """The voters of which the operator may stop any one: the others in contact with this router are still a
     majority."""
+    policy: MovePolicy = PREFERS
+    """How the lead moves by itself, by this router's topology."""

@@ -12,6 +12,8 @@ from typing import Final
 import attrs
 import msgpack
 
+from topic.queues.moving.policy import PREFERS, MovePolicy
+
 DIGEST: Final = 16
 """Bytes of the digest of the map."""
 
@@ -25,6 +27,7 @@ class SetPlan:
     """The routers that are to vote, in order of preference."""
     prefix: str = ""
     """The prefix of the names of its queues; empty for a hashed set."""
+    policy: MovePolicy = PREFERS
 
 
 class SetMap:

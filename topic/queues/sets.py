@@ -107,7 +107,7 @@ class ReplicaSets:
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
             for name, plan in set_map.plans.items()
         }
-        self._moves = {name: SetMoves(prefer_s) for name in set_map.plans}
+        self._moves = {name: SetMoves(router, plan.policy, prefer_s) for name, plan in set_map.plans.items()}
         self._leaderless_at: dict[str, float] = {}
         """Keyed by set that no router leads: the time at which the operator is told; infinite if that is done."""
         self._touched = dict.fromkeys(self._replicas)
@@ -323,6 +323,15 @@ class ReplicaSets:
         self._replicas[name].answers.append((router, number, answer))
         self._touched[name] = None
 
+    def watches(self, name: str) -> bool:
+        """Whether the set moves with its consumers: then the leader is to `see` them now and then."""
+        return self._moves[name].watches
+
+    def see(self, name: str, routers: Iterable[str], now: float) -> None:
+        """Consumers of the set that this router leads have room or deliveries (`SetMoves.see`)."""
+        self._moves[name].see(routers, now)
+        self._touched[name] = None
+
     # the store
 
     def stored(self, write: Write, now: float) -> None:
@@ -513,6 +522,7 @@ class ReplicaSets:
             asked=len(requests),
             why_aside=replica.why_aside,
             may_stop=self._may_stop(raft, configuration),
+            policy=plan.policy,
         )
 
     @staticmethod

@@ -256,7 +256,8 @@ def show(name: str, machine: bool, ask: Ask) -> None:
         out = console()
         leader = f"led by router {known.leader}" if known.leader else "without a leader"
         out.print(Text(printable(f"{known.name}: {known.settings}"), style="bold"))
-        out.print(Text(printable(f"id {known.id}, in set {known.set.name}, {leader}")))
+        moves = f"moves: {known.set.best['moves']}"
+        out.print(Text(printable(f"id {known.id}, in set {known.set.name}, {leader}, {moves}")))
         for line in _figures(known):
             out.print(Text(printable(line)))
         headings = ("Router", "Role", "Term", "Committed", "Applied", "Behind", "Copied", "Unstored", "May stop")

@@ -16,6 +16,7 @@ from topic.core import Topic
 from topic.identity import ingresses_of
 from topic.node import SetPort
 from topic.queues.actions import Answered, BodiesFound
+from topic.queues.moving.policy import PREFERS, MovePolicy
 from topic.queues.operations import Answer, Configure, Declare, Done, QueueId, QueueSettings
 from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan
@@ -130,10 +131,11 @@ class QueueBench(Bench):
         compare_every: int = COMPARE_EVERY,
         settings: Settings = WITH_QUEUES,
         others: Sequence[SetPlan] = (),
+        policy: MovePolicy = PREFERS,
     ) -> None:
         """`others`: further sets, with prefixes."""
         self.compare_every = compare_every
-        plans = [SetPlan(SET, tuple(voters)), *others]
+        plans = [SetPlan(SET, tuple(voters), policy=policy), *others]
         self.set_map = SetMap(plans)
         self.new_store = StoreNames()
         self.disks = {name: MemorySets(self.new_store.parts(self.set_map.plans)) for name in names}

@@ -4,6 +4,7 @@ suspends them when it leads no longer."""
 import math
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -41,6 +42,8 @@ SLOW_S: Final = 1.0
 """Seconds that a read may take before the leader doubts its disk."""
 MOST_RESTING: Final = 65_536
 """Messages of a set that may pause after a failure. Further ones come again at once."""
+WATCH_S: Final = 1.0
+"""Seconds between two looks at the consumers of a set that moves with them."""
 MOST_AHEAD: Final = 4 << 20
 """Bytes of unpublished bodies that the ends of a set may have read ahead."""
 PATIENCE_S: Final = 0.005
@@ -94,6 +97,8 @@ class LedSet:
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
         """The time at which `expire` is due; infinite if never."""
+        self.watch_at = now if sets.watches(name) else math.inf
+        """When `watch` is due; infinite if the set does not move with its consumers."""
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
         unsettled = sets.state(name).messages.unsettled
@@ -332,6 +337,12 @@ class LedSet:
             end.found(found.bodies)
         return end is not None
 
+    def watch(self, now: float) -> None:
+        """Tell the set where its consumers are: it may move to one of their routers."""
+        self.watch_at = now + WATCH_S
+        streams = (egress.stream for egress in self.egresses.values() if egress.is_there)
+        self._sets.see(self._name, chain.from_iterable(map(self._node.topic.busy, streams)), now)
+
     def test_disk(self) -> None:
         """The disk has not finished a read for long. Propose an entry that it has to write: if the disk hangs,
         leadership moves."""
@@ -459,7 +470,9 @@ class SetLeaders:
     @property
     def deadline(self) -> float:
         """The time at which `handle_timer` is due; infinite if never."""
-        due = ((led.deadline, led.look_at, led.paused_until, led.doubts_disk_at) for led in self.led.values())
+        due = (
+            (led.deadline, led.look_at, led.paused_until, led.doubts_disk_at, led.watch_at) for led in self.led.values()
+        )
         return min(map(min, due), default=math.inf)
 
     def handle_timer(self, now: float) -> None:
@@ -468,6 +481,8 @@ class SetLeaders:
                 led.hurry()
             if led.look_at <= now:
                 led.expire(now)
+            if led.watch_at <= now:
+                led.watch(now)
             if led.doubts_disk_at <= now:
                 led.test_disk()
             led.handle_timer(now)
