@@ -4,6 +4,7 @@ import { Chart } from "./charts.js";
 import { badge, byId, count, duration, h, linkKey, linkName, plural, rate, rows, say, size } from "./parts.js";
 
 const MOST_POINTS = 300;
+const MANY_BEHIND = 1000; // as the alert OncemeshFollowerBehind has it: under load each replica lacks some entries
 
 export class QueueRoom {
   constructor() {
@@ -128,7 +129,7 @@ function replica(set, router) {
   const role = router === set.leader ? "leader" : set.learners.includes(router) ? "learner" : "voter";
   if (set.away_s[router] !== undefined) return [router, role, badge("bad", `away ${duration(set.away_s[router])}`)];
   const behind = set.behind[router] ?? 0;
-  const state = router === set.leader ? badge("ok", "has all") : behind ? badge("warn", `${count(behind)} behind`) : badge("ok", "has all");
+  const state = router === set.leader ? badge("ok", "has all") : behind ? badge(behind < MANY_BEHIND ? "idle" : "warn", `${count(behind)} behind`) : badge("ok", "has all");
   return [router, role, state];
 }
 

@@ -683,6 +683,22 @@ def test_voters_that_cannot_be_are_refused(ring: str, why: str) -> None:
         cluster.sets(cluster.leader()).choose("q0", ring, cluster.now)
 
 
+def test_a_leader_tells_since_when_a_learner_learns() -> None:
+    cluster = begun("abcd")
+    leader = cluster.leader()
+    ring = [leader, next(name for name in "abc" if name != leader), "d"]
+    cluster.sets(leader).choose("q0", ring, cluster.now)
+    cluster.after(leader)
+    while not cluster.sets(leader).overview()[0].learners:
+        assert cluster.step()
+    began = cluster.now
+    cluster.cut("d")
+    cluster.settle(seconds=3)
+    (view,) = cluster.sets(leader).overview()
+    assert (view.learners, view.learning) == (("d",), {"d": began}) and cluster.now > began
+    assert list(view.away) == ["d"]
+
+
 def test_voters_that_are_chosen_again_are_no_change() -> None:
     cluster = begun("abcd")
     choose(cluster, "abd")
