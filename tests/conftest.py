@@ -1,4 +1,4 @@
-"""Settings shared by all tests, and how they are shared out among workers (README.md, How long).
+"""Settings shared by all tests, and the distribution of tests among workers (README.md, How long).
 
 Hypothesis draws the same examples in every run, so a red test stays red.
 """
@@ -20,19 +20,19 @@ from tests import engine, forks
 
 ROOT = Path(__file__).parent
 COMPUTES = "exhaustive", "simulation", "topic/raft", "topic", "linkstate", "golden", "mutants"
-"""Folders whose tests only compute; what takes longest at a time is first. One worker begins with them, and gives way
-to processes whose timers run. The others take what it has left when they have nothing else."""
+"""Folders whose tests only compute, those with the longest tests first. One worker begins with them, and yields to
+processes whose timers run. The other workers take the rest of them when they have nothing else."""
 APART = "exhaustive", "simulation", "topic/raft", "mutants"
-"""A worker takes a test of these at a time: so all workers come to an end together."""
+"""A worker takes the tests of these folders one by one: so all workers finish together."""
 FIRST = "processes", "interop", "failover/audit", "test_wheel.py", "failover", "fuzz"
-"""What takes longest of the rest."""
+"""The longest of the other tests."""
 NICE = 10
 
-# Hundreds of processes are started: what they import is compiled once, also where the environment says otherwise.
+# Hundreds of processes start. Their imports are compiled once, even if the environment forbids that.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Who runs the tests in the background of a shell has them ignore ctrl-C; and so would all that they start.
+# A shell makes background processes ignore ctrl-C. Tests and their children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 forks.install()
@@ -41,7 +41,7 @@ engine.let_faults_through()
 settings.register_profile(
     "ci",
     derandomize=True,
-    deadline=None,  # shared machines are slow at times; slowness is not what these tests are about
+    deadline=None,  # shared machines are slow at times, which these tests do not measure
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci")
@@ -49,8 +49,9 @@ settings.load_profile("ci")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """No module and no test is ever garbage, and they have millions of objects. A search for garbage does not look at
-    them again, and it begins as late as in a router: in what only computes, searches took a third of the time."""
+    """Collect without searches for garbage. No module and no test is ever garbage, and they have millions of objects,
+    so later searches skip them, and begin as late as in a router. In tests that only compute, searches took a third of
+    the time."""
     gc.disable()
     try:
         return (yield)
@@ -61,7 +62,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def _place(nodeid: str, folders: Sequence[str]) -> int | None:
-    """The first of these folders that the test is in."""
+    """The index of the first of these folders that contains the test."""
     path = nodeid.removeprefix("tests/")
     return next((place for place, folder in enumerate(folders) if path.startswith(folder)), None)
 

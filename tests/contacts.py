@@ -1,4 +1,4 @@
-"""In place of `linkstate.mesh`: contacts are made and lost as a test says, and it carries what is sent itself."""
+"""Replaces `linkstate.mesh`: a test makes and loses contacts, and carries payloads itself."""
 
 from collections.abc import Callable, Sequence
 from math import inf
@@ -10,11 +10,11 @@ class Contacts:
     """The contacts of one router."""
 
     def __init__(self, carry: Callable[[str, bytes], None]) -> None:
-        """`carry` is given what is for another router, contact or not."""
+        """`carry` gets payloads for another router, in contact or not."""
         self.out: list[Action] = []
         self._carry = carry
 
-    # what the test says
+    # calls of the test
 
     def made(self, router: str, incarnation: int) -> None:
         self.out.append(ContactMade(router, incarnation))
@@ -25,7 +25,7 @@ class Contacts:
     def received(self, router: str, payload: bytes) -> None:
         self.out.append(Received(router, payload))
 
-    # what the node says
+    # calls of the node
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
         for target in targets:
@@ -38,7 +38,7 @@ class Contacts:
         self.lost(router, cause, reason)
 
     def handle_timer(self, now: float) -> None:
-        """Nothing happens by itself."""
+        """Nothing to do: nothing happens by itself."""
 
     def deadline(self) -> float:
         return inf

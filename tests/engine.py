@@ -1,4 +1,4 @@
-"""A fault of the AMQP engine ends its connection in production. In tests it is a failure."""
+"""A fault of the AMQP engine ends its connection in production. In tests it fails the test."""
 
 from router.amqp import connection
 from router.amqp.connection import fault_of
@@ -12,10 +12,10 @@ def _let_through(error: Exception) -> AmqpError:
 
 
 def let_faults_through() -> None:
-    """From now on such a fault leaves the connection."""
+    """From now on such a fault propagates out of the connection."""
     connection.fault_of = _let_through
 
 
 def end_connections() -> None:
-    """As in production."""
+    """From now on such a fault ends its connection, as in production."""
     connection.fault_of = fault_of

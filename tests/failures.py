@@ -1,5 +1,6 @@
 """How shells of tests mark a message that has come back to its queue, or was a dead letter
-(`topic.queues.leader.log.Marking`): "TEXT with ANNOTATIONS died NUMBER failed NUMBER", without what it has not."""
+(`topic.queues.leader.log.Marking`): "TEXT with ANNOTATIONS died NUMBER failed NUMBER", where absent parts are left out.
+"""
 
 from typing import Final
 
@@ -18,25 +19,25 @@ def marked(message: bytes, failures: int) -> bytes:
 
 
 def unmarked(message: bytes) -> tuple[bytes, int]:
-    """The message without what consumers have added, and how often they have failed."""
+    """The message without annotations of consumers, and how often they have failed."""
     text, _, failures = message.partition(FAILED)
     return bare(text), int(failures or 0)
 
 
 def bare(message: bytes) -> bytes:
-    """The message without what consumers have added."""
+    """The message without annotations of consumers."""
     text, *deaths = message.partition(DIED)
     return b"".join((text.partition(WITH)[0], *deaths))
 
 
 def added(message: bytes) -> bytes:
-    """What consumers have added to the message."""
+    """The annotations of consumers on the message."""
     text, _, _ = message.partition(FAILED)
     return text.partition(DIED)[0].partition(WITH)[2]
 
 
 def died(message: bytes) -> bytes | None:
-    """The message as a dead letter; None: it was one too often."""
+    """The message as a dead letter. None if it was a dead letter too often."""
     text, deaths = alive(message)
     return text + DIED + b"%d" % (deaths + 1) if deaths < MOST_DEATHS else None
 
@@ -48,7 +49,7 @@ def alive(message: bytes) -> tuple[bytes, int]:
 
 
 class TextMarking:
-    """Marks messages that are no AMQP (`topic.queues.leader.log.Marking`)."""
+    """Marks messages that are not AMQP (`topic.queues.leader.log.Marking`)."""
 
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         return marked(self.annotated(message, annotations), failures)

@@ -1,10 +1,11 @@
-"""A process that has imported what a program begins with, and forks processes that go on as that program:
+"""A process that has imported the first modules of a program, and forks processes that continue as that program:
 `python [-P] -m tests.fork_server SOCKET MODULE...`.
 
-For tests that start one program hundreds of times (forks.py). Each message on the socket is a start; the answer is the
-process's id. The new process is no child of this one: whoever asked adopts it, waits for it and sees how it ends.
+For tests that start one program hundreds of times (forks.py). Each message on the socket starts a process; the answer
+is the process's id. The new process is no child of this one: the requesting process adopts it, waits for it and sees
+how it ends.
 
-A forked process differs from a started one in this: its siblings share its hashes of strings, and `/proc` shows the
+A forked process differs from a started one in two ways: its siblings share its hashes of strings, and `/proc` shows the
 environment of the server.
 """
 
@@ -26,7 +27,7 @@ import attrs
 
 LARGEST: Final = 1 << 20
 MOST_DESCRIPTORS: Final = 250
-"""Of which Linux lets 253 through at a time."""
+"""Linux passes at most 253 at a time."""
 
 PR_SET_MM: Final = 35
 PR_SET_MM_MAP: Final = 14
@@ -34,22 +35,23 @@ FIELDS: Final = (
     ("start_code", 26), ("end_code", 27), ("start_data", 45), ("end_data", 46), ("start_brk", 47), ("brk", 47),
     ("start_stack", 28), ("arg_start", 48), ("arg_end", 49), ("env_start", 50), ("env_end", 51),
 )  # fmt: skip
-"""Of the kernel's struct prctl_mm_map, and which field of /proc/PID/stat each is, counted from one (proc(5))."""
+"""Fields of the kernel's struct prctl_mm_map -> the number of the field in /proc/PID/stat, counted from one
+(proc(5))."""
 
 
 @attrs.frozen
 class Start:
-    """What a process is to begin with. Its standard streams come first among the descriptors of the message."""
+    """The start of a process. Its standard streams come first among the descriptors of the message."""
 
     arguments: list[str]
-    """After the interpreter's own options: `-m MODULE ...` or `-c CODE ...`."""
+    """The words after the interpreter's own options: `-m MODULE ...` or `-c CODE ...`."""
     command: list[str]
-    """The whole, as others are to see it."""
+    """The whole command line, as other processes see it."""
     environment: dict[str, str]
-    """Besides what it has of the server."""
+    """Variables in addition to the server's."""
     directory: str
     numbers: list[int]
-    """Which descriptors the process has, in the message's order."""
+    """The numbers of the descriptors in the process, in the message's order."""
     new_session: bool
 
     def to_bytes(self) -> bytes:
@@ -61,14 +63,14 @@ class Start:
 
 
 def serve(requests: socket.socket) -> Start:
-    """Fork until whoever asks is gone. Returns in every process that is forked."""
+    """Fork until the requesting process has ended. Returns in every forked process."""
     chances = [one for one in gc.get_objects() if isinstance(one, random.Random)]
     gc.collect()
     gc.freeze()
     while True:
         try:
             data, descriptors, _, _ = socket.recv_fds(requests, LARGEST, MOST_DESCRIPTORS)
-        except KeyboardInterrupt:  # so is whoever asks
+        except KeyboardInterrupt:  # the requesting process gets it, too
             data = b""
         if not data:
             os._exit(0)
@@ -78,7 +80,7 @@ def serve(requests: socket.socket) -> Start:
             pid = os.fork()
             if pid == 0:
                 os.close(adopted)
-                os.read(waits, 1)  # until it is a child of whoever asked
+                os.read(waits, 1)  # until it is a child of the requesting process
                 os.close(waits)
                 _become(start, descriptors, requests, chances)
                 return start
@@ -100,7 +102,7 @@ def _become(start: Start, descriptors: Sequence[int], requests: socket.socket, c
         os.setsid()
     os.chdir(start.directory)
     os.environ.update(start.environment)
-    for chance in chances:  # of modules; Python sees to its own
+    for chance in chances:  # generators of modules; Python reseeds its own
         chance.seed()
     show(start.command)
 
@@ -112,15 +114,15 @@ def _moved(number: int, above: int) -> int:
 
 
 _shown: Any = None
-"""What the kernel shows as this process's command line is memory of the process."""
+"""The memory that the kernel shows as this process's command line."""
 
 
 def show(command: Sequence[str]) -> None:
-    """The command line that others see; OSError where the kernel cannot be told."""
+    """Set the command line that other processes see. Raises OSError if the kernel refuses."""
     global _shown
     joined = b"".join(os.fsencode(word) + b"\0" for word in command)
     _shown = ctypes.create_string_buffer(joined, len(joined))
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # from the third on
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # fields from the third on
     values = {name: int(fields[number - 3]) for name, number in FIELDS}
     at = ctypes.addressof(_shown)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -133,7 +135,7 @@ def show(command: Sequence[str]) -> None:
 
 
 def run(start: Start) -> None:
-    """As the interpreter would."""
+    """Run the program as the interpreter would."""
     option, program, *arguments = start.arguments
     sys.orig_argv = start.command
     if not sys.flags.safe_path:

@@ -35,24 +35,24 @@ IMPORTED: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
         "failover.cli.subscribe", "failover.cli.watch.status",
     ),
 }  # fmt: skip
-"""Program -> the modules that it begins with, also where it loads them when they are asked for."""
+"""Program -> the modules that it imports first, including modules that it would import only when it needs them."""
 
 TEST: Final = "PYTEST_CURRENT_TEST"
-"""The only variable that is not the same in all that a server forks."""
+"""The only variable that may differ among processes of one server."""
 PR_SET_CHILD_SUBREAPER: Final = 36
 LIMITS: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_CORE)
 UNKNOWN: Final = ("shell", "gid", "gids", "uid", "executable", "preexec_fn", "process_group")
-"""Options of a start that a message to a server does not say."""
+"""Options of a start that a message to a server cannot express."""
 
 is_on = True
-"""Whether starts are answered by forks."""
+"""Whether forks replace starts."""
 _servers: dict[Any, "Server | None"] = {}
 _asked: Counter[Any] = Counter()
-_lock = threading.RLock()  # a server is started, too
+_lock = threading.RLock()  # reentrant, as a server is started under it, too
 
 
 class Server:
-    """For processes of one program that all inherit the same."""
+    """A server for processes of one program that inherit the same state."""
 
     def __init__(self, program: Sequence[str]) -> None:
         interpreter, *options = program[: _options_end(program)]
@@ -60,7 +60,7 @@ class Server:
         with its:
             command = [interpreter, *options, "-m", "tests.fork_server", str(its.fileno()), *IMPORTED[tuple(program)]]
             nothing = subprocess.DEVNULL
-            self._process = subprocess.Popen(  # in no folder of a test, where it would be taken for a leftover
+            self._process = subprocess.Popen(  # in no test's folder, where it would look like a leftover
                 command, cwd="/", stdin=nothing, stdout=nothing, pass_fds=[its.fileno()]
             )
         self._requests = ours
@@ -77,18 +77,18 @@ class Server:
         return pid
 
     def end(self) -> int:
-        """No more will be asked."""
+        """Make no more requests."""
         self._requests.close()
         return self._process.wait(HANGS_S)
 
 
 def _adopt(orphans: bool) -> None:
-    """Whether children of our children that end become ours."""
+    """Whether descendants whose parent ends become our children."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(orphans), 0, 0, 0)
 
 
 def install() -> None:
-    """From now on, for the life of this process."""
+    """Install the servers, for the life of this process."""
     usual = subprocess.Popen._execute_child  # type: ignore[attr-defined]
     names = signature(usual)
 
@@ -110,18 +110,19 @@ def _begins(command: Any, program: Sequence[str]) -> bool:
 
 
 def _options_end(program: Sequence[str]) -> int:
-    """Where the interpreter's own options end."""
+    """The index of the word at which the interpreter's own options end."""
     return next(place for place, word in enumerate(program) if word in ("-c", "-m"))
 
 
 def _can_be_asked(options: dict[str, Any]) -> bool:
-    """Whether all that the starter wants is what a message to a server can say."""
+    """Whether a message to a server can express all that the starter wants."""
     usual = options["close_fds"] and options["restore_signals"] and options["umask"] == -1 and options["env"] is None
     return usual and not any(options[name] not in (None, False, -1) for name in UNKNOWN)
 
 
 def _server(program: Sequence[str]) -> Server | None:
-    """The server for what is started now, from the second time on: once is not worth one. None where there is none."""
+    """The server for this start, from the second start on, as one start is not worth a server. None if there is
+    none."""
     key = program, _inherited()
     _asked[key] += 1
     if key not in _servers and _asked[key] > 1:
@@ -131,7 +132,9 @@ def _server(program: Sequence[str]) -> Server | None:
 
 
 def _inherited() -> tuple[object, ...]:
-    """What a process has of whoever starts it, and no message says; and the environment, which imports may look at."""
+    """The state that a process inherits from its starter and that no message has; and the environment, which imports
+    may read.
+    """
     ignored = [number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     limits = [resource.getrlimit(which) for which in LIMITS]

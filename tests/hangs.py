@@ -1,4 +1,4 @@
-"""How long tests wait for what has to happen: a test that reaches the bound hangs, however busy its machine is."""
+"""How long tests wait for an event: a test that reaches the bound hangs, however busy its machine is."""
 
 from typing import Final
 

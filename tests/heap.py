@@ -1,5 +1,4 @@
-"""How much memory this process has asked for. The kernel may take back, and give again, pages of files; those do not
-count."""
+"""The memory that this process has asked for. Pages of files do not count, as the kernel may drop and reload them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A program that says how it was started, and then does as it is told: `python -m tests.itself [end HOW | draw]`."""
+"""A program that reports how it was started, and then obeys: `python -m tests.itself [end HOW | draw]`."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import psutil
 
 
 def told() -> dict[str, object]:
-    """What a process is given by whoever starts it."""
+    """The state that a process gets from its starter."""
     own = psutil.Process()
     return {
         "arguments": sys.argv[1:],
@@ -42,7 +42,7 @@ def told() -> dict[str, object]:
 def open_descriptors() -> list[int]:
     found = []
     for name in os.listdir("/proc/self/fd"):
-        if Path(f"/proc/self/fd/{name}").exists():  # not the one that lists them
+        if Path(f"/proc/self/fd/{name}").exists():  # not the descriptor that lists them
             found.append(int(name))
     return sorted(found)
 

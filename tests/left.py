@@ -1,4 +1,4 @@
-"""Processes that were started below a test's folder, whoever started them: none outlives the test."""
+"""Finds processes that were started below a test's folder by any process: none may outlive the test."""
 
 import contextlib
 from pathlib import Path
@@ -7,7 +7,7 @@ import psutil
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Those that run there, or whose command line names the folder."""
+    """Processes that run in the folder, or whose command line names it."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -12,7 +12,7 @@ from topic.raft.messages import Hard, Persist, StoreContent
 
 
 def apply(rows: dict[bytes, bytes], changes: Changes) -> None:
-    """Change the rows that a store has."""
+    """Apply changes to the rows of a store."""
     for key, value in changes.items():
         if value is None:
             rows.pop(key, None)
@@ -21,7 +21,7 @@ def apply(rows: dict[bytes, bytes], changes: Changes) -> None:
 
 
 class SetPart:
-    """What the store has of one set."""
+    """The part of one set in the store."""
 
     def __init__(self, store: bytes) -> None:
         self.store = store
@@ -32,7 +32,7 @@ class SetPart:
         """The pieces of the snapshot that a leader sends."""
         self.entries: list[Entry] = []
         self.number = 0
-        """How many changes it has had: the mark beside the store has it, too."""
+        """The number of changes so far. The mark beside the store has it, too."""
 
     @property
     def content(self) -> SetContent:
@@ -75,7 +75,7 @@ class MemorySets:
     def __init__(self, parts: dict[str, SetPart]) -> None:
         self.parts = parts
         self.former: list[SetPart] = []
-        """Parts that were set aside: no store deletes one."""
+        """Parts that were set aside, as no store deletes one."""
 
     @property
     def contents(self) -> dict[str, SetContent]:
@@ -85,11 +85,11 @@ class MemorySets:
         return MemorySets({name: part.copy() for name, part in self.parts.items()})
 
     def changed_since(self, earlier: "MemorySets") -> list[str]:
-        """The sets that have changed since."""
+        """The sets that have changed since then."""
         return [name for name, part in self.parts.items() if part.number > earlier.parts[name].number]
 
     def put_back(self, earlier: "MemorySets", new_store: Callable[[], bytes]) -> "MemorySets":
-        """An earlier store in the place of this one. The mark tells what it lacks: those sets begin anew."""
+        """Replace this store by an earlier one. The mark shows which sets lack changes: these begin anew."""
         found = earlier.copy()
         for name in self.changed_since(earlier):
             self._begin_anew(found, name, new_store())

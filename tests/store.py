@@ -1,4 +1,4 @@
-"""In place of `router.store`: what is written is there at once, and outlives a kill."""
+"""Replaces `router.store`: data is stored at once, and outlives a kill."""
 
 from collections.abc import Iterable
 from typing import Self
@@ -16,12 +16,12 @@ class MemoryStore:
 
     @property
     def found(self) -> bool:
-        """Every life reserves the clock."""
+        """Whether the store is in use: every life reserves the clock."""
         return self.reserved > 0
 
     @property
     def remembered(self) -> list[LinkEntry]:
-        """In the order in which `router.store` has them."""
+        """The entries in the order of `router.store`."""
         return [entry for _, entry in sorted(self.entries.items())]
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:

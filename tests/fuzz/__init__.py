@@ -1,9 +1,10 @@
-"""Random input of every kind that a router or a tool reads from strangers: nothing crashes, grows, or touches others.
+"""Random input of every kind that a router or a tool reads from strangers. It must crash nothing, make nothing grow,
+and touch no other client.
 
     python -m tests.fuzz --seconds 60 --seed 1 frames maps odd wrong routers logs yaml
 
-A round is drawn from its seed alone, and is played in this process without a socket or a clock; so a number says it
-all. What is not here: processes and kernels (`tests/processes/test_bad_input.py`).
+The seed alone determines a round, which runs in this process without a socket or a clock. So a number reproduces it.
+Processes and kernels are tested elsewhere (`tests/processes/test_bad_input.py`).
 """
 
 from tests import engine

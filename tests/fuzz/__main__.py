@@ -26,16 +26,16 @@ KINDS: dict[str, Callable[[Random], None]] = {
 ROUND_S = 20.0
 """Processor seconds that a round may take."""
 WARM = 300
-"""Rounds after which memory does not grow any more."""
+"""Rounds after which memory no longer grows."""
 GROWTH_BYTES = 48 << 20
 
 
 class TooLong(Exception):
-    """A round has not come to its end."""
+    """A round has not ended in time."""
 
 
 def play(kind: str, seed: int, number: int) -> None:
-    """One round, or an exception."""
+    """Play one round. Raises what the round raises."""
 
     def stop(_: int, frame: FrameType | None) -> None:
         raise TooLong(f"{ROUND_S:g} s of processor time")
@@ -51,7 +51,9 @@ def play(kind: str, seed: int, number: int) -> None:
 
 
 def fuzz(kind: str, seed: int, seconds: float, first: int = 0, reached: Any = None) -> int:
-    """Rounds until the time is over; returns how many. `reached`, if given, is told the round that is played."""
+    """Play rounds until the time is over. Returns their number. `reached`, if given, gets the number of the present
+    round.
+    """
     until, number, warm = time.monotonic() + seconds, first, 0
     while time.monotonic() < until or number == first:
         if reached is not None:
@@ -67,7 +69,7 @@ def fuzz(kind: str, seed: int, seconds: float, first: int = 0, reached: Any = No
 
 
 def _apart(kind: str, seed: int, seconds: float, first: int) -> bool:
-    """In a process of its own, whose death is told, too."""
+    """Fuzz in a child process, whose death is reported, too."""
     reached = multiprocessing.Value(c_longlong, first)
     process = multiprocessing.Process(target=fuzz, args=(kind, seed, seconds, first, reached))
     process.start()

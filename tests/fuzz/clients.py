@@ -1,7 +1,7 @@
-"""Clients that say anything: frames that are damaged, and frames that are well made and mean what nobody would.
+"""Clients that send anything: damaged frames, and well-formed frames that make no sense.
 
-`frames` are damaged. `maps` are not, but for unsettled maps: so they get as far as the topic core, with links that
-resume, steal and close each other, tags and keys that are used again, and outcomes for whatever there may be.
+`frames` sends damaged frames. `maps` damages only unsettled maps. So its input reaches the topic core: links that
+resume, steal and close each other, tags and keys that are used again, and outcomes for any delivery.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,15 +46,15 @@ ACTS = 30
 
 
 class Talk:
-    """What one client says. It knows what its router knows of deliveries: it is to find odd names for real ones."""
+    """The frames of one client. It knows the deliveries that its router knows, to use odd names and real ones."""
 
     def __init__(self, rng: Random, mesh: FuzzMesh) -> None:
         self._rng = rng
         self._mesh = mesh
         self._next = 0
-        """Delivery-id."""
+        """The next delivery-id."""
         self._links: dict[int, tuple[str, bool]] = {}
-        """By handle: name, and whether it receives."""
+        """Keyed by handle: the link's name, and whether it receives."""
 
     def beginning(self) -> bytes:
         rng = self._rng
@@ -88,7 +88,7 @@ class Talk:
         return Described(code, *fields)
 
     def _map(self) -> Any:
-        """An unsettled map, or what is to be taken for one."""
+        """An unsettled map, or a broken one."""
         rng = self._rng
         if rng.random() < 0.3:
             return None
@@ -189,7 +189,7 @@ def frames(rng: Random) -> None:
 
 
 def maps(rng: Random) -> None:
-    """The same, and what is damaged is at most a map."""
+    """The same with no damage except in maps."""
     _play(rng, lambda said: said)
 
 
@@ -203,7 +203,7 @@ def _play(rng: Random, bend: Callable[[bytes], bytes]) -> None:
 
 
 def visit(rng: Random, mesh: FuzzMesh, bend: Callable[[bytes], bytes] = lambda said: said) -> None:
-    """A few clients come at routers, one at the same time as others, and go. Now and then c is out of a contact."""
+    """A few clients connect to routers, act at the same time, and leave. Now and then c loses a contact."""
     guests = [mesh.guest(rng.choice(list(mesh.routers))) for _ in range(rng.randint(3, 6))]
     there = [(guest, _said(rng, mesh, bend)) for guest in guests]
     while there:

@@ -1,6 +1,4 @@
-"""Files that are damaged: delivery logs, of which the audit makes a report all the same; YAML, of which it is said what
-is wrong.
-"""
+"""Damaged files: delivery logs, for which the audit still makes a report, and YAML, whose errors are reported."""
 
 import json
 import tempfile
@@ -31,8 +29,8 @@ def _good_logs() -> dict[str, bytes]:
 
 
 def logs(rng: Random) -> None:
-    """Bytes of segments, which the audit takes for damage. A block that is not what its checksum says is none; one that
-    says something else, and is well made, is read: what it says is not to be believed, and not judged here."""
+    """Damage the bytes of segments; the audit has to report damage. A block with a wrong checksum does not count. A
+    well-formed block with changed content is read; its content is not judged here."""
     files = dict(_good_logs())
     for path in rng.sample(sorted(files), rng.randint(1, 2)):
         _list_entries(_forged(rng, files[path]))
@@ -51,7 +49,7 @@ def _list_entries(segment: bytes) -> None:
 
 
 def _forged(rng: Random, segment: bytes) -> bytes:
-    """One of its blocks says something else."""
+    """The segment with the content of one block changed."""
     starts = [at for at in range(len(segment)) if segment.startswith(MAGIC, at)]
     if not starts:
         return damaged(rng, segment)
@@ -69,7 +67,7 @@ def _good_texts() -> dict[str, bytes]:
 
 
 def yaml(rng: Random) -> None:
-    """A topology or a chaos script with other bytes, or with others' words."""
+    """A topology or a chaos script with changed bytes, or with words of others."""
     texts = _good_texts()
     name = rng.choice(sorted(texts))
     text = damaged(rng, texts[name]) if rng.random() < 0.5 else _reworded(rng, texts[name], [*texts.values()])

@@ -1,8 +1,8 @@
-"""Whole routers in one process, as far as they are not sockets, and a pair of good clients.
+"""Whole routers without sockets in one process, and a pair of good clients.
 
     publisher - a ~~~ b - subscriber        ~~~ contacts by hand; perhaps a third router, c
 
-Each has a node, the edge for AMQP clients and their connections. Time is virtual. Guests say bytes.
+Each has a node, the edge for AMQP clients and their connections. Time is virtual. Guests send bytes.
 """
 
 import sys
@@ -54,7 +54,7 @@ class Guest:
         self.connection.context = self
 
     def open(self) -> None:
-        """It keeps its place."""
+        """Nothing to do: the guest keeps its place."""
 
     def admit(self) -> bool:
         return True
@@ -68,10 +68,12 @@ class Guest:
         self.router.mesh.flow()
 
     def hears(self, data: bytes) -> None:
-        """What the router tells it."""
+        """The guest gets bytes from the router."""
 
     def acknowledges(self) -> bool:
-        """Whether its machine has acknowledged something that was asked for (protocol 6.6). It may be silent."""
+        """Whether the client's machine has acknowledged something that the router asked for (protocol 6.6). It may be
+        silent.
+        """
         return False
 
     def leave(self) -> None:
@@ -84,7 +86,7 @@ class Guest:
 
 
 class GoodClient(Guest, Handler):
-    """It speaks through the engine, sends numbers, and takes what it is sent."""
+    """A client that uses the engine, sends numbers, and accepts all deliveries."""
 
     def __init__(self, router: "FuzzRouter", container: str) -> None:
         super().__init__(router)
@@ -138,14 +140,14 @@ class FuzzRouter(Deaf):
         raise AssertionError("there are no neighbours, only contacts")
 
     def flush(self) -> None:
-        """Batches wait on the wires."""
+        """Nothing to do: batches wait on the wires."""
 
     def note(self, happening: Happening) -> None:
         if isinstance(happening, ContactLost) and happening.cause is Loss.BROKEN:
             self.mesh.breaches.append((self.name, happening.router))
 
     def write(self) -> bool:
-        """Whether there was something to be written to clients."""
+        """Write to clients. Returns whether there was something to write."""
         wrote = False
         for guest in list(self.guests):
             if data := guest.connection.data_to_send():
@@ -165,8 +167,8 @@ class FuzzMesh:
         self, *names: str, bend: Callable[[str, bytes], bytes] = lambda _, payload: payload, liar: str = "",
         settings: Settings = SETTINGS, limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:  # fmt: skip
-        """`bend` makes what arrives of what a router, the first argument, says to another, from when all are in
-        contact. The `liar` may come to any end."""
+        """`bend`: changes the payloads from a router, its first argument, to others, once all routers are in contact.
+        The `liar` may come to any end."""
         self.now, self.wall_us, self.names = 0.0, 1_700_000_000_000_000, names
         self.settings, self.limits = settings, limits
         self.breaches: list[tuple[str, str]] = []
@@ -175,7 +177,7 @@ class FuzzMesh:
         self.wires: dict[tuple[str, str], deque[tuple[int, bytes]]] = {
             (a, b): deque() for a in names for b in names if a != b
         }
-        """What a router has said to another, with its clock."""
+        """Keyed by sender and receiver: payloads under way, each with the sender's clock."""
         self._parted: set[frozenset[str]] = set()
         self.routers = {name: FuzzRouter(self, name) for name in names}
         for here, there in combinations(names, 2):
@@ -201,7 +203,7 @@ class FuzzMesh:
 
     @contextmanager
     def acting(self, router: FuzzRouter) -> Iterator[None]:
-        """Something happens at the router, or at what is left of the liar."""
+        """Run an event at a router. If the liar fails in it, the liar ends."""
         try:
             router.node.now()
             yield
@@ -222,7 +224,7 @@ class FuzzMesh:
         self.routers[there].contacts.made(here, self.routers[here].incarnation)
 
     def _part(self, here: str, there: str) -> None:
-        """`here` has dropped the contact, or is no more: the other is told."""
+        """`here` has dropped the contact, or has ended: the other router notices."""
         self.wires[here, there].clear()
         self.wires[there, here].clear()
         self._parted.add(frozenset((here, there)))
@@ -230,7 +232,7 @@ class FuzzMesh:
             self.routers[there].contacts.lost(here)
 
     def part(self, here: str, there: str) -> None:
-        """Or meet again."""
+        """End the contact of two routers, or make it again."""
         if frozenset((here, there)) in self._parted:
             self._parted.discard(frozenset((here, there)))
             self._meet(here, there)
@@ -240,12 +242,12 @@ class FuzzMesh:
         self.flow()
 
     def meet(self) -> None:
-        """All are in contact again."""
+        """Bring all routers into contact again."""
         for here, there in sorted(map(sorted, self._parted)):
             self.part(here, there)
 
     def lose(self, name: str) -> None:
-        """The router is no more."""
+        """End the router."""
         del self.routers[name]
         for other in self.routers:
             if frozenset((name, other)) not in self._parted:
@@ -255,13 +257,14 @@ class FuzzMesh:
     # time
 
     def flow(self) -> None:
-        """Until nobody has anything to say."""
+        """Let all payloads arrive, until no router has anything to send."""
         while self.work() or any(self.wires.values()):
             for here, there in self.wires:
                 self.bring(here, there)
 
     def work(self) -> bool:
-        """What routers do, and say to clients, before they hear of each other; whether there was anything."""
+        """Run all routers, and write to clients, without payloads between routers. Returns whether anything
+        happened."""
         moves = False
         for router in list(self.routers.values()):
             with self.acting(router):
@@ -273,7 +276,7 @@ class FuzzMesh:
         return moves
 
     def bring(self, here: str, there: str, most: int = sys.maxsize) -> None:
-        """To one router what another has said, or so many payloads of it."""
+        """Bring payloads from one router to another, at most this many."""
         wire = self.wires[here, there]
         for _ in range(min(most, len(wire))):
             clock, payload = wire.popleft()
@@ -291,7 +294,7 @@ class FuzzMesh:
     # what must hold
 
     def check(self) -> None:
-        """The good pair is served."""
+        """Check that the good pair is served."""
         self.speaks.send(b"%d" % self.sent, data_message(b"%d" % self.sent))
         self.sent += 1
         self.flow()
@@ -299,7 +302,9 @@ class FuzzMesh:
         assert self.publisher.accepted == self.sent, "the good publisher was not told accepted"
 
     def check_forgotten(self) -> None:
-        """When all others are gone: nothing is left of them once their termini are over, and others have come since."""
+        """Check that nothing is left of the other clients, which are gone: once their termini are over, and later
+        clients have come and gone.
+        """
         for _ in range(3 * LONGEST_S):
             self.time(1.0)
         for name in self.names:

@@ -1,4 +1,4 @@
-"""Bytes and values that are nearly right."""
+"""Bytes and values that are almost right."""
 
 from random import Random
 from typing import Any
@@ -8,7 +8,7 @@ ODD_TEXTS = ("", "a", "b", "c", "\0", "é" * 100, "x" * 5000)
 
 
 def damaged(rng: Random, data: bytes) -> bytes:
-    """With a few bytes changed, left out, doubled or put in."""
+    """The data with a few bytes changed, dropped, doubled or inserted."""
     changed = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         at, size = rng.randrange(len(changed) + 1), rng.choice((1, 1, 2, 4, 30))
@@ -27,7 +27,7 @@ def damaged(rng: Random, data: bytes) -> bytes:
 
 
 def altered(rng: Random, value: Any) -> Any:
-    """Of the same shape, mostly, but for one value in it."""
+    """The value with one inner value changed, mostly in the same shape."""
     if isinstance(value, list) and value and rng.random() < 0.9:
         at = rng.randrange(len(value))
         match rng.randrange(12):

@@ -1,8 +1,8 @@
-"""A router that lies: what it says to others is damaged on its way.
+"""A router that lies: its messages to other routers are damaged on their way.
 
-Who is lied to drops the contact, or the transport. What a lie that is well made brings about is not judged: routers of
-a mesh trust each other. But it ends no router, and a pair of clients at two others is served in the end. The liar may
-come to any end.
+A router that gets such a message drops the contact or the transport. The effects of a well-formed lie are not judged:
+routers of a mesh trust each other. But a lie must end no router, and a pair of clients at two other routers must be
+served in the end. The liar itself may come to any end.
 """
 
 from random import Random
@@ -18,16 +18,16 @@ from tests.linkstate.network import Ledger, Network
 LIAR = "c"
 LINKS = {("a", "b"): 1, ("a", "c"): 1, ("b", "c"): 1}
 MOST_ACTIONS = 200
-"""That one body may lead to."""
+"""The most actions that one body may cause."""
 
 
 def routers(rng: Random) -> None:
-    """Batches of the topic core, or bodies of link state and channels."""
+    """Damage batches of the topic core, or bodies of link state and channels."""
     (_batches if rng.random() < 0.8 else _bodies)(rng)
 
 
 def _batches(rng: Random) -> None:
-    """Clients come to the liar and to others; a and b serve a good pair."""
+    """Clients attach at the liar and at other routers; a and b serve a good pair."""
     share = rng.choice((0.02, 0.1, 0.5))
 
     def bend(router: str, payload: bytes) -> bytes:
@@ -52,7 +52,7 @@ def altered_bytes(rng: Random, payload: bytes) -> bytes:
 
 
 class _Unjudged(Ledger):
-    """A router that is lied to keeps no promise."""
+    """Keeps no account: a router that gets lies keeps no promise."""
 
     def made(self, here: str, there: str) -> None: ...
     def lost(self, here: str, there: str) -> None: ...
@@ -73,7 +73,7 @@ class _LyingNetwork(Network):
         super()._carry(direction, link, body)
 
     def _bent(self, body: bytes) -> bytes:
-        """A body is a run of binaries, most of which are packed."""
+        """A body with one part changed. A body is a sequence of binaries, most of which are packed."""
         rng = self._rng
         if rng.random() < 0.3:
             return damaged(rng, body)

@@ -1,8 +1,8 @@
 """A mutant: production code with one rule of the failover protocol switched off, for as long as it is applied.
 
-A breakage is a function that is given the original method and returns what takes its place; its docstring's first line
-names the rule. The breakages are in the `breaks_*` modules, and must break the protocol, not Python: what the mutant
-does is caught by an invariant (protocol 9), not by an assertion that a core makes of its own state.
+A breakage is a function that gets the original method and returns its replacement. The first line of its docstring
+names the rule. The breakages are in the `breaks_*` modules, and must break the protocol, not Python: an invariant
+(protocol 9) catches the mutant, not a core's assertion about its own state.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A publisher and a subscriber that nobody means any harm: what happens to others must not touch them.
+"""A publisher and a subscriber that behave well: what happens to other clients must not touch them.
 
 a - publisher        b - the troublemaker        c - subscriber
 """
@@ -30,7 +30,7 @@ class Background:
             await trio.sleep(PACE_S)
 
     async def goes_on(self) -> None:
-        """What is published from now on arrives, and nothing was lost or doubled before."""
+        """Check that messages from now on arrive, and that none was lost or doubled before."""
         start = self._publisher.sent
         await self._clients.until(lambda: len(self._publisher.accepted) >= start + PROOF)
         assert len(self._publisher.accepted) == len(self._publisher.outcomes)

@@ -1,8 +1,9 @@
-"""What no peer may say, and the condition that it gets: bytes by hand, for each listener of a router. Where AMQP has no
-way to tell it, the connection is closed, and the log has the condition.
+"""Bytes that no peer may send, and the condition that answers them, for each listener of a router. If AMQP has no way
+to report the condition, the router closes the connection, and the condition is in its log.
 
-The words of SASL are for listeners that ask who comes. What comes first on a connection, or is a frame, is for those of
-an open mesh. Bodies are said on a link between routers, by one that has come in as a neighbour.
+Inputs for SASL go to listeners that require authentication. Inputs at the beginning of a connection, or with broken
+frames, go to listeners of an open mesh. Inputs in bodies go over a link between routers, from a peer that has connected
+as a neighbour.
 """
 
 import random
@@ -57,13 +58,13 @@ class Bad:
     listener: str
     said: bytes
     told: bytes
-    """What the answer has in it."""
+    """Bytes that the answer contains."""
     first: bytes = b""
-    """Said before, and the attach that it ends with is answered."""
+    """Bytes that are sent before. They end with an attach, which the router answers."""
     logged: str = ""
-    """The condition, where the answer does not have it."""
+    """The condition in the log, if the answer does not have it."""
     limit: str = ""
-    """That it goes beyond."""
+    """The limit that the input exceeds."""
 
 
 def bad(told: str, said: bytes, listener: str = CLIENTS, limit: str = "") -> Bad:
@@ -71,7 +72,7 @@ def bad(told: str, said: bytes, listener: str = CLIENTS, limit: str = "") -> Bad
 
 
 def behind(first: bytes, told: str, said: bytes) -> Bad:
-    """On a link that is attached."""
+    """An input on an attached link."""
     return Bad(CLIENTS, said, told.encode(), first)
 
 
@@ -80,7 +81,7 @@ def refused(said: bytes, listener: str = ASKED) -> Bad:
 
 
 def out_of_step(said: bytes, listener: str = ASKED, logged: str = FRAMING) -> Bad:
-    """No SASL as it should be, and no AMQP: a header of ours is all that is told (AMQP 1.0 2.2)."""
+    """An input that is neither correct SASL nor AMQP: the router answers only with its header (AMQP 1.0 2.2)."""
     return Bad(listener, said, SASL_HEADER, logged=logged)
 
 
@@ -237,7 +238,7 @@ RAW: Final = (
 
 
 def as_router(name: str, mesh: str) -> bytes:
-    """Header and open."""
+    """The header and the open of a router."""
     return HEADER + frame(OPEN, name, *[None] * 8, {Symbol(MESH): mesh, Symbol(WIRE): VERSION})
 
 
@@ -263,4 +264,4 @@ BODIES: Final = {
     "a frame beyond the limit": (FRAMING, AS_ROUTER + body_frame(1, bytes(300 * 1024))),
     "a body without an end": (LIMIT, AS_ROUTER + 70 * body_frame(1, bytes(250 * 1024), PART)),
 }
-"""What a neighbour may say, and ends its connection: the condition."""
+"""Inputs of a neighbour that end its connection -> the condition."""

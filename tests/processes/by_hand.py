@@ -11,7 +11,7 @@ from topic.properties import GENERATION
 
 
 def lasting_attach(handle: int, *, receiver: bool, address: str, of_life: bytes | None = None) -> bytes:
-    """With a map of one delivery in doubt, if it is of the life of that generation."""
+    """The frame of an attach. With `of_life`, it has a map with one delivery in doubt of that life."""
     ends = [Described(code, address, 2, Symbol(EXPIRE_CONNECTION), 60) for code in (SOURCE, TARGET)]
     unsettled = None if of_life is None else {b"1": None}
     properties = None if of_life is None else {Symbol(GENERATION): of_life}
@@ -21,7 +21,7 @@ def lasting_attach(handle: int, *, receiver: bool, address: str, of_life: bytes 
 
 
 async def heard(stream: trio.SocketStream, code: int, count: int = 1) -> list[bytes]:
-    """Read until so many frames of that kind have come."""
+    """Read until `count` frames of that kind have come."""
     frames: list[bytes] = []
     unread = b""
     with trio.fail_after(HANGS_S):

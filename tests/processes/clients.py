@@ -1,7 +1,7 @@
-"""AMQP clients that do exactly what a test says, on the engine itself: many of them in the test's own trio run.
+"""AMQP clients that do exactly what a test says. They use the engine directly, and many share the test's trio run.
 
-A client keeps what it was told; whoever waits in `Clients.until` looks anew after every input of any of them. What has
-to happen in the very instant of an event is hung onto it: `Subscriber.on_attached`, `Subscriber.respond`.
+A client keeps all events. A test that waits in `Clients.until` checks its condition after every input of any client.
+Actions that must happen in the very instant of an event are callbacks: `Subscriber.on_attached`, `Subscriber.respond`.
 """
 
 import functools
@@ -31,7 +31,7 @@ TIMEOUT_S = HANGS_S
 
 @attrs.frozen(eq=False)
 class Delivery:
-    """A message that a subscriber got."""
+    """A message that a subscriber received."""
 
     subscriber: "Subscriber"
     handle: Handle
@@ -44,7 +44,9 @@ class Delivery:
         return body_of(self.message)
 
     def accept(self) -> None:
-        """With its outcome a subscriber in mode first settles; one in mode second waits for the router to."""
+        """Accept the message. A subscriber in mode first settles with that; one in mode second waits for the router to
+        settle.
+        """
         self.give(ACCEPTED)
 
     def give(self, state: int) -> None:
@@ -58,7 +60,7 @@ def accept(delivery: Delivery) -> None:
 
 
 def hold(delivery: Delivery) -> None:
-    """No outcome yet: the test gives it."""
+    """Send no outcome; the test sends it later."""
 
 
 class Subscriber:
@@ -86,7 +88,7 @@ class Subscriber:
 
 
 class Publisher:
-    """The sending end of a link to a router. It settles once it knows the outcome, unless `keep` is set."""
+    """The sending end of a link to a router. It settles a delivery once it knows the outcome, unless `keep` is set."""
 
     def __init__(self) -> None:
         self.link: Link
@@ -104,8 +106,8 @@ class Publisher:
         self._waiting: deque[tuple[int, bytes, bool]] = deque()
 
     def send(self, body: bytes, *, settled: bool = False, message_format: int = 0) -> int:
-        """Send as soon as there is credit; returns the place of this message. Of another format than 0, `body` is all
-        of it."""
+        """Send as soon as there is credit. Returns the index of this message. With a format other than 0, `body` is the
+        whole message."""
         return self.send_message(in_envelope(body, message_format) if message_format else data_message(body), settled)
 
     def send_message(self, message: bytes, settled: bool = False) -> int:
@@ -124,7 +126,7 @@ class Publisher:
             self.link.connection.wake()
 
     def pump(self) -> None:
-        """Send what waits, and from `feed` what credit and `in_flight` allow."""
+        """Send waiting messages, and messages from `feed` as far as credit and `in_flight` allow."""
         self._transfer()
         while self.link.credit > 0 and self.sent - len(self.outcomes) < self.in_flight:
             body = next(self.feed, None)
@@ -133,14 +135,14 @@ class Publisher:
             self.send(body)
 
     def settle(self) -> None:
-        """Settle what was kept."""
+        """Settle the deliveries that were kept."""
         self.link.settle_many(self.kept)
         self.kept.clear()
         self.link.connection.wake()
 
 
 class Client(Handler):
-    """One connection of a client; the handler of its events."""
+    """One connection of a client, and the handler of its events."""
 
     def __init__(self, container: str, stream: trio.abc.Stream, **settings: Any) -> None:
         self.connection = Connection(self, container=container, server=False, **settings)
@@ -158,7 +160,7 @@ class Client(Handler):
         snd_settle_mode: int = SND_MIXED,
         **options: Any,
     ) -> Publisher:
-        """`options` are more of its attach."""
+        """`options`: more fields of its attach."""
         publisher = Publisher()
         mode = RCV_SECOND if second else RCV_FIRST
         publisher.link = self.connection.sender(
@@ -180,7 +182,7 @@ class Client(Handler):
         makes_up: bool = True,
         **options: Any,
     ) -> Subscriber:
-        """It `makes_up` for the credit that messages use. `options` are more of its attach."""
+        """`makes_up`: whether it renews the credit that messages use. `options`: more fields of its attach."""
         subscriber = Subscriber(credit, respond, first=first)
         mode = RCV_FIRST if first else RCV_SECOND
         subscriber.link = self.connection.receiver(
@@ -198,12 +200,12 @@ class Client(Handler):
         self.connection.wake()
 
     def vanish(self) -> None:
-        """Without a word: the peer gets a reset."""
+        """Drop the connection without a word: the peer gets a reset."""
         assert isinstance(self.stream, trio.SocketStream)
         self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.stream.socket.close()
 
-    # what the engine tells
+    # events of the engine
 
     def on_open(self, connection: Connection) -> None:
         self.opened = True
@@ -212,7 +214,7 @@ class Client(Handler):
         self.closed = condition
 
     def on_attach(self, link: Link) -> None:
-        """As only routers do at their neighbours."""
+        """The other end opens a link, as only routers do at their neighbours."""
         link.context = Subscriber(1000, hold, first=True)
         link.context.link = link
         link.answer()
@@ -276,7 +278,7 @@ def client_of(end: Publisher | Subscriber) -> Client:
 
 
 class Clients:
-    """The clients of one test. They end with the nursery. With something to show, they speak TLS."""
+    """The clients of one test. They end with the nursery. With credentials to show, they use TLS."""
 
     def __init__(self, nursery: trio.Nursery, shown: Credentials = NOBODY) -> None:
         self._nursery = nursery
@@ -284,18 +286,18 @@ class Clients:
         self._changed = trio.Event()
 
     async def connect(self, address: Address, container: str, *, expect_open: bool = True, **settings: Any) -> Client:
-        """A client whose connection is open, or has ended where that is expected."""
+        """A client whose connection is open, or has ended if that is expected."""
         client = await self.over(await self.stream(address), container, **settings)
         assert client.opened or not expect_open, client.closed
         return client
 
     async def stream(self, address: Address) -> trio.abc.Stream:
-        """For a client, or for a test that writes frames itself."""
+        """A stream for a client, or for a test that writes frames itself."""
         below = await trio.open_tcp_stream(address.host, address.port)
         return below if self._shown == NOBODY else await self._shown.secure(below, address.host)
 
     async def over(self, stream: trio.abc.Stream, container: str, **settings: Any) -> Client:
-        """A client on a stream; its connection is open or has ended."""
+        """A client on a stream, once its connection is open or has ended."""
         client = Client(container, stream, **settings)
         client.connection.open()
         self._nursery.start_soon(functools.partial(serve, stream, client.connection, after_input=self._note))
@@ -337,7 +339,7 @@ class Clients:
 
 
 async def fetch_status(host: str, port: int, timeout: float) -> dict[str, Any]:
-    """What a router says of itself, asked as any AMQP client could."""
+    """The router's status, as any AMQP client could ask for it."""
     answers: list[bytes] = []
     with trio.fail_after(timeout):
         stream = await trio.open_tcp_stream(host, port)

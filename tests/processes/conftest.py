@@ -18,14 +18,14 @@ def triangle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
 
 @pytest.fixture
 def own_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
-    """For one test, which may do to it what it likes."""
+    """A triangle for one test, which may do anything to it."""
     with running("triangle", tmp_path) as mesh:
         yield mesh
 
 
 @pytest.fixture
 def hasty_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
-    """For one test, of who falls silent: he is given up after twice `idle`."""
+    """A triangle for a test of peers that fall silent: a router gives them up after twice `idle`."""
     with running("triangle", tmp_path, idle="2s") as mesh:
         yield mesh
 
@@ -43,7 +43,7 @@ def clients(nursery: trio.Nursery) -> Clients:
 
 @pytest.fixture
 def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Shows a figure that was measured, whether or not the test fails."""
+    """Show a measured figure, whether or not the test fails."""
 
     def show(text: str) -> None:
         with capsys.disabled():

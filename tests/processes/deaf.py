@@ -1,10 +1,10 @@
-"""A client that writes and does not read: it is alive, grants what it likes, and takes nothing."""
+"""A client that writes and does not read. It is alive and grants credit, but takes nothing."""
 
 import trio
 
 
 class Deaf(trio.abc.HalfCloseableStream):
-    """A stream that is not read for a while; what is written goes on."""
+    """A stream that does not read for a while. Writing continues."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._hears = trio.Event()
@@ -12,7 +12,7 @@ class Deaf(trio.abc.HalfCloseableStream):
         self._stream = stream
 
     def deafen(self) -> None:
-        """From the next read on."""
+        """Stop reading, from the next read on."""
         self._hears = trio.Event()
 
     def listen(self) -> None:

@@ -1,9 +1,9 @@
-"""A mesh of real router processes on free ports, whose end is certain.
+"""A mesh of real router processes on free ports, all of which certainly end.
 
-Each mesh is on a loopback address of its own: the port of a router that has stopped is nobody else's when it starts
+Each mesh has a loopback address of its own. So no other process takes the port of a stopped router before it starts
 again.
 
-Never waits by sleeping for a while and hoping: `eventually` looks again and again until a deadline.
+No wait is a fixed sleep: `eventually` checks a condition again and again until a deadline.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ from tests.processes.clients import fetch_status
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 PATIENCE_S = HANGS_S
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
-PATIENT = {"idle": "30s"}  # clients here are many, in one process, and it may not get the processor for seconds
+PATIENT = {"idle": "30s"}  # the many clients share one process, which may not get the processor for seconds
 
 
 async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> None:
-    """Until `probe` is true; for what no event of ours announces. A probe may ask every router for its status: the
-    longer this waits, the less often it asks."""
+    """Wait until `probe` is true, for a condition that no event announces. A probe may ask every router for its status,
+    so the pauses grow while this waits."""
     pause = SHORTEST_PAUSE_S
     with trio.fail_after(timeout):
         while not await probe():
@@ -44,7 +44,7 @@ async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATI
 
 
 class RunningMesh:
-    """The routers of one topology of `topologies/`."""
+    """The routers of a topology in `topologies/`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RunningMesh:
         self._addresses: dict[str, Address] = {}
 
     def use(self, command: Sequence[str]) -> None:
-        """For a router, instead of our own."""
+        """Use this command for routers instead of our own."""
         self._launcher = Launcher(self.directory, self._fetch, command)
 
     async def up(self) -> None:
@@ -94,7 +94,7 @@ class RunningMesh:
         self._addresses = {name: router.amqp for name, router in routers.items()}
 
     async def apply(self, routers: str, links: list[object], forced: Collection[str] = ()) -> None:
-        """The mesh is to have these routers, by their letters, and these links."""
+        """Change the mesh to these routers, by their letters, and these links."""
         plan = yaml.safe_load(self.plan.read_text())
         entries = self.directory.read().routers
         amqp = {name: entries[name].amqp if name in entries else f"{self.host}:0" for name in routers}
@@ -107,7 +107,7 @@ class RunningMesh:
             self._addresses = {name: known[name].amqp for name in routers}
 
     def removed(self, router: str) -> None:
-        """A command has removed the router from the mesh."""
+        """Note that a command has removed the router from the mesh."""
         del self._addresses[router]
 
     @property
@@ -115,19 +115,19 @@ class RunningMesh:
         return list(self._addresses)
 
     def address(self, router: str) -> Address:
-        """Where clients connect to."""
+        """The address for clients."""
         return self._addresses[router]
 
     def inter(self, router: str) -> Address:
-        """Where its neighbours connect to."""
+        """The address for neighbours."""
         return Address.parse(self.directory.read().routers[router].inter)
 
     def http(self, router: str) -> Address:
-        """Where who looks at it connects to."""
+        """The address for browsers and monitors."""
         return Address.parse(self.directory.read().routers[router].http)
 
     def mqtt(self, router: str) -> Address:
-        """Where clients of MQTT connect to."""
+        """The address for MQTT clients."""
         return Address.parse(self.directory.read().routers[router].mqtt)
 
     def pid(self, router: str) -> int:
@@ -152,14 +152,14 @@ class RunningMesh:
         return await self._launcher.drain(router)
 
     def begin(self, router: str) -> None:
-        """Start it, and do not wait until it is up."""
+        """Start the router, without waiting until it is up."""
         self._launcher.begin([router])
 
     async def start(self, *routers: str) -> None:
         await self._launcher.start(routers)
 
     async def ending(self, router: str) -> str:
-        """How a router ended that was not stopped by `stop`."""
+        """How a router ended that `stop` did not stop."""
 
         async def ended() -> bool:
             self._endings.update(self._launcher.endings())
@@ -178,7 +178,7 @@ class RunningMesh:
         return found
 
     async def forgets(self) -> None:
-        """Nothing leaks: once all clients are gone, no router has a trace of them or of their deliveries."""
+        """Wait until no router has a trace of clients or their deliveries, once all clients are gone: nothing leaks."""
         left: dict[str, list[Any]] = {}
 
         async def empty() -> bool:
@@ -192,7 +192,7 @@ class RunningMesh:
             pytest.fail(f"not forgotten: {left}")
 
     def end(self) -> None:
-        """No process of this mesh outlives this call."""
+        """End all processes of this mesh."""
         left = self.processes()
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -202,12 +202,12 @@ class RunningMesh:
         assert self.processes() == []
 
     def tell(self) -> None:
-        """What the routers logged, for the report of a test that failed."""
+        """Print the routers' logs, for the report of a failed test."""
         for router in self._addresses:
             print(f"--- router {router} of {self.name}", self.log(router), sep="\n")
 
     def crashes(self) -> list[str]:
-        """Routers in whose log is a traceback."""
+        """Routers with a traceback in their log."""
         return [router for router in self._addresses if "Traceback" in self.log(router)]
 
 
@@ -225,7 +225,7 @@ def running(
     queues: Mapping[str, Any] | None = None,
     **timing: str,
 ) -> Iterator[RunningMesh]:
-    """A mesh for a fixture. The files that its `security` names are from the directory."""
+    """A mesh for a fixture. The files that `security` names are in the directory."""
     parts = (command, security, limits)
     mesh = RunningMesh(topology, directory, timing, *parts, host=host, http=http, mqtt=mqtt, queues=queues)
     try:

@@ -1,4 +1,4 @@
-"""A publisher and a subscriber of one address, whose links a test detaches, attaches again, and looks into."""
+"""A publisher and a subscriber of one address. A test detaches their links, attaches them again, and inspects them."""
 
 from typing import Any
 
@@ -39,14 +39,14 @@ class Pair:
         return subscriber
 
     async def leave(self, end: Publisher | Subscriber, *, closed: bool = False) -> Client:
-        """The detach is written, not answered yet."""
+        """Write the detach; it is not answered yet."""
         end.link.detach(closed=closed)
         end.link.connection.wake()
         await trio.testing.wait_all_tasks_blocked()
         return client_of(end)
 
     async def send(self, *bodies: bytes) -> list[Handle]:
-        """Their handles, in that order."""
+        """Send the bodies. Returns their handles in that order."""
         before = set(self.publisher.numbers)
         for body in bodies:
             self.publisher.send(body)
@@ -54,13 +54,13 @@ class Pair:
         return [handle for handle in self.publisher.numbers if handle not in before]
 
     async def received(self, *bodies: bytes) -> list[Handle]:
-        """Wait until this is what has come on this link."""
+        """Wait until these bodies, and no others, have come on this link."""
         await self.clients.until(lambda: len(self.subscriber.received) >= len(bodies))
         assert self.subscriber.bodies == list(bodies)
         return [delivery.handle for delivery in self.subscriber.received]
 
     def state(self, handle: Handle, outcome: int) -> None:
-        """By a subscriber."""
+        """Send an outcome from the subscriber."""
         lib.pn_delivery_update(handle, outcome)
         self.subscriber.link.connection.wake()
 
@@ -74,7 +74,7 @@ class Pair:
         await self.clients.until(lambda: all(lib.pn_delivery_remote_state(handle) == ACCEPTED for handle in handles))
 
     async def settled(self, *handles: Handle) -> None:
-        """Wait until the subscriber knows that these are settled. Those of its present link it has settled then."""
+        """Wait until the subscriber knows that these are settled. It has then settled those of its present link."""
         here = {delivery.handle for delivery in self.subscriber.received}
         before = [handle for handle in handles if handle not in here]
         await self.clients.until(lambda: here.intersection(handles) <= set(self.subscriber.settled))
@@ -88,7 +88,7 @@ class Pair:
         return self.publisher.link.remote_properties[GENERATION]
 
     async def finish(self) -> None:
-        """All that is under way is done with; then both close, so that the mesh can be seen to forget them."""
+        """Wait until nothing is under way. Then both links close, so that the test sees the mesh forget them."""
         await self.send(b"last")
         await self.clients.until(lambda: self.subscriber.bodies[-1:] == [b"last"])
         self.subscriber.received[-1].accept()

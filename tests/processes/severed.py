@@ -59,7 +59,7 @@ class End(Recorder):
         self.connection.open()
 
     def _asked(self, link: Link) -> None:
-        """What we have moved elsewhere nobody answers here, though the connection is open, and served."""
+        """Answer an echo, unless the client has moved elsewhere. The connection stays open and served."""
         if self.in_use:
             link.answer_echo()
 
@@ -72,10 +72,10 @@ class End(Recorder):
         self.socket.shutdown(trio.socket.SHUT_RDWR)
         self.socket.close()
 
-    # what a publisher does and is told
+    # a publisher's acts and answers
 
     def send(self, body: bytes) -> Any:
-        """The tag is the body."""
+        """Send a message. The tag is the body."""
         delivery = self.link.send(body, data_message(body))
         self.connection.wake()
         return delivery
@@ -83,15 +83,15 @@ class End(Recorder):
     def is_told_accepted(self, delivery: Any) -> bool:
         return (delivery, ACCEPTED, False) in self.outcomes
 
-    # what a subscriber does and is told
+    # a subscriber's acts and answers
 
     @property
     def bodies(self) -> list[bytes]:
-        """Of what it was given as new."""
+        """The bodies of messages that came as new."""
         return [body_of(message) for message in self.messages]
 
     def accept(self) -> None:
-        """The last that it was given as new."""
+        """Accept the last message that came as new."""
         self.link.update(self.deliveries[-1], ACCEPTED)
         self.connection.wake()
 
@@ -100,7 +100,7 @@ class End(Recorder):
         return any(settled for _, _, settled in self.outcomes) or any(settled for _, _, settled, *_ in self.resumed)
 
     def settle(self, delivery: Any) -> None:
-        """Its handle may be the next delivery's: what was told of it goes."""
+        """Forget the outcomes of the delivery, as its handle may become the next delivery's, and settle it."""
         self.outcomes = [outcome for outcome in self.outcomes if outcome[0] != delivery]
         self.link.settle(delivery)
         self.connection.wake()
@@ -118,7 +118,7 @@ class Stage:
         self, router: str, unsettled: Mapping[bytes, int] | None, last: End | None = None,
         *, answers: bool = True, through: LinkProxy | None = None, timeout: int = 60,
     ) -> End:  # fmt: skip
-        """`last`: its link before this one, whose epoch and generation it echoes."""
+        """`last`: the publisher's previous link, whose epoch and generation it echoes."""
         end = await self._connect("P", through.address if through else self.mesh.addresses[router], answers=answers)
         end.link = end.connection.sender("link", TOPIC, snd_settle_mode=SND_MIXED, **_options(unsettled, last, timeout))
         await self.said(end, lambda: end.link.credit > 0)
@@ -145,7 +145,7 @@ class Stage:
         return end
 
     async def said(self, end: End, condition: Callable[[], object]) -> None:
-        """What the client has done goes out, and in time this comes true."""
+        """Send what the client has written, and wait until the condition is true."""
         end.connection.wake()
         await until(condition)
 
@@ -158,7 +158,7 @@ class Stage:
         self.mesh.links.spoil(PARTITION, self.mesh.links.of([router]), Impairment(severed=True))
 
     async def heal(self) -> None:
-        """Until all routers are in contact, and nobody is taken for lapsed."""
+        """Heal all links, and wait until all routers are in contact, and no subscriber counts as lapsed."""
         self.mesh.links.heal()
 
         async def is_whole() -> bool:
@@ -170,7 +170,7 @@ class Stage:
         await eventually(is_whole)
 
     async def lapses(self, router: str, container: str = "S") -> None:
-        """Until the router waits for this subscriber no more."""
+        """Wait until the router no longer waits for this subscriber."""
 
         async def has_lapsed() -> bool:
             return container in [link["container"] for link in (await self.status(router))["lapsed"]]
@@ -178,7 +178,7 @@ class Stage:
         await eventually(has_lapsed)
 
     async def all_have_been_told(self) -> None:
-        """Until no router knows of a subscriber that has ended without its client's knowledge."""
+        """Wait until no router knows a subscriber that has ended without its client's knowledge."""
 
         async def are_told() -> bool:
             return not any([(await self.status(router))["untold"] for router in self.mesh.routers])
@@ -208,8 +208,8 @@ def _options(unsettled: Mapping[bytes, int] | None, last: End | None, timeout: i
 async def severable_triangle(
     folder: Path, nursery: trio.Nursery, *, tls: bool = False, **timing: float
 ) -> AsyncIterator[Stage]:
-    """a, b and c, each linked to both others; `timing` in seconds. Whatever runs in the nursery ends with it. With
-    `tls` everybody has a certificate, and all clients that of one user."""
+    """Routers a, b and c, each linked to both others; `timing` in seconds. Tasks in the nursery end with the stage.
+    With `tls` every router has a certificate, and all clients share one user's."""
     (folder / "run").mkdir()
     triangle, shown = load(TOPOLOGIES / "triangle.yaml"), NOBODY
     triangle = attrs.evolve(triangle, timing=attrs.evolve(triangle.timing, **timing))

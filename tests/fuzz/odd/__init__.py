@@ -1,10 +1,10 @@
-"""Odd clients: all that they say is AMQP 1.0, and little of it is what a client of any make would say.
+"""Odd clients: all their frames are legal AMQP 1.0, but few are frames that a common client would send.
 
 `codec` writes any encoding of a type, and reads; `performatives` has the fields of AMQP's composite types. A `client`
-draws what to say next from all that the specification lets it say (`connection`, `attaching`), and takes what its
-router says to the word (`session`, `links`). The `ledger` knows what was published and who has to have it. `rounds`
-plays a few of them at the routers of a mesh. `wrong` clients make one mistake each. None of it shares code with the
-engine: a mistake that both made would not be seen.
+draws its next frame from all that the specification allows (`connection`, `attaching`), and checks its router's frames
+against the specification (`session`, `links`). The `ledger` knows the published messages and their receivers. `rounds`
+plays a few clients at the routers of a mesh. `wrong` clients make one mistake each. None of this shares code with the
+engine: a mistake in shared code would stay unseen.
 
-`features` names what is odd. A round draws some of that.
+`features` names the oddities. A round draws some of them.
 """

@@ -1,4 +1,4 @@
-"""What a legal client says of its links: attach and detach, in any order and at any time; flow."""
+"""A legal client's attaches, detaches and flows, in any order and at any time."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,20 +18,20 @@ MOST_LINKS: Final = 5
 
 
 class Attaching(OddConnection):
-    # links that go and come back
+    # links that leave and come back
 
     def suspend(self, link: Link) -> None:
-        """It is detached, or its session or connection is over: whether it comes back is its timeout's business."""
+        """The link is detached, or its session or connection has ended. With a timeout, it may come back."""
         if not link.timeout or link.stolen or link.gone or (link.answered and link.refused):
             self.over(link)
             return
         until = self.ledger.time() + link.timeout
         left = link.former.unsettled if link.former is not None else {}
         if link.former is not None and (link.answered or link.continues):
-            named = link.former.named if link.receives else ()  # a sender has what is left in `resuming`
+            named = link.former.named if link.receives else ()  # a sender has the rest in `resuming`
             left = {tag: row for tag, row in left.items() if tag in named}
         rows = {**left, **(self._take_sent(link) if isinstance(link, Sender) else self._take_received(link))}
-        if isinstance(link, Sender):  # in their old order
+        if isinstance(link, Sender):  # in their former order
             rows = dict(sorted(rows.items(), key=lambda item: item[1].message.number))
         if isinstance(link, Receiver) and link.subscription is not None:
             link.subscription.until = min(until, link.subscription.until or until)
@@ -40,7 +40,7 @@ class Attaching(OddConnection):
         self.container.kept.append(Kept(link, until, rows))
 
     def _take_received(self, link: Link) -> dict[bytes, Any]:
-        """What is released comes again, so it is forgotten."""
+        """Take the received deliveries of the link. Released ones come again, so they are forgotten."""
         rows = [row for row in link.session.received.values() if row.link is link]
         for row in rows:
             del link.session.received[row.id]
@@ -56,12 +56,12 @@ class Attaching(OddConnection):
         return {row.tag: row for row in sorted(rows, key=lambda row: row.message.number)}
 
     def resume(self, session: Session, kept: Kept) -> bool:
-        """Whether there was a handle for it."""
+        """Attach a kept link again. Returns whether there was a handle for it."""
         handle = self._free_handle(session)
         if handle is None or not self.opened or self.left:
             return False
         self.container.kept.remove(kept)
-        for other in self.container.connections:  # it is not attached there any more, when it is attached here
+        for other in self.container.connections:  # it is no longer attached there when it is attached here
             other.feed()
         former = kept.link
         stays = former.session.client.router is self.router and self.ledger.time() < kept.until
@@ -73,7 +73,7 @@ class Attaching(OddConnection):
         return True
 
     def _endpoint(self, session: Session, handle: int, former: Link) -> Link:
-        """Of a link that was attached before."""
+        """A new end for a link that was attached before."""
         link: Link
         common = (session, former.name, former.receives, handle, former.address, former.modes)
         if isinstance(former, Receiver):
@@ -97,7 +97,7 @@ class Attaching(OddConnection):
         return self.writer.composite("received", section_number=0, section_offset=0) if is_stated else None
 
     def reattach(self, link: Link) -> None:
-        """On the same session, with a null map: nothing has happened to its deliveries (2.6.4)."""
+        """Attach again on the same session with a null map: nothing has happened to the link's deliveries (2.6.4)."""
         session = link.session
         self.detach(link, closed=False, for_good=True)
         handle = self._free_handle(session)
@@ -142,7 +142,7 @@ class Attaching(OddConnection):
         return self._attach(session, handle, self._new_name(receives), receives, address, dynamic=dynamic)
 
     def _new_name(self, receives: bool) -> str:
-        """Names are of one direction (2.6.1)."""
+        """A name for a link. It may be in use in the other direction (2.6.1)."""
         if self.draw.has("names") and self.container.single:
             name, its_direction = self.container.single.pop()
             if its_direction != receives:
@@ -226,11 +226,11 @@ class Attaching(OddConnection):
             self.flow(link.session, link)
 
     def _unneeded(self) -> int | None:
-        """In a field that says nothing there."""
+        """A value for a field that has no meaning there."""
         return self.rng.choice((None, 0, 7, 2**32 - 1)) if self.draw.has("flow_fields") else None
 
     def _terminus(self, name: str, link: Link, address: str | None) -> Any:
-        """At our end one may be missing, or have any address."""
+        """A terminus. At our end it may be missing, or have any address."""
         ours = address is None
         rng, fields = self.rng, dict[str, Any]()
         if ours and rng.random() < 0.4:
@@ -281,7 +281,7 @@ class Attaching(OddConnection):
         return fields
 
     def detach(self, link: Link, *, closed: bool | None = None, for_good: bool = False) -> None:
-        """`for_good`: if it comes back at all, that is the caller's business."""
+        """`for_good`: the caller handles the link's return."""
         session = link.session
         link.closed = self.rng.random() < 0.6 if closed is None else closed
         error = self._error() if self.rng.random() < 0.05 else None
@@ -296,7 +296,7 @@ class Attaching(OddConnection):
         self._emit(session.channel, "detach", {"handle": link.handle, "closed": link.closed, "error": error})
 
     def steal(self, link: Link) -> None:
-        """Attach it once more, here or on another session: the former attach is over (2.6.1)."""
+        """Attach the link once more, on this or another session. That ends the former attach (2.6.1)."""
         session = self.rng.choice(list(self.sessions.values()))
         handle = self._free_handle(session)
         if self.draw.has("small_windows") and not self.draw.has("steal_unread"):
@@ -317,7 +317,7 @@ class Attaching(OddConnection):
     # flow
 
     def flow(self, session: Session, link: Link | None = None, *, most: bool = False) -> None:
-        """`most`: windows and credit for all that there is."""
+        """`most`: grant windows and credit for everything."""
         rng = self.rng
         known = session.next_in if session.begun else None
         if session.window < 2**31 or not self.draw.has("huge_windows"):
@@ -329,7 +329,7 @@ class Attaching(OddConnection):
         if link is not None and not link.answered and not self.draw.has("echo_at_once"):
             echo = False
         if link is not None and link.asked:
-            echo = False  # an answer asks nothing (docs/clients.md)
+            echo = False  # an answer does not ask (docs/clients.md)
         fields: dict[str, Any] = {
             "next_incoming_id": known, "incoming_window": window, "next_outgoing_id": session.next_out,
             "outgoing_window": rng.choice((0, 1000, 2**32 - 1)), "echo": echo,

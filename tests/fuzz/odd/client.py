@@ -1,4 +1,4 @@
-"""A legal client, which draws what to say next: what it transfers, and what it answers."""
+"""A legal client, which draws its next act: what it transfers, and what it answers."""
 
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,9 @@ class OddClient(Attaching):
     # transfers
 
     def send(self, link: Sender, *, last: bool = False) -> bool:
-        """The next frame of a delivery of the link; `last`: no new delivery is begun. Whether there was anything."""
+        """Send the next frame of a delivery on the link. `last`: begin no new delivery. Returns whether there was a
+        frame.
+        """
         if link.session.their_window <= 0:
             return False
         if not link.pieces:
@@ -52,7 +54,7 @@ class OddClient(Attaching):
         self._begin_sent(link, Sent(session.next_id, tag, one, link, first), mode)
 
     def _begin_again(self, link: Sender, row: Sent) -> None:
-        """Of a former attach: with `resume` if the router has it."""
+        """Transfer a delivery of a former attach again, with `resume` if the router has it."""
         assert link.former is not None
         sent = Sent(link.session.next_id, row.tag, row.message, link, link.modes[1] == 0)
         settles = link.modes[0] != 0 and self.draw.has("settled_again") and self.rng.random() < 0.4
@@ -64,7 +66,7 @@ class OddClient(Attaching):
             self._abort(link, sent, self.rng.randrange(len(link.pieces)))
 
     def _abort(self, link: Sender, sent: Sent, after: int) -> None:
-        """Behind so many frames of it."""
+        """Abort the delivery after this many of its frames."""
         rng, first = self.rng, link.pieces[0]
         while len(link.pieces) > after:
             link.pieces.pop()
@@ -141,7 +143,7 @@ class OddClient(Attaching):
     # outcomes
 
     def answer(self, session: Session, *, accept: bool = False) -> bool:
-        """The oldest deliveries that have no answer. Whether there were any."""
+        """Answer the oldest deliveries without an answer. Returns whether there were any."""
         rng = self.rng
         rows = [one for one in session.received.values() if one.link.usable and not one.outcome]
         if not rows:
@@ -154,7 +156,7 @@ class OddClient(Attaching):
         if kind == "none" and (mode == 1 or not first.link.default_outcome):
             kind = "accepted"
         alike = [first]
-        if rng.random() < 0.7:  # a range has all that is unsettled in it
+        if rng.random() < 0.7:  # a range covers all unsettled deliveries in it
             for number in range(1, rng.choice((1, 5, 50))):
                 following = session.received.get((first.id + number) % MOD)
                 if following is None and not self.draw.has("wide_ranges"):
@@ -203,7 +205,7 @@ class OddClient(Attaching):
         row.link.tags.pop(row.tag, None)
 
     def say_nothing_new(self, session: Session) -> None:
-        """Of a delivery in either direction."""
+        """Repeat a state of a delivery in either direction."""
         row = next((one for one in session.received.values() if one.link.usable), None)
         sent = next((one for one in session.sent.values() if one.known and one.message.whole and one.link.usable), None)
         if row is not None:
@@ -217,7 +219,7 @@ class OddClient(Attaching):
                 "role": False, "first": sent.id, "last": None, "settled": False, "state": state})  # fmt: skip
 
     def settle_received(self, session: Session) -> bool:
-        """In mode first, what was answered before. Whether there was anything."""
+        """In mode first, settle a delivery that was answered before. Returns whether there was any."""
         rows = [one for one in session.received.values() if one.link.modes[1] == 0 and one.outcome and one.link.usable]
         for row in rows[:1]:
             state = self.writer.composite("accepted") if row.outcome == "accepted" and self.rng.random() < 0.5 else None
@@ -227,7 +229,9 @@ class OddClient(Attaching):
         return bool(rows)
 
     def settle_sent(self, session: Session, *, early: bool = False) -> bool:
-        """The oldest that have an outcome, `early`: or not. Whether there were any."""
+        """Settle the oldest deliveries that have an outcome; with `early`, also without one. Returns whether there were
+        any.
+        """
         rows = [
             one
             for one in session.sent.values()

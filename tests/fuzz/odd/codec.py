@@ -20,7 +20,7 @@ class Typed:
 
 @frozen
 class Array:
-    """All of one type; AMQP's `multiple`."""
+    """Values of one type; AMQP's `multiple`."""
 
     type: str
     values: tuple[Any, ...]
@@ -67,7 +67,7 @@ _CODES["array"] = list(_ARRAYS)
 USUAL: Final = {
     "uint": (0x43, 0x52, 0x70), "ulong": (0x44, 0x53, 0x80), "boolean": (0x41, 0x42), "list": (0x45, 0xC0, 0xD0),
 }  # fmt: skip
-"""The codes of a type in the order in which most clients try them, where that is not the shortest first."""
+"""The codes of a type in the order in which most clients try them, if that is not the shortest first."""
 
 
 def type_of(value: Any) -> str:
@@ -93,7 +93,7 @@ def type_of(value: Any) -> str:
 
 class Encoder:
     def __init__(self, rng: Random | None = None) -> None:
-        """Without `rng`, the shortest encoding of each value."""
+        """Without `rng`, uses the shortest encoding of each value."""
         self._rng = rng
 
     def encode(self, value: Any) -> bytes:
@@ -111,7 +111,7 @@ class Encoder:
         raise ValueError(value)
 
     def _body(self, code: int, value: Any) -> bytes | None:
-        """Behind the constructor; None if this encoding does not have the value."""
+        """The bytes after the constructor; None if this encoding cannot express the value."""
         if code in _EMPTY:
             empty = _EMPTY[code][1]
             return b"" if value == empty and type(value) is type(empty) else None
@@ -152,12 +152,12 @@ def _sized(width: int, count: int | None, content: bytes) -> bytes | None:
 
 
 def keyed(value: Any) -> Any:
-    """As a key of a dict: those of maps may be of any type."""
+    """The value as a key of a dict: keys of maps may be of any type."""
     return value if value.__hash__ is not None else repr(value)
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
-    """The value at an offset, and the offset behind it; raises if there is none."""
+    """The value at an offset, and the offset after it. Raises if there is none."""
     code, at = data[at], at + 1
     if code == 0:
         descriptor, at = decode(data, at)

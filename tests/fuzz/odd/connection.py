@@ -1,8 +1,7 @@
-"""The connection of a legal client: its frames, what its router reads of them, and what it hears; its sessions.
+"""The connection of a legal client and its sessions: the frames of both ends, and what the router has read of them.
 
-What it says waits in a buffer, and its router reads any part of that at a time: what the router says meanwhile comes at
-once. That is all there is to two directions of which one is slow. The router owes an answer from when it has read the
-question.
+The client's frames wait in a buffer, and its router reads any part of them at a time. The router's frames arrive at
+once. This covers two directions of which one is slow. The router owes an answer once it has read the question.
 """
 
 from collections.abc import Callable
@@ -36,12 +35,12 @@ class OddConnection(Guest):
         container.connected += 1
         self.label = f"{self.name}.{container.connected}@{router.name}"
         self.sessions: dict[int, Session] = {}
-        """By our channel: begun by us, and not ended."""
+        """Keyed by our channel: sessions that we have begun and not ended."""
         self._all: list[Session] = []
-        """Not ended at both ends."""
+        """Sessions that have not ended at both ends."""
         self._theirs: dict[int, Session] = {}
         self.said: list[tuple[bytes, Callable[[], None]]] = []
-        """What the router has yet to read, and what is to be done once it has."""
+        """Data that the router has not read yet, and the function to call when it has."""
         self._heard = b""
         self._greeted, self._sasl_told = False, True
         self.idle_ms = rng.choice((1000, 1500)) if draw.has("idle") else 0
@@ -49,7 +48,7 @@ class OddConnection(Guest):
         self.opened = self.closed = self.ended = False
         """By the router; by us; by the router."""
         self.left = False
-        """The connection is lost, or about to be: nobody hears what the router says."""
+        """The connection is lost, or about to be: nobody reads the router's frames."""
         self._most_frame, self._channels = LEAST_FRAME, 0
         symbolic = 0.3 if draw.has("symbolic_inner") else 0.0
         outer = 0.3 if draw.has("symbolic_performatives") else 0.0
@@ -64,7 +63,7 @@ class OddConnection(Guest):
 
     def _emit(self, channel: int, name: str, fields: dict[str, Any], payload: bytes = b"",
               then: Callable[[], None] = lambda: None, whole: bool = False) -> None:  # fmt: skip
-        """One frame; no larger than the router takes. `whole`: nothing can be left out of it."""
+        """Write one frame, no larger than the router takes. `whole`: no field of it may be left out."""
         body = self.writer.encode(self.writer.composite(name, outer=True, **fields)) + payload
         offset = self.rng.choice((2, 2, 3, 4, 40)) if self.draw.has("offset") else 2
         if 4 * offset + len(body) > self._most_frame:
@@ -91,10 +90,10 @@ class OddConnection(Guest):
         channel = self.rng.choice((0, 5, 65535)) if self.draw.has("odd_heartbeats") else 0
         self.write(self._frame(channel, b"", offset))
 
-    # what the router reads
+    # the router reads
 
     def feed(self, size: int | None = None) -> None:
-        """It reads so much of what was said; all, if nothing is said."""
+        """The router reads `size` bytes of our data; all if None."""
         self._now_lenient()
         data = b""
         while self.said and (size is None or len(data) < size):
@@ -116,14 +115,14 @@ class OddConnection(Guest):
         return sum(len(piece) for piece, _ in self.said)
 
     def _now_lenient(self) -> None:
-        """What holds between two readings."""
+        """Note the bounds that hold between two readings."""
         for session in self._all:
             session.lenient = session.room
             for link in (*session.mine.values(), *session.theirs.values()):
                 if isinstance(link, Receiver):
                     link.lenient, link.may_drain = link.room, link.draining
 
-    # what the router says
+    # frames of the router
 
     def acknowledges(self) -> bool:
         asked = list(self.connection.proofs)
@@ -205,7 +204,7 @@ class OddConnection(Guest):
     # connection and sessions
 
     def open(self) -> None:
-        """The router's, too, which keeps the place of a client that has opened; ours is `greet`."""
+        """The router keeps the place of a client that has opened. Our open is in `greet`."""
 
     def greet(self) -> None:
         rng = self.rng
@@ -227,7 +226,7 @@ class OddConnection(Guest):
         })  # fmt: skip
 
     def _sasl(self) -> None:
-        """All at once: ANONYMOUS says all in its first frame."""
+        """Write the SASL frames at once: ANONYMOUS needs only its first frame."""
         rng, trace = self.rng, self.rng.choice((None, b"", b"guest"))
         init = self.writer.composite(
             "sasl-init", True, mechanism="ANONYMOUS", initial_response=trace, hostname=rng.choice((None, "h"))
@@ -291,7 +290,7 @@ class OddConnection(Guest):
         return self.writer.composite("error", condition=condition, description="d", info=self._any_properties())
 
     def drop(self) -> None:
-        """The connection is lost, with what was said and not read."""
+        """The connection is lost, with our data that the router has not read."""
         self.ledger.notes.append(f"{self.label} is lost, {self.waiting()} bytes wait")
         self.left = True
         self.container.connections.remove(self)
@@ -302,12 +301,12 @@ class OddConnection(Guest):
 
     @staticmethod
     def over(link: Link) -> None:
-        """It is owed nothing from here on."""
+        """The link gets nothing more."""
         if isinstance(link, Receiver) and link.subscription is not None:
             link.subscription.over = True
 
     def suspend(self, link: Link) -> None:
-        """It is detached, or its session or connection is over."""
+        """The link is detached, or its session or connection has ended."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What is odd about a client. Each round draws some of it: what is always there hides what is not."""
+"""The oddities of clients. Each round draws some of them, as an oddity that is always present would hide others."""
 
 from random import Random
 from typing import Final

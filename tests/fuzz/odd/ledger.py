@@ -1,7 +1,7 @@
-"""What clients have published, and who has to have it: the judge over all clients of a round.
+"""The ledger of published messages and their receivers: it judges all clients of a round.
 
-A delivery is judged by what both ends have done by then, in the order in which they did it: a subscriber counts from
-when it has read the answer to its attach, until it ends its link.
+It judges a delivery by the acts of both ends so far, in their order. A subscriber counts from the moment when it has
+read the answer to its attach, until it ends its link.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 AGAIN = ("released", "modified")
 """Outcomes after which a message comes once more."""
 BALANCED, DYNAMIC = "work/", "_dynamic/"
-"""What addresses begin with whose messages are for one of their subscribers each."""
+"""Prefixes of addresses whose messages go to one subscriber each."""
 ADDED = 500
-"""Bytes of annotations, at most, that somebody adds on the way."""
+"""The most bytes of annotations that are added on the way."""
 
 
 @define(eq=False, repr=False)
 class Message:
     link: "Sender"
-    """Its publisher's: an order is owed within one."""
+    """The publisher's link. Messages of one link have an order."""
     number: int
     address: str
     format: int
@@ -38,13 +38,13 @@ class Message:
     whole: bool = False
     aborted: bool = False
     outcome: str = ""
-    """That its publisher was told."""
+    """The outcome that its publisher has read."""
     settled: bool = False
-    """By its publisher or by the router: nothing is owed to its publisher any more."""
+    """The publisher or the router has settled it: its publisher gets nothing more about it."""
     loose: bool = False
-    """Its publisher settles second to nobody, and has been away: it may be given twice."""
+    """Its publisher never settles second, and has been away: it may come twice."""
     hurries: bool = False
-    """It is over after a time that may pass: then nobody gets it."""
+    """It expires after a time that may pass: then no subscriber gets it."""
     refused: bool = False
     """A subscriber has rejected it, or given it back for good."""
 
@@ -60,18 +60,18 @@ class Subscription:
     since: int
     over: bool = False
     until: float | None = None
-    """Suspended, and waited for until then; None: attached."""
+    """Suspended: when its timeout ends. None: attached."""
     loose: set[Message] = field(factory=set)
-    """Messages that may come again, at a balanced address also to others. It had them when it went away and settles
-    first; or it is sent settled deliveries, had them, and attached again at another router, or after its timeout
-    (protocol 10)."""
+    """Messages that may come again, at a balanced address also to other subscribers. The subscriber had them when it
+    went away, and settles first. Or it takes settled deliveries, had them, and attached again at another router or
+    after its timeout (protocol 10)."""
     holds: dict[Message, str] = field(factory=dict)
-    """What it has been given, and how it has answered; empty until then."""
+    """The messages that it has got -> its answer; empty before it answers."""
     changed: set[Message] = field(factory=set)
-    """Those that it has modified."""
+    """The messages that it has modified."""
     times: dict[Message, int] = field(factory=dict)
     last: dict[tuple["Sender", str], int] = field(factory=dict)
-    """By publisher and address: the number of the latest message."""
+    """Keyed by publisher and address: the number of the latest message."""
 
     def __repr__(self) -> str:
         return self.name
@@ -81,7 +81,9 @@ class Subscription:
         return self.address[-1] in "*+#"
 
     def covers(self, address: str) -> bool:
-        """All addresses of a round have one word behind what their patterns have in common."""
+        """Whether the subscription covers the address. Addresses of a round have one word after the common part of
+        their patterns.
+        """
         return address == self.address or (self.is_pattern and address.startswith(self.address[:-1]))
 
 
@@ -97,13 +99,13 @@ class Ledger:
         self._known: dict[tuple[int, bytes], Message] = {}
         self.subscriptions: list[Subscription] = []
         self.least = 2**64
-        """Bytes of a message that every subscriber takes: those that are about to attach, too."""
+        """The largest message in bytes that every subscriber takes, including subscribers that are about to attach."""
         self.settles: set[str] = set()
-        """Where somebody has attached, or is about to, who is sent what is settled."""
+        """Addresses at which a subscriber that takes settled deliveries has attached, or is about to."""
         self.dynamic: list[str] = []
-        """Addresses of dynamic sources, also of those that are over."""
+        """Addresses of dynamic sources, including ended ones."""
         self.notes: list[str] = []
-        """All that was said, for who reads a failure."""
+        """Everything that was sent, for the reader of a failure."""
 
     def now(self) -> int:
         return next(self._clock)
@@ -119,7 +121,7 @@ class Ledger:
         self._known[key] = message
 
     def deliver(self, subscription: Subscription, message_format: int, payload: bytes, *, given: bool) -> Message:
-        """A whole message has come to a subscriber; `given`: that has answered it already, or knows it by its map."""
+        """A subscriber has got a whole message. `given`: it has answered it already, or knows it by its map."""
         message = self._known.get((message_format, bare(message_format, payload)))
         assert message is not None, f"{subscription} was given what nobody has published"
         assert subscription.covers(message.address), f"{subscription} was given {message}"
@@ -160,7 +162,7 @@ class Ledger:
         message.refused = message.refused or outcome == "rejected" or final or gave_up
 
     def told(self, message: Message, outcome: str) -> None:
-        """A publisher has been told."""
+        """A publisher has read an outcome."""
         assert message.whole, f"{message} has an outcome and is not whole"
         assert outcome in ("accepted", "rejected"), f"{message} is {outcome} to its publisher"
         assert message.outcome in ("", outcome), f"{message} is {outcome} after {message.outcome}"
@@ -179,17 +181,19 @@ class Ledger:
             assert answer == "accepted" or one.presettled, f"{message} is accepted, and {one} has said {answer!r}"
 
     def _is_large(self, message: Message) -> bool:
-        """For a subscriber, with what it has had added, or the router."""
+        """Whether the message, with added annotations, is too large for a subscriber or the router."""
         return message.size + ADDED > self.least
 
     def _owed(self, message: Message) -> Iterator[Subscription]:
-        """Subscribers that have been there all the time."""
+        """Subscribers that were attached all the time."""
         for one in self.subscriptions:
             if one.covers(message.address) and one.since < message.at and self._is_there(one):
                 yield one
 
     def check(self) -> None:
-        """When all have done their part. Presettled messages are dropped where there is no room (protocol 6)."""
+        """Check all messages once every client has done its part. Presettled messages may be dropped for lack of room
+        (protocol 6).
+        """
         for message in self._known.values():
             is_owed = message.outcome == "accepted" and not is_for_one(message.address)
             for one in self._owed(message) if is_owed else ():

@@ -1,4 +1,4 @@
-"""The client's end of a link, by the specification (AMQP 1.0 2.6, 2.7, 3.4)."""
+"""The client's end of a link, according to the specification (AMQP 1.0 2.6, 2.7, 3.4)."""
 
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ MOD = 2**32
 
 
 def ahead(number: int, base: int) -> int:
-    """How far a serial number is ahead of another (RFC 1982); negative: behind it."""
+    """How far a serial number is ahead of another one (RFC 1982). Negative if it is behind."""
     return (number - base + MOD // 2) % MOD - MOD // 2
 
 
@@ -27,34 +27,34 @@ class Link:
     receives: bool
     handle: int
     address: str
-    """Of its node; empty: the anonymous terminus, or that of a dynamic source until it is known."""
+    """The address of its node. Empty: the anonymous terminus, or a dynamic source whose address is not known yet."""
     modes: tuple[int, int]
-    """Asked for: sender's, receiver's."""
+    """The settle modes that we ask for: sender's, receiver's."""
     timeout: int = 0
-    """Seconds for which the router waits for us: those asked for, or its most."""
+    """Seconds for which the router waits for us: what we ask for, or the router's maximum."""
     former: "Kept | None" = None
-    """What this attach resumes."""
+    """The former link that this attach resumes."""
     heir: "Link | None" = None
-    """The attach on the same session that continues this one: what is under way to this one comes to it."""
+    """The attach on the same session that continues this one, and gets the frames under way to it."""
     dynamic: bool = False
     continues: bool = False
-    """A former one on the same session."""
+    """Whether it continues a former link on the same session."""
     epoch: str | None = None
     generation: bytes | None = None
     refusable: bool = False
-    """AMQP lets a router refuse it, by name."""
+    """Whether AMQP lets a router refuse it because of its name."""
     their_handle: int | None = None
     answered: bool = False
     refused: bool = False
-    """Answered without a terminus: a detach is to follow."""
+    """It was answered without a terminus: a detach has to follow."""
     detached: bool = False
-    """By us; `gone`: by the router."""
+    """We have detached it. `gone`: the router has."""
     closed: bool = False
     gone: bool = False
     stolen: bool = False
     """Another attach has taken its place."""
     owes_flow: str = ""
-    """Why the router owes one, since it has read our question."""
+    """Why the router owes a flow, since it has read our question."""
     asked: bool = False
     """The router has asked for a flow."""
 
@@ -63,58 +63,58 @@ class Link:
 
     @property
     def usable(self) -> bool:
-        """Both ends are attached, for all we know."""
+        """Whether both ends are attached, as far as we know."""
         return self.answered and not (self.refused or self.stolen or self.detached or self.gone or self.session.ended)
 
 
 @define(eq=False)
 class Container:
-    """A client beyond one connection."""
+    """A client over several connections."""
 
     name: str
     draw: "Draw"
     kept: list["Kept"] = field(factory=list)
     single: list[tuple[str, bool]] = field(factory=list)
-    """Names of links in one direction, and whether that is ours."""
+    """(name, direction) of links that exist in one direction only. The direction is whether we receive."""
     connections: list["OddConnection"] = field(factory=list)
-    """Those that are not lost."""
+    """The connections that are not lost."""
     connected: int = 0
     links: int = 0
-    """So many names of links, and marks of messages, are used."""
+    """The number of used names of links and marks of messages."""
     marks: int = 0
 
 
 @define(eq=False)
 class Kept:
-    """Of a link that is detached, and is to be attached again: what its client keeps."""
+    """What a client keeps of a detached link that it is to attach again."""
 
     link: Link
     until: float
-    """When the router gives it up."""
+    """When the router gives the link up."""
     unsettled: dict[bytes, "Sent | Received"]
     """In order."""
     named: set[bytes] = field(factory=set)
-    """By the router's map as well, and not resumed yet."""
+    """Keys that are in the router's map as well, and not resumed yet."""
 
 
 @define(eq=False, repr=False)
 class Sent:
-    """A delivery of ours."""
+    """A delivery that we send."""
 
     id: int
     tag: bytes
     message: Message
     link: "Sender"
     first: bool
-    """In receiver settle mode first, whoever asked for it."""
+    """Whether the link is in receiver settle mode first."""
     outcome: str = ""
     settles: bool = False
-    """Its transfer says that it is settled."""
+    """Whether its transfer is settled."""
     settled: bool = False
-    """By us."""
+    """Whether we have settled it."""
     told_settled: bool = False
     known: bool = False
-    """The router has read its first frame."""
+    """Whether the router has read its first frame."""
 
 
 @define(eq=False, repr=False)
@@ -124,13 +124,13 @@ class Sender(Link):
     credit: int = 0
     number: int = 0
     pieces: deque[dict[str, Any]] = field(factory=deque)
-    """Frames of a delivery that are still to be sent."""
+    """The frames of a delivery that are still to be sent."""
     under_way: Sent | None = None
     max_message: int = 0
     life: "Sender | None" = None
-    """The first attach of its life; None: this one."""
+    """The first attach of its life. None: this one."""
     resuming: deque["Sent"] = field(factory=deque)
-    """What is to be transferred again before anything new."""
+    """Deliveries to transfer again before new ones."""
 
     @property
     def first(self) -> "Sender":
@@ -144,34 +144,34 @@ class Received:
     link: "Receiver"
     message: Message
     settled: bool = False
-    """By us, or by the router."""
+    """Whether we or the router have settled it."""
     outcome: str = ""
 
 
 @define(eq=False, repr=False)
 class Receiver(Link):
     count: int | None = None
-    """The router's delivery-count; None until its attach."""
+    """The router's delivery-count. None before its attach."""
     initial: int = 0
     room: int = 0
-    """Deliveries that the router may still send, by the latest flow that it has read."""
+    """The number of deliveries that the router may still send, by the latest flow that it has read."""
     lenient: int = 0
-    """The same by the flows that it has read in one piece with that."""
+    """The same by the other flows that it has read in one piece with that one."""
     draining: bool = False
-    """By the latest flow that the router has read; `may_drain`: by one of those that it has read in one piece."""
+    """Whether we drain, by the latest flow that the router has read. `may_drain`: by any flow of the same piece."""
     may_drain: bool = False
     owes_drain: bool = False
-    """The router owes a flow that says so."""
+    """Whether the router owes a flow that reports the drain."""
     stated: int = 0
-    """Credit as we have said it last, at this delivery-count, and whether we drain."""
+    """Our latest credit, the delivery-count at which we sent it, and whether we drain."""
     stated_at: int = 0
     drains: bool = False
     parts: bytes = b""
     partial: dict[str, Any] | None = None
-    """The first frame of a delivery that is not whole yet."""
+    """The first frame of a delivery that is not complete yet."""
     tags: dict[bytes, Received] = field(factory=dict)
-    """Unsettled."""
+    """Keyed by tag: unsettled deliveries."""
     subscription: Subscription | None = None
     max_message: int = 0
     default_outcome: str = ""
-    """The router's, of what is settled without an outcome."""
+    """The router's default outcome, for deliveries settled without one."""

@@ -1,4 +1,4 @@
-"""Messages with any sections and values (AMQP 1.0 3.2), and what of a message nobody may change."""
+"""Messages with any sections and values (AMQP 1.0 3.2), and the part of a message that no router may change."""
 
 from random import Random
 from typing import Any, Final
@@ -7,13 +7,13 @@ from tests.fuzz.odd.codec import Array, Described, Typed, decode, symbol, timest
 from tests.fuzz.odd.performatives import Writer, name_of
 
 ANNOTATIONS: Final = ("header", "delivery-annotations", "message-annotations")
-"""The sections that routers may change; what follows them is the bare message, and the footer."""
+"""The sections that routers may change. The bare message and the footer follow them."""
 FOREIGN: Final = (1, 0x80013700, 2**32 - 1)
-"""Message formats that are not AMQP's."""
+"""Message formats other than AMQP's."""
 
 
 def value(rng: Random, deep: int = 2, *, nests: bool = True) -> Any:
-    """Of any type."""
+    """A value of any type."""
     kinds = ("null", "boolean", "ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long", "float", "double",
              "char", "timestamp", "uuid", "decimal32", "decimal64", "decimal128", "binary", "string", "symbol", "list",
              "map", "array", "described")  # fmt: skip
@@ -95,7 +95,7 @@ def _properties(rng: Random, writer: Writer, to: str | None) -> Any:
 
 
 def _body(rng: Random, writer: Writer, mark: bytes) -> list[Any]:
-    """`mark` is in it: no two messages are alike."""
+    """A body that contains `mark`, so that no two messages are equal."""
     match rng.randrange(3):
         case 0:
             more = [rng.randbytes(rng.choice((0, 1, 100, 3000))) for _ in range(rng.choice((0, 0, 1, 2)))]
@@ -117,8 +117,8 @@ def message(
     to: str | None = None,
     ttl: int | None = None,
 ) -> tuple[int, bytes]:
-    """Message-format and payload; `rich`: with any sections; `foreign`: of any format; `to`: where the message goes;
-    `ttl`: milliseconds."""
+    """The message-format and the payload. `rich`: with any sections. `foreign`: perhaps of another format. `to`: the
+    message's address. `ttl`: in milliseconds."""
     if foreign and to is None and ttl is None and rng.random() < 0.2:
         return rng.choice(FOREIGN), rng.randbytes(rng.choice((0, 10, 500))) + mark
     if not rich:
@@ -138,7 +138,7 @@ def message(
 
 
 def bare(message_format: int, payload: bytes) -> bytes:
-    """Without the sections that routers may change."""
+    """The message without the sections that routers may change."""
     at = 0
     while message_format == 0 and at < len(payload):
         section, end = decode(payload, at)

@@ -1,4 +1,4 @@
-"""AMQP's composite types: names and types of their fields (AMQP 1.0 2.7, 2.8.14, 3.2, 3.4, 3.5), written and read."""
+"""AMQP's composite types: writes and reads their fields by name and type (AMQP 1.0 2.7, 2.8.14, 3.2, 3.4, 3.5)."""
 
 from random import Random
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from tests.fuzz.odd.codec import Array, Described, Encoder, Typed, decode
 
 Fields = list[tuple[str, str, Any]]
-"""Name, type, and the default; None for those that have none. `!` behind a type: it must be there."""
+"""(name, type, default or None). `!` after a type: the field is mandatory."""
 
 TYPES: Final[dict[str, tuple[int, str]]] = {
     "open": (0x10, "container-id string!; hostname string; max-frame-size uint 4294967295; channel-max ushort 65535; "
@@ -53,7 +53,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "amqp-value": (0x77, "#"),
     "footer": (0x78, "#"),
 }  # fmt: skip
-"""Code and fields; `#`: not a list of fields, but one value."""
+"""(code, fields). `#`: one value instead of a list of fields."""
 
 CONDITIONS: Final = frozenset(
     ["amqp:" + name for name in (
@@ -93,11 +93,11 @@ BY_SYMBOL: Final = {symbol_of(name): name for name in TYPES}
 
 
 class Writer:
-    """Composite values as one client writes them."""
+    """Writes composite values as one client would."""
 
     def __init__(self, rng: Random | None = None, *, symbolic: float = 0.0, outer: float = 0.0) -> None:
-        """`rng` chooses among encodings; without it all are the usual ones. `symbolic`, `outer`: how often a descriptor
-        is a symbol, within a performative or message, and of a performative."""
+        """`rng` chooses among encodings; without it all are the usual ones. `outer`: the probability that a
+        performative's descriptor is a symbol. `symbolic`: the same for descriptors within a performative or message."""
         self._rng = rng
         self._symbolic = symbolic
         self._outer = outer
@@ -109,7 +109,9 @@ class Writer:
         return Described(Typed("symbol", symbol_of(name)) if is_symbolic else Typed("ulong", TYPES[name][0]), value)
 
     def composite(self, name: str, /, outer: bool = False, **fields: Any) -> Described:
-        """Fields by their names, with `_` for `-`; what is None, or the default, may be written or left out."""
+        """A composite value with fields by name, with `_` for `-`. A field that is None, or the default, may be written
+        or left out.
+        """
         values = []
         known = {field.replace("-", "_"): field for field, _, _ in FIELDS[name]}
         assert not fields.keys() - known.keys(), fields
@@ -137,14 +139,14 @@ class Writer:
 
 
 def name_of(descriptor: Any) -> str:
-    """Of a composite type; raises for those that AMQP does not have."""
+    """The name of a composite type. Raises for types that AMQP does not have."""
     assert isinstance(descriptor, Typed), descriptor
     return BY_SYMBOL[descriptor.value] if descriptor.type == "symbol" else BY_CODE[descriptor.value]
 
 
 def read(value: Described) -> tuple[str, dict[str, Any]]:
-    """Name and fields of a composite value, defaults filled in; raises if a field is not of its type, or one that must
-    be there is not."""
+    """The name and the fields of a composite value, with defaults. Raises if a field has the wrong type, or a mandatory
+    one is missing."""
     name = name_of(value.descriptor)
     assert isinstance(value.value, list), f"{name}: its fields are no list"
     assert len(value.value) <= len(FIELDS[name]), f"{name} has {len(value.value)} fields"
@@ -172,7 +174,7 @@ def _read(what: str, kind: str, item: Any) -> Any:
 
 
 def read_frame(frame: bytes, kind: int = 0) -> tuple[int, str, dict[str, Any], bytes]:
-    """Channel, name, fields and payload; an empty frame has the name ''."""
+    """Channel, name, fields and payload. An empty frame has the name ''."""
     assert frame[5] == kind, f"a frame of type {frame[5]}"
     assert frame[4] >= 2, "an offset into the header"
     channel, at = int.from_bytes(frame[6:8], "big"), 4 * frame[4]

@@ -1,4 +1,4 @@
-"""A round: a few odd clients at the routers of a mesh, at once, with a good pair beside them."""
+"""A round: a few odd clients at the routers of a mesh at once, beside a good pair."""
 
 from random import Random
 from typing import Final
@@ -14,7 +14,7 @@ from tests.fuzz.odd.links import Container, Link, Receiver, Sender
 
 ACTS: Final = 60
 STEPS: Final = 200
-"""In which all is to come to an end."""
+"""The most steps in which a round has to come to its end."""
 
 
 class Round:
@@ -38,7 +38,7 @@ class Round:
         return client
 
     def _lose(self, client: OddClient) -> None:
-        """Its connection; it comes back at once, here or elsewhere."""
+        """The client loses its connection, and comes back at once, at any router."""
         client.drop()
         self.clients[self.clients.index(client)] = self._client(client.container)
 
@@ -60,7 +60,7 @@ class Round:
         self.mesh.end()
 
     def _time(self, seconds: float) -> None:
-        """In steps in which nobody is owed a sign of life."""
+        """Let time pass, in steps short enough that no client owes a sign of life."""
         end = self.mesh.now + seconds
         step = 0.25 if any(client.idle_ms for client in self.clients) else seconds
         while self.mesh.now < end:
@@ -148,12 +148,12 @@ class Round:
     # the end
 
     def _finish(self) -> None:
-        """Every client does its part, until there is nothing to be done."""
+        """Every client does its part, until there is nothing left to do."""
         for client in [client for client in self.clients if client.left]:
             self._lose(client)
         for client in self.clients:
             self._come_back(client)
-        # A router may wait for what was closed in a connection that was lost, or before it was answered (6.12).
+        # A router may wait for a link whose close was lost with its connection, or came before the answer (6.12).
         lasts = any(client.draw.has("resume") or client.draw.has("reattach") for client in self.clients)
         end = self.mesh.now + (LONGEST_S + 3 if lasts else 0)
         quiet = 0
@@ -167,7 +167,7 @@ class Round:
         self._judge()
 
     def _come_back(self, client: OddClient) -> None:
-        """With all its links, as far as there are handles."""
+        """Attach all links of the client again, as far as there are handles."""
         client.feed()
         for kept in list(client.container.kept):
             any(client.resume(session, kept) for session in list(client.sessions.values()))
@@ -197,7 +197,7 @@ class Round:
         return did
 
     def _open_up(self, client: OddClient, channel: int) -> bool:
-        """Window and credit, where there is not enough."""
+        """Raise window and credit where they are too low."""
         session = client.sessions[channel]
         did = False
         if session.room < 1000 or session.asked:
@@ -232,12 +232,12 @@ class Round:
         self.ledger.check()
 
     def _may_wait(self, message: Message) -> bool:
-        """For somebody who has room for it, at a balanced address."""
+        """Whether the message may wait for a subscriber with room, at a balanced address."""
         receivers = (link for client in self.clients for link in client.links() if isinstance(link, Receiver))
         return message.address == WORK and all(link.address != WORK or link.max_message for link in receivers)
 
     def _unresumed(self, link: Link) -> list[bytes]:
-        """What waits for a publisher that is gone may wait for long."""
+        """Tags of deliveries that the link still has to resume. Those of a publisher that is gone may stay for long."""
         if isinstance(link, Sender):
             return [row.tag for row in link.resuming]
         if link.former is None:
@@ -247,7 +247,7 @@ class Round:
         return [tag for tag, row in rows.items() if tag in link.former.named and row.message.link in alive]
 
     def _leave(self) -> None:
-        """Some say so, in order or all at once; others just go."""
+        """Some clients close, in order or all at once; others just go."""
         for client in self.clients:
             way = self.rng.choice(("close", "all", "gone"))
             if way == "all":
@@ -265,5 +265,5 @@ class Round:
 
 
 def odd(rng: Random) -> None:
-    """Legal clients that nobody would write."""
+    """Play a round of legal clients that no one would write."""
     Round(rng).play()

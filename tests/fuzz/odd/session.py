@@ -1,4 +1,6 @@
-"""The client's end of a session, by the specification (AMQP 1.0 2.5, 2.7): takes what the router says to the word."""
+"""The client's end of a session, according to the specification (AMQP 1.0 2.5, 2.7). It checks every frame of the
+router.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,43 +24,43 @@ class Session:
     channel: int
     handle_max: int
     window: int
-    """Transfers that we take, as we have said it last."""
+    """The number of transfers that we take, as we have last sent it."""
     next_out: int
     """The transfer number of our next transfer."""
     next_id: int
     """The delivery-id of our next delivery."""
     begun: bool = False
-    """By the router."""
+    """Whether the router has begun it."""
     ended: bool = False
-    """By us; `gone`: by the router."""
+    """We have ended it. `gone`: the router has."""
     gone: bool = False
     their_channel: int | None = None
     their_handle_max: int = 3
-    """Until it has said so: what any has."""
+    """The default of any peer, until the router has sent its own."""
     their_window: int = 0
-    """Transfers that we may still send."""
+    """The number of transfers that we may still send."""
     stated_in: int = 0
-    """`next_in` as we have said our window last."""
+    """`next_in` when we last sent our window."""
     first_in: int = 0
     next_in: int = 0
-    """The transfer number of the router's next transfer, and of its first."""
+    """The transfer number of the router's next transfer, and of its first one."""
     room: int = 0
-    """Transfers that it may still send, by the latest begin or flow that it has read."""
+    """The number of transfers that the router may still send, by the latest begin or flow that it has read."""
     lenient: int = 0
     expected: int | None = None
-    """The delivery-id of its next delivery."""
+    """The delivery-id of the router's next delivery."""
     owes_flow: bool = False
     asked: bool = False
     mine: dict[int, Link] = field(factory=dict)
-    """By our handle: attached by us."""
+    """Keyed by our handle: links that we have attached."""
     theirs: dict[int, Link] = field(factory=dict)
     waiting: list[Link] = field(factory=list)
     """Attaches without an answer, in order."""
     parting: list[Link] = field(factory=list)
-    """Detached by us, and not by the router."""
+    """Links that we have detached, and the router has not."""
     sent: dict[int, Sent] = field(factory=dict)
     received: dict[int, Received] = field(factory=dict)
-    """Not settled at both ends."""
+    """Deliveries that are not settled at both ends."""
 
     def __repr__(self) -> str:
         return f"{self.client.name} channel {self.channel}"
@@ -69,7 +71,7 @@ class Session:
         self.room = window - used
         self.lenient = max(self.lenient, self.room)
 
-    # what the router says
+    # frames of the router
 
     def take(self, name: str, fields: dict[str, Any], payload: bytes) -> None:
         assert self.begun or name == "begin", f"{self}: {name} before begin"
@@ -115,7 +117,7 @@ class Session:
             return
         sender, receiver = link.modes
         if sender == 0 and isinstance(link, Receiver):
-            sender = 2  # others publish settled messages
+            sender = 2  # other publishers send settled messages
         assert fields["snd_settle_mode"] == sender, f"{link}: snd-settle-mode is {fields['snd_settle_mode']}"
         assert fields["rcv_settle_mode"] == receiver, f"{link}: rcv-settle-mode is {fields['rcv_settle_mode']}"
         if link.dynamic:
@@ -132,7 +134,7 @@ class Session:
         elif link.former is not None and isinstance(link, Receiver):
             theirs = (fields["unsettled"] or {}).keys()
             assert theirs <= link.former.named, f"{link}: the router's map names what is resumed, or was never named"
-            link.former.named &= theirs  # what it leaves out is settled (protocol 6.8, 6.11)
+            link.former.named &= theirs  # deliveries that it leaves out are settled (protocol 6.8, 6.11)
         if isinstance(link, Receiver):
             if link.subscription is None:
                 link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
@@ -142,7 +144,7 @@ class Session:
                 link.subscription.until = None
 
     def _resumed(self, link: Link, former: Kept, fields: dict[str, Any], properties: dict[Any, Any]) -> None:
-        """The router's map tells what is to come (2.6.13)."""
+        """The router's map determines the deliveries that it resumes (2.6.13)."""
         theirs = fields["unsettled"]
         assert theirs is not None, f"{link} was not forgotten, and its map is null"
         assert not fields["incomplete_unsettled"], f"{link}: an incomplete map, and our frames have room"
@@ -200,7 +202,7 @@ class Session:
     def _take_senders_flow(self, link: Receiver, fields: dict[str, Any]) -> None:
         assert fields["delivery_count"] is not None and link.count is not None, f"{link}: a flow without delivery-count"
         advance = (fields["delivery_count"] - link.count) % MOD
-        if link.partial is not None and advance == MOD - 1:  # the one that is half written may count or not
+        if link.partial is not None and advance == MOD - 1:  # the delivery that is half sent may count or not
             return
         assert advance <= max(link.room, link.lenient, 0), f"{link}: delivery-count goes {advance} ahead"
         assert not advance or link.may_drain, (
@@ -245,7 +247,7 @@ class Session:
         assert self.expected in (None, number), f"{self}: delivery-id {number}, expected {self.expected}"
         self.expected = (number + 1) % MOD
         assert len(tag) <= 32, f"{link}: a tag of {len(tag)} bytes"
-        is_over = link.detached or self.ended  # what is settled since is not noted any more
+        is_over = link.detached or self.ended  # later settlements are not noted any more
         assert tag not in link.tags or is_over, f"{link}: a tag is used twice"
         is_named = link.former is not None and tag in link.former.named
         assert fields["resume"] or not is_named, f"{link}: {tag!r} is in both maps, and not resumed"
@@ -270,7 +272,7 @@ class Session:
             self.received[received.id] = link.tags[received.tag] = received
 
     def _again(self, link: Receiver, fields: dict[str, Any], payload: bytes) -> None:
-        """What both maps name (2.7.5)."""
+        """A delivery in both maps is resumed (2.7.5)."""
         tag, former = fields["delivery_tag"], link.former
         assert former is not None and tag in former.named, f"{link}: {tag!r} is resumed, which is not in both maps"
         former.named.discard(tag)

@@ -1,7 +1,7 @@
-"""Clients that are legal but for one frame: what it costs them, and how they are told.
+"""Clients that are legal except for one frame: what the mistake costs them, and how the router reports it.
 
-A mistake has a scope: the link, the session or the connection that is over by it. What is outside of that goes on, and
-the router says one of AMQP's conditions.
+A mistake has a scope: the link, the session or the connection that it ends. Everything outside of the scope continues,
+and the router sends one of AMQP's conditions.
 """
 
 from random import Random
@@ -19,21 +19,21 @@ from tests.fuzz.odd.links import Container
 from tests.fuzz.odd.performatives import CONDITIONS, read_frame
 
 FREE: Final = 9
-"""A handle, and a channel, that nothing is attached or begun on."""
+"""A handle, and a channel, that is not in use."""
 SESSION, OTHER = 1, 2
 """The channels of the two sessions."""
 SENDS, RECEIVES = 0, 1
-"""The handles of the links, on either."""
+"""The handles of the two links in either session."""
 
 
 Frame: TypeAlias = tuple[int, str, dict[str, Any]]
-"""Channel, performative and fields."""
+"""(channel, performative, fields)"""
 
 
 @frozen
 class Mistake:
     scope: str
-    """`detach`, `end` or `close`."""
+    """What the mistake ends: `detach`, `end` or `close`."""
     conditions: tuple[str, ...]
     frames: tuple[Frame, ...] = ()
     raw: bytes = b""
@@ -101,12 +101,12 @@ MISTAKES: Final[dict[str, Mistake]] = {
 
 
 class WrongClient(OddClient):
-    """Two sessions, each with a link in either direction, and a mistake on the first."""
+    """A client with two sessions, each with a link in either direction. It makes a mistake on the first session."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.told: list[tuple[int, str, str | None]] = []
-        """Channel, name and condition of every detach, end and close."""
+        """(channel, name, condition) of every detach, end and close."""
         self.heard: list[tuple[int, str, dict[str, Any]]] = []
 
     def hears(self, data: bytes) -> None:
@@ -211,5 +211,5 @@ class WrongRound:
 
 
 def wrong(rng: Random) -> None:
-    """Legal clients, but for one frame."""
+    """Play a round of clients that are legal except for one frame."""
     WrongRound(rng).play()
