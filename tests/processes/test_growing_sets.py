@@ -71,11 +71,11 @@ async def test_routers_that_come_take_the_places_of_voters_that_leave(mesh: Runn
             await declare(at_e, "queue/eu/y")
             told = await oncemesh("queue", "replicas", "eu", "--add", "e", "--remove", "c", "--url", e)
             assert told == "set eu has the voters b, a, e\n"
-            told = await oncemesh("queue", "replace", "c", "e", "--url", e)
-            assert told == "set q0 has the voters a, b, e\n"
+            assert await voters(at_e) == {"eu": {*"abe"}, "q0": {*"abc"}}
+            told = await oncemesh("remove", "c", *here)
+            assert told.startswith("set q0 has the voters a, b, e\n")
+            mesh.removed("c")
             assert await voters(at_e) == {"eu": {*"abe"}, "q0": {*"abe"}}
-        await oncemesh("remove", "c", *here)
-        mesh.removed("c")
 
         elsewhere.write(links=["ab", "ae", "be", "ad", "bd"], queues=queues("a", "b", "e"))
         await oncemesh(*elsewhere.words())
@@ -83,14 +83,34 @@ async def test_routers_that_come_take_the_places_of_voters_that_leave(mesh: Runn
         async with Management([d]) as at_d:
             assert await names(at_d) == {"queue/eu/x", "queue/eu/y", "queue/x"}
             await declare(at_d, "queue/y")
-            told = await oncemesh("queue", "replace", "e", "d", "--url", d)
-            assert told == "set eu has the voters b, a, d\nset q0 has the voters a, b, d\n"
             said = yaml.safe_load(elsewhere.topology.read_text())
             del said["routers"]["e"]
             said |= {"links": [["a", "b"], ["a", "d"], ["b", "d"]], "queues": queues("a", "b", "d")}
             elsewhere.topology.write_text(yaml.safe_dump(said))
-            await oncemesh("apply", str(elsewhere.topology), *here)
+            told = await oncemesh("apply", str(elsewhere.topology), *here)
+            assert told.startswith("set eu has the voters b, a, d\nset q0 has the voters a, b, d\n")
             mesh.removed("e")
             assert await voters(at_d) == {"eu": {*"abd"}, "q0": {*"abd"}}
             assert await names(at_d) == {"queue/eu/x", "queue/eu/y", "queue/x", "queue/y"}
         assert (await mesh.status("a"))["plan"]["routers"] == dict.fromkeys("abd", "member")
+
+
+async def test_one_file_replaces_a_router_and_its_replicas_move_before_it_leaves(
+    mesh: RunningMesh, tmp_path: Path
+) -> None:
+    entries, here = mesh.directory.read().routers, ("--run-dir", str(mesh.directory.path))
+    amqp = {name: entries[name].amqp if name in entries else f"{mesh.host}:0" for name in "abe"}
+    said = yaml.safe_load(mesh.plan.read_text()) | {"queues": queues("a", "b", "e")}
+    said |= {"routers": {name: {"amqp": address} for name, address in amqp.items()}}
+    said |= {"links": [["a", "b"], ["a", "e"], ["b", "e"]]}
+    wanted = tmp_path / "wanted.yaml"
+    wanted.write_text(yaml.safe_dump(said))
+    with trio.fail_after(HANGS_S):
+        async with Management([f"amqp://{mesh.address('a')}"]) as at_a:
+            await declare(at_a, "queue/eu/x")
+            told = await oncemesh("apply", str(wanted), *here)
+            assert told.startswith("set eu has the voters b, a, e\nset q0 has the voters a, b, e\n")
+            mesh.removed("c")
+            assert await voters(at_a) == {"eu": {*"abe"}, "q0": {*"abe"}}
+            assert await names(at_a) == {"queue/eu/x"}
+        assert (await mesh.status("a"))["plan"]["routers"] == dict.fromkeys("abe", "member")

@@ -11,6 +11,7 @@ import yaml
 from failover.cli.clients import find_target
 from failover.cli.fetch import fetcher
 from failover.cli.mesh import HALF_UP
+from failover.cli.plan.replicas import WantedSets, move_replicas, new_rings
 from failover.cli.watch.known_queues import sets_of_mesh
 from failover.client.management import Management
 from router.cli.base import console, run, run_dir_option, until_signal
@@ -19,7 +20,7 @@ from router.mesh.errors import FileError, RunError
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.reading import expected
 from router.mesh.rundir import RouterEntry, RunDirectory, find_run_dir
-from router.mesh.shown.sets import ShownSet, why_kept
+from router.mesh.shown.sets import ShownSet
 from router.mesh.shown.status_view import headline, routers_table
 from router.mesh.status import contacts_of, look, planned
 from router.mesh.topology import load
@@ -38,10 +39,10 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
     New routers in the file start here, join the mesh, and then accept clients. Other routers ask clients that can
     resume to move there, a few at a time, until all routers have about equally many links. Routers that the file no
-    longer has move their clients to others and stop; a router that is a voter of a replica set must be replaced first
-    (oncemesh queue replace). Links and their costs change as the file says. The voters of a named replica set may
-    differ if they are those that the set has now. Nothing else may differ: neither the other sections of the file, nor
-    the listeners of running routers. Routers read those when they start.
+    longer has give their replicas of queues to other routers, then move their clients to others and stop. A named
+    replica set gets the voters of the file if the file changes them, and a hashed set with fewer voters than `replicas`
+    gets more. Links and their costs change as the file says. Nothing else may differ: neither the other sections of the
+    file, nor the listeners of running routers. Routers read those when they start.
 
     \b
     Example: oncemesh apply bigger.yaml
@@ -55,8 +56,7 @@ def apply(topology: Path, run_dir: Path | None) -> None:
         )
     _check_listeners(wanted, former, directory)
     check(wanted, wanted.routers)
-    run(_check_sets, wanted, former, directory)
-    raise click.exceptions.Exit(run(_apply, wanted, directory, ()))
+    raise click.exceptions.Exit(run(_apply, directory, run(_steps, wanted, former, directory), ()))
 
 
 def _fixed(topology: Topology, name: str) -> object:
@@ -81,9 +81,10 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     other router knows, so --force is needed to remove it. Until then the other routers keep the links and deliveries
     that concern it.
 
-    A voter of a replica set is refused: replace it first (oncemesh queue replace). A voter that does not run is
-    removed with --force if its sets have a majority without it; it stays one of their voters in name until others are
-    chosen.
+    Another router first gets the replicas of queues that the router has. If all other routers have replicas of such a
+    set already, the command refuses: choose fewer voters first (oncemesh queue voters). A router that does not run is
+    removed with --force if its sets have a majority without it; where no router takes its place, it stays a voter in
+    name until others are chosen.
 
     \b
     Examples:
@@ -106,20 +107,20 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     if joined := sorted(members - former.routers.keys() - {router}):
         raise RunError(f"{', '.join(joined)} joined later: use oncemesh apply with a topology that lists them")
     sets = run(_sets, directory) if former.queues is not None and members else []
-    if router in members:
-        _check_leaving(sets, [router], [name for name in former.routers if name != router], forced=force)
-    wanted = _without(former, router, directory, sets)
-    raise click.exceptions.Exit(run(_apply, wanted, directory, (router,) if force else ()))
+    gone = [router] if router in members else []
+    rings = new_rings(sets, WantedSets([name for name in former.routers if name != router], gone, forced=force))
+    wanted = _without(former, router, directory, {one.name: one.ring for one in sets} | rings)
+    raise click.exceptions.Exit(run(_apply, directory, _Steps((), rings, wanted), (router,) if force else ()))
 
 
-def _without(topology: Topology, router: str, directory: RunDirectory, sets: Iterable[ShownSet]) -> Topology:
-    """The topology without that router and its links. It is written into a file of the run directory, and read from it
-    with all checks. Raises RunError if it is not valid."""
+def _without(topology: Topology, router: str, directory: RunDirectory, rings: Mapping[str, Sequence[str]]) -> Topology:
+    """The topology without that router and its links. `rings`: set -> its voters, as they are to be. It is written
+    into a file of the run directory, and read from it with all checks. Raises RunError if it is not valid."""
     said = yaml.safe_load(topology.path.read_text())
     said["routers"].pop(router, None)
     said["links"] = [link for link in said.get("links") or [] if router not in _ends(link)]
     if said.get("queues"):
-        _leave_sets(said["queues"], router, len(said["routers"]), {one.name: one.ring for one in sets})
+        _leave_sets(said["queues"], router, len(said["routers"]), rings)
     path = directory.path / "topology.removed.yaml"
     path.write_text(yaml.safe_dump(said, sort_keys=False))
     try:
@@ -131,9 +132,9 @@ def _without(topology: Topology, router: str, directory: RunDirectory, sets: Ite
         ) from None
 
 
-def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[str, list[str]]) -> None:
+def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[str, Sequence[str]]) -> None:
     """Remove a router from the voters of the part `queues` of a topology file, and limit `replicas` to the number of
-    routers that stay, `left`. `rings`: set -> its present voters, as its leader reports."""
+    routers that stay, `left`. `rings`: set -> its voters, as they are to be."""
     for one in queues.get("named") or []:
         if router in one["voters"]:
             voters = rings.get(one["name"]) or one["voters"]
@@ -142,6 +143,25 @@ def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[s
                 one.pop("prefer", None)
     if queues.get("replicas", 0) > left:
         del queues["replicas"]
+
+
+def _with(wanted: Topology, former: Topology, gone: Iterable[str], directory: RunDirectory) -> Topology:
+    """The wanted topology, and the routers of the former one that are to leave, with their links. It is written into a
+    file of the run directory, and read from it with all checks. Raises RunError if `former` lacks one of these
+    routers."""
+    said, was = (yaml.safe_load(one.path.read_text()) for one in (wanted, former))
+    for router in gone:
+        if router not in was["routers"]:
+            raise RunError(
+                f"router {router} joined later and has replicas: apply a topology that lists it and the new routers "
+                "first, then this one"
+            )
+        said["routers"][router] = was["routers"][router]
+    listed = said.get("links") or []
+    said["links"] = listed + [link for link in was.get("links") or [] if not {*_ends(link)}.isdisjoint(gone)]
+    path = directory.path / "topology.moving.yaml"
+    path.write_text(yaml.safe_dump(said, sort_keys=False))
+    return attrs.evolve(load(path), base=wanted.base)
 
 
 def _ends(link: object) -> Collection[str]:
@@ -169,62 +189,72 @@ def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> It
             yield kind, str(was or "none"), str(said or "none")
 
 
-async def _check_sets(wanted: Topology, former: Topology, directory: RunDirectory) -> None:
-    """Raises RunError if a replica set needs a router that would leave, or if the topology gives a set voters other
-    than its present ones."""
+@attrs.frozen
+class _Steps:
+    """What `apply` and `remove` do, in this order."""
+
+    first: Sequence[Topology]
+    """The mesh is to match these before replicas move, so that new routers are there."""
+    rings: Mapping[str, Sequence[str]]
+    """Set -> its new voters."""
+    last: Topology
+    """The mesh is to match this in the end. Routers that leave it have no replica any more."""
+
+
+async def _steps(wanted: Topology, former: Topology, directory: RunDirectory) -> _Steps:
+    """Raises RunError if a replica set needs a router that would leave."""
     if wanted.queues is None:
-        return
+        return _Steps((), {}, wanted)
     views = await look(directory, fetcher(directory))
     members = {name for name, standing in planned(views).items() if standing == "member"}
     gone = sorted(members - wanted.routers.keys())
-    if gone or wanted.queues != former.queues:
-        sets = await _sets(directory)
-        _check_leaving(sets, gone, [*wanted.routers])
-        _check_voters(wanted, former, sets, gone)
+    sets = await _sets(directory) if members else []
+    rings = new_rings(sets, WantedSets.of(wanted, former, gone))
+    if not rings or wanted.routers.keys() <= members:
+        return _Steps((), rings, wanted)
+    held = [router for router in gone if any(one.has(router) for one in sets)]
+    return _Steps((_with(wanted, former, held, directory) if held else wanted,), rings, wanted)
 
 
 async def _sets(directory: RunDirectory) -> list[ShownSet]:
-    target = find_target(directory.path, (), None, "apply")
-    async with Management(target.urls, target.credentials, timeout=ANSWER_S) as management:
+    async with _management(directory) as management:
         return [*(await sets_of_mesh(management)).values()]
 
 
-def _check_leaving(
-    sets: Collection[ShownSet], gone: Iterable[str], others: Sequence[str], *, forced: bool = False
-) -> None:
-    if whys := [why for name in gone if (why := why_kept(sets, name, others, forced=forced))]:
-        raise RunError("; ".join(whys))
+def _management(directory: RunDirectory) -> Management:
+    target = find_target(directory.path, (), None, "apply")
+    return Management(target.urls, target.credentials, timeout=ANSWER_S)
 
 
-def _check_voters(wanted: Topology, former: Topology, sets: Iterable[ShownSet], gone: Collection[str]) -> None:
-    """Raises RunError if the topology changes the voters of a set, except to the present voters. A topology file has no
-    effect on the voters of a set that has begun."""
-    assert wanted.queues is not None and former.queues is not None
-    rings = {one.name: [router for router in one.ring if router not in gone] for one in sets}
-    for one in wanted.queues.named:
-        ring = rings.get(one.name, [])
-        if one not in former.queues.named and {*one.voters} != {*ring}:
-            raise RunError(
-                f"{wanted.path}: replica set {one.name} has the voters {', '.join(ring)}, expected these: a file does "
-                f"not change them, but oncemesh queue voters {one.name} {' '.join(one.ring)} does"
-            )
-
-
-async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> int:
+async def _apply(directory: RunDirectory, steps: _Steps, forced: Collection[str]) -> int:
     """Returns the exit status."""
     out, lack = console(), ""
     launcher = Launcher(directory, fetcher(directory))
     async with until_signal() as scope:
-        with out.status(f"applying {wanted.path.name}"):
-            try:
-                await launcher.apply(wanted, forced)
-            except HalfUpError as error:
-                lack = str(error)
+        try:
+            for topology in steps.first:
+                await _launch(launcher, topology, forced)
+            await _move(directory, steps.rings)
+            if steps.first != (steps.last,):
+                await _launch(launcher, steps.last, forced)
+        except HalfUpError as error:
+            lack = str(error)
         views = await look(directory, fetcher(directory))
-        out.print(headline(wanted.mesh, views.values()), style="bold")
+        out.print(headline(steps.last.mesh, views.values()), style="bold")
         out.print(routers_table(views))
         if lack:
             out.print(lack, style="yellow", soft_wrap=True)
     if scope.cancelled_caught:
         raise RunError("interrupted, but the mesh applies the change all the same: see oncemesh status")
     return HALF_UP if lack else 0
+
+
+async def _launch(launcher: Launcher, topology: Topology, forced: Collection[str]) -> None:
+    with console().status(f"applying {topology.path.name}"):
+        await launcher.apply(topology, forced)
+
+
+async def _move(directory: RunDirectory, rings: Mapping[str, Sequence[str]]) -> None:
+    if rings:
+        async with _management(directory) as management:
+            await move_replicas(management, rings)

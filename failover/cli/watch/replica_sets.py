@@ -58,7 +58,7 @@ def replicas(name: str, added: tuple[str, ...], removed: tuple[str, ...], wait: 
         ring = _changed(known, added, removed)
         if {*ring} != {*known.ring}:
             _check_change(known, ring)
-        await _choose(management, known, ring, wait=wait)
+        await choose_voters(management, known, ring, wait=wait)
 
     ask(main)
 
@@ -106,7 +106,7 @@ def voters(name: str, routers: tuple[str, ...], ask: Ask) -> None:
     """
 
     async def main(management: Management) -> None:
-        await _choose(management, await set_named(management, name), routers)
+        await choose_voters(management, await set_named(management, name), routers)
 
     ask(main)
 
@@ -166,7 +166,7 @@ def replace(old: str, news: tuple[str, ...], ask: Ask) -> None:
             if silent := {*ring}.intersection(news) - sets[name].rows.keys():
                 raise RunError(f"router {min(silent)} does not answer: start it, or name another router")
         for name, ring in chosen.items():
-            await _choose(management, await set_named(management, name), ring)
+            await choose_voters(management, await set_named(management, name), ring)
 
     ask(main)
 
@@ -263,7 +263,7 @@ def recover(name: str, source: str, may_lose: bool, ask: Ask) -> None:
     ask(main)
 
 
-async def _choose(management: Management, known: ShownSet, routers: Sequence[str], *, wait: bool = True) -> None:
+async def choose_voters(management: Management, known: ShownSet, routers: Sequence[str], *, wait: bool = True) -> None:
     """Make these routers the voters of a set, and wait until they are. Raises RunError if the set makes no step for
     too long, or if it has no leader."""
     name, listed = known.name, ", ".join(routers)

@@ -1,0 +1,81 @@
+"""Which routers get the replicas when routers come and go by `oncemesh apply` and `remove` (protocol 11, 13.4).
+
+A router never moves replicas by itself, because routers may read a topology at different times. The command of an
+operator does: it gives each set that has to change its new ring, one set after the other. The leader of the set then
+changes one voter at a time.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import attrs
+
+from failover.cli.watch.known_queues import set_named
+from failover.cli.watch.replica_sets import choose_voters
+from failover.client.management import Management
+from router.mesh.config import Topology
+from router.mesh.errors import RunError
+from router.mesh.shown.sets import ShownSet, why_kept
+
+
+@attrs.frozen
+class WantedSets:
+    """What the operator wants of the sets."""
+
+    stays: Sequence[str]
+    """The routers that may have replicas."""
+    gone: Collection[str] = ()
+    """The routers that leave the mesh."""
+    replicas: int = 0
+    """The least number of voters of a hashed set, if there are so many routers."""
+    named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    """Named set -> its voters, where the operator has chosen them."""
+    forced: bool = False
+    """The routers of `gone` do not run. They leave although they stay voters of sets in name, if these sets have a
+    majority without them."""
+
+    @classmethod
+    def of(cls, wanted: Topology, former: Topology, gone: Collection[str]) -> "WantedSets":
+        """By a topology file that takes the place of another one. A named set of which both files tell the same has
+        the voters that it has."""
+        if wanted.queues is None or former.queues is None:
+            return cls([*wanted.routers], gone)
+        named = {one.name: one.ring for one in wanted.queues.named if one not in former.queues.named}
+        return cls([*wanted.routers], gone, wanted.queues.replicas, named)
+
+
+def new_rings(sets: Collection[ShownSet], wanted: WantedSets) -> dict[str, list[str]]:
+    """Set -> its new ring, for each set that has to change. A router with the fewest replicas takes the place of one
+    that leaves. Raises RunError if a set needs a router that leaves."""
+    begun = [one for one in sets if one.has_begun]
+    held = Counter(router for one in begun for router in one.ring)
+    rings, short = dict[str, list[str]](), list[ShownSet]()
+    for one in begun:
+        ring = _ring(one, wanted, held)
+        held.update(router for router in ring if router not in one.ring)
+        leaves = any(one.has(router) for router in wanted.gone)
+        if leaves and one.name not in wanted.named and len(ring) < len(one.ring):
+            short.append(one)
+        elif leaves or {*ring} != {*one.ring}:
+            rings[one.name] = ring
+    whys = [why_kept(short, router, wanted.stays, forced=wanted.forced) for router in wanted.gone]
+    if any(whys):
+        raise RunError("; ".join(filter(None, whys)))
+    return rings
+
+
+def _ring(one: ShownSet, wanted: WantedSets, held: Mapping[str, int]) -> list[str]:
+    """`held`: router -> how many sets have it."""
+    if one.name in wanted.named:
+        return list(wanted.named[one.name])
+    ring = [router for router in one.ring if router not in wanted.gone]
+    is_to_grow = not one.best["prefix"] and one.leader is not None
+    count = max(len(one.ring), wanted.replicas if is_to_grow else 0)
+    free = sorted((router for router in wanted.stays if router not in ring), key=lambda router: held.get(router, 0))
+    return ring + free[: count - len(ring)]
+
+
+async def move_replicas(management: Management, rings: Mapping[str, Sequence[str]]) -> None:
+    """Have these be the voters, one set after the other. Raises RunError."""
+    for name, ring in rings.items():
+        await choose_voters(management, await set_named(management, name), ring)
