@@ -1,11 +1,11 @@
-"""A network of meshes under virtual time, with faults, and a ledger that checks what channels promise.
+"""A network of meshes in virtual time, with faults, and a ledger that checks the promises of channels.
 
-    router a ──outbox, transport──▶ router b      a transport is numbered; what was under way on an older one is gone
+    router a ──outbox, transport──▶ router b      a transport has a number; data under way on an older one is lost
     faults: loss, reordering, silence in one direction, transports cut at one end or both, restarts, pauses
 
-The ledger numbers the contacts of each end. A payload belongs to one contact at its sender and is received
-in one contact at its receiver; the ledger asserts that such contacts pair off one to one, and that what a
-contact received is at every moment a prefix of what was sent in its partner.
+The ledger numbers the contacts of each end. A payload belongs to one contact at its sender and is received in one
+contact at its receiver; the ledger asserts that such contacts form pairs, and that the payloads which a contact has
+received are at every moment a prefix of those sent in its partner.
 """
 
 import heapq
@@ -30,11 +30,11 @@ TRANSPORT_BYTES = 128 * 1024
 MAX_PAYLOAD = 1 << 20
 
 Link = tuple[str, str]
-ContactId = tuple[str, str, int]  # at this router, with that router, the how manieth
+ContactId = tuple[str, str, int]  # (this router, the other router, number of the contact)
 
 
 class Ledger:
-    """What was sent and received in which contact, seen from outside."""
+    """What was sent and received in each contact, seen from outside."""
 
     def __init__(self) -> None:
         self.current: dict[Link, ContactId] = {}
@@ -78,10 +78,10 @@ class Ledger:
 
 
 class Network:
-    """Meshes, the transports between them and what is under way on those."""
+    """Meshes, the transports between them and the data under way."""
 
     def __init__(self, links: Mapping[Link, int], seed: int = 0, file: Plan | None = None) -> None:
-        """`file` is what the topology files say, all `links` if nothing is given."""
+        """`file`: the plan in the topology files. None: all `links`."""
         self.now = 0.0
         self.links = dict(links)
         self.routers = sorted({router for link in links for router in link})
@@ -111,7 +111,7 @@ class Network:
             self._boot(router)
 
     def connect(self, a: str, b: str) -> None:
-        """A new transport between two neighbours; what the old one still carried is gone."""
+        """Make a new transport between two neighbours. Data in the old one is lost."""
         if b not in self.meshes[a].neighbours or a not in self.meshes[b].neighbours:
             return
         self._serial += 1
@@ -126,7 +126,7 @@ class Network:
             self.connect(a, b)
 
     def cut(self, here: str, there: str, *, both: bool = True) -> None:
-        """The transport closes; if not `both`, the other end hears nothing of it."""
+        """Close the transport. If not `both`, the other end does not notice."""
         for a, b in ((here, there), (there, here)) if both else ((here, there),):
             if self._transport[a, b]:
                 self._transport[a, b] = 0
@@ -135,11 +135,11 @@ class Network:
                 self._drain(a)
 
     def _closed(self, here: str, there: str) -> None:
-        """The other end, which is no neighbour any more, has closed the transport."""
+        """The other end, which is no longer a neighbour, has closed the transport."""
         self.cut(here, there, both=False)
 
     def restart(self, router: str, *, noticed: bool = True, later: int = 10) -> None:
-        """The process is replaced by a new incarnation without transports."""
+        """Replace the process by a new incarnation without transports."""
         self.ledger.restarted(router)
         self._incarnations[router] += later
         self._boot(router)
@@ -162,7 +162,7 @@ class Network:
         self._drain(source)
 
     def replan(self, here: str, wanted: Plan, *, forced: str = "") -> None:
-        """An operator gives that router another topology file."""
+        """An operator gives the router another topology file."""
         self._advance(here)
         mesh = self.meshes[here]
         mesh.replan(mesh.plan.revised(wanted, (self._clocks[here].stamp(), here), forced), self.now)
@@ -177,7 +177,7 @@ class Network:
         self._drain(here)
 
     def heal(self) -> None:
-        """No more faults; transports that are whole stay as they are, with the contacts over them."""
+        """End all faults. Intact transports stay, with the contacts over them."""
         self.loss = self.jitter = 0.0
         self.rate = inf
         self.deaf.clear()
@@ -189,7 +189,7 @@ class Network:
         return self._clocks[router]
 
     def skew(self, router: str, milliseconds: int) -> None:
-        """Set the wall clock of a router that much off."""
+        """Set the wall clock of a router off by this much."""
         self._skew_ms[router] = milliseconds
 
     def run(self, seconds: float) -> None:
@@ -243,7 +243,7 @@ class Network:
         heapq.heappush(self._queue, (at, self._serial, event, arguments))
 
     def _deliver(self, source: str, here: str, transport: int, link: str, body: bytes) -> None:
-        """A body, or, if it is empty, the sign that part of one has come."""
+        """Deliver a body. An empty one stands for a part of a body."""
         if self._resumes(here) > self.now:
             self._at(self._resumes(here), self._deliver, source, here, transport, link, body)
         elif self._transport[here, source] == transport:
@@ -290,7 +290,7 @@ class Network:
             self._outboxes[source, action.neighbour].put(action.lane, action.body)
 
     def _fill(self, direction: Link) -> None:
-        """What the transport has room for; bodies to the same place travel as one, as they do in production."""
+        """Send what the transport has room for. Bodies to the same place travel together, as in production."""
         while direction not in self._busy and (taken := self._outboxes[direction].take(TRANSPORT_BYTES)):
             link, bodies = taken
             self._carry(direction, link, b"".join(bodies))
@@ -313,7 +313,7 @@ class Network:
         self._fill(direction)
 
     def bodies(self, source: str, neighbour: str, link: Literal["linkstate", "channel"]) -> list[bytes]:
-        """What was transmitted so far on one link in one direction."""
+        """The bodies transmitted so far on one link in one direction."""
         return [
             action.body for router, action in self.transmitted if router == source and action[:2] == (neighbour, link)
         ]

@@ -97,8 +97,7 @@ def routers_without_subscribers_are_waited_for(_: Method) -> Method:
     scenario=test_grace.test_what_is_not_its_own_gates_a_plain_subscriber_at_a_router_never_met,
 )
 def not_gated_out_of_contact(_: Method) -> Method:
-    """8 Grace: deliveries in doubt when home learns of a plain subscriber out of contact are not for it, and gate
-    it."""
+    """8 Grace: deliveries in doubt gate a plain subscriber of which home learns while it is out of contact."""
 
     def broken(audiences: Audiences, subscriber: LinkEntry) -> None:
         """Nothing gates it, as if it were known."""

@@ -1,6 +1,7 @@
-"""Replica sets whose members agree at once: routers of a mesh with queues, as far as management looks at them.
+"""Replica sets whose members agree at once: routers of a mesh with queues, as management sees them.
 
-Each set has one list of queues, its leader's. The others have it, too, unless a test makes them fall behind.
+Each set has one list of queues, its leader's. The other replicas have the same list, unless a test makes them fall
+behind.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +44,7 @@ async def at_once() -> None:
 
 @attrs.define
 class Behind:
-    """What a router has of a set that has not heard of the latest."""
+    """The state of a router that lacks the latest entries of a set."""
 
     queues: SetState
     commit: int
@@ -56,27 +57,27 @@ class AgreeingMesh:
         self.routers = list("abcd")
         self.map = SetMap([EU, HASHED])
         self.leaders: dict[str, str] = {plan.name: plan.voters[0] for plan in self.map.plans.values()}
-        """Without an entry nobody leads."""
+        """Keyed by set: the leader. A set without an entry has none."""
         self.voters = {plan.name: plan.voters for plan in self.map.plans.values()}
         self.unbegun: set[str] = set()
         """Sets that have not begun."""
         self.lists = {name: SetState() for name in self.map.plans}
         self.indices = dict.fromkeys(self.lists, 1)
         self.behind: dict[tuple[str, str], Behind] = {}
-        """By router and set."""
+        """Keyed by router and set."""
         self.copied: dict[str, dict[str, int]] = {}
-        """By set: per cent, by router that the leader copies everything to."""
+        """Keyed by set: per cent, by router to which the leader copies everything."""
         self.changing: dict[str, tuple[str, ...]] = {}
-        """By set: the present voters, while others are to be."""
+        """Keyed by set: the present voters, while others are to replace them."""
         self.aside: dict[tuple[str, str], str] = {}
         self.absent: set[str] = set()
         """Routers that do not answer."""
         self.consumers: dict[str, int] = {}
-        """By queue."""
+        """Keyed by queue."""
         self.oldest_s = 0.0
-        """The age of all messages, as leaders know it."""
+        """The age of all messages, as leaders know it, in seconds."""
         self.changes: list[tuple[str, Operation]] = []
-        """Decided, with the router that was asked."""
+        """Decided operations, each with the router to which the request went."""
         self._agents = {router: self._agent(router) for router in self.routers}
 
     def _agent(self, router: str) -> Agent:
@@ -109,7 +110,7 @@ class AgreeingMesh:
         return answer
 
     def propose(self, set_: str, proposal: Proposal) -> None:
-        """As the leader of a set does."""
+        """Apply a proposal, as the leader of a set does."""
         self.indices[set_] += 1
         self.lists[set_].apply(self.indices[set_], entry(LIFE, encode_proposal(proposal)))
 
@@ -141,7 +142,7 @@ class AgreeingRouter:
     def state(self, name: str) -> SetState:
         return self._mesh.lists[name] if self._name in self._mesh.voters[name] else SetState()
 
-    # an operator's word: it is done at once
+    # an operator's commands take effect at once
 
     def choose(self, name: str, ring: Sequence[str], now: float) -> None:
         if self._mesh.leaders.get(name) != self._name:
@@ -186,7 +187,7 @@ class AgreeingRouter:
 
 
 class AgreeingNode:
-    """The node of one of these routers, as far as management looks at it."""
+    """The node of one of these routers, as management sees it."""
 
     def __init__(self, mesh: AgreeingMesh, name: str) -> None:
         self.sets = AgreeingRouter(mesh, name)
@@ -210,11 +211,11 @@ class AgreeingNode:
         return 0.0
 
     def pump(self) -> None:
-        """All is done at once."""
+        """Nothing to do: everything takes effect at once."""
 
 
 def agreeing_at(mesh: AgreeingMesh, name: str) -> Any:
-    """The router of this name, to look at."""
+    """The router of this name, as a test inspects it."""
     return SimpleNamespace(node=AgreeingNode(mesh, name))
 
 
@@ -228,7 +229,7 @@ class AskingMesh(Management):
     async def ask(self, operation: str, router: str | None = None, body: Any = None, **asked: Any) -> Any:
         if router in self._mesh.absent:
             raise RefusedError(503, f"router {self._at} is not in contact with router {router}")
-        encode({"body": body, **asked})  # as it would have to leave
+        encode({"body": body, **asked})  # it must be encodable, as it would have to be sent
         request = Request("reply", None, {"operation": operation, **asked}, body or {})
         told = dict(sections_of(await self._mesh.answer(router or self._at, request)))
         if told[0x74]["statusCode"] not in GOOD:

@@ -1,4 +1,4 @@
-"""A router that is looked at, as its node is; the rest of its process is nobody."""
+"""A router with a real node for tests of what it shows. The rest of its process is faked."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ ALONE = "mesh: alone\nrouters: {a: {amqp: '127.0.0.1:5672'}}\n"
 
 
 def observed(node: Node, folder: Path, **parts: Any) -> ObservedRouter:
-    """The topology is written to that folder."""
+    """Writes the topology to that folder."""
     path = folder / "alone.yaml"
     path.write_text(ALONE)
     assert isinstance(node.mesh, Mesh)

@@ -1,7 +1,7 @@
-"""A run to ask questions about, and the answers, told by its entries in plain Python.
+"""A run to ask questions about, and the answers, computed from its entries in plain Python.
 
-Publisher one moves from a to b in the middle of a delivery, subscriber mid was sent some by c before, mid and far are
-slow at times, half an hour passes between deliveries, and there are violations.
+Publisher one moves from a to b in the middle of a delivery, router c has sent some of subscriber mid's deliveries
+before, mid and far are slow at times, half an hour passes between deliveries, and there are violations.
 """
 
 from collections import Counter, defaultdict
@@ -26,10 +26,10 @@ from topic.journal import Event, LoggedOutcome
 
 MESSAGES = 20
 MOVED = 12
-"""The delivery of publisher one that it moves with."""
+"""The delivery during which publisher one moves."""
 AT_B = attrs.evolve(ONE, router="b")
 RESUMED = (4, 9, 14)
-"""Deliveries that mid was sent by c before."""
+"""Deliveries that c had sent to mid before."""
 BETWEEN_MS = 1_700_000
 Answer = list[tuple[Any, ...]]
 
@@ -92,7 +92,7 @@ def seeded() -> AskedRun:
 
 
 class Plain:
-    """What the entries of a run say of each delivery, one after the other."""
+    """The statements of a run's entries about each delivery."""
 
     def __init__(self, run: Run) -> None:
         self.rows = [row | {"log": log} for log, rows in run.logs.items() for row in rows]
@@ -104,14 +104,14 @@ class Plain:
                 yield from ((key, row) for key in row.get("keys", ()))
 
     def at(self, event: Event, **columns: Any) -> dict[bytes, int]:
-        """When it was first told of each delivery, in µs."""
+        """Delivery key -> the time of its first such event, in µs."""
         found: dict[bytes, int] = {}
         for key, row in self.all(event, **columns):
             found[key] = min(row["time_us"], found.get(key, row["time_us"]))
         return found
 
     def by_home(self, event: Event) -> dict[bytes, list[str]]:
-        """The routers that tell it of what they are home of, in order."""
+        """Delivery key -> the routers that logged the event as its home, in order."""
         found = defaultdict[bytes, list[str]](list)
         for key, row in sorted(self.all(event, peer=None), key=lambda told: told[1]["time_us"]):
             if not row["log"].startswith("clients/"):
@@ -119,7 +119,7 @@ class Plain:
         return found
 
     def answers(self, name: str) -> dict[bytes, int]:
-        """Until the routers of this subscriber heard that it accepted."""
+        """Delivery key -> when this subscriber's router first logged that the subscriber accepted it, in µs."""
         return self.at(Event.OUTCOME, subscriber=name)
 
     def hour(self, us: int) -> datetime:
@@ -187,7 +187,7 @@ def resumed(plain: Plain, report: Report) -> Answer:
 
 
 def violated(plain: Plain, report: Report) -> Answer:
-    """What a router's record is about is told of all subscribers."""
+    """A finding at a router concerns all subscribers."""
     everybody = tuple(SUBSCRIBERS.values())
     befell = [(one, one.subscribers if one.router is None else everybody) for one in report.findings]
     found = Counter((one.kind, one.publisher, name) for one, names in befell for name in names)
@@ -232,4 +232,4 @@ ANSWERS: dict[str, Callable[[Plain, Report], Answer]] = {
     "What happened around a delivery's longest wait?": story,
     "Who moved, and how often?": moves,
 }
-"""By the headings of docs/tables.md."""
+"""Keyed by the headings of docs/tables.md."""

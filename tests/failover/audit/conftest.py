@@ -1,4 +1,4 @@
-"""One Spark session for all audit tests: it takes seconds to start and every audit uses the one that runs."""
+"""One Spark session for all audit tests: it takes seconds to start, and every audit uses the running session."""
 
 from collections.abc import Iterator
 
@@ -22,5 +22,5 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def judged() -> Judged:
-    """Judges a run's logs in this process."""
+    """A function that audits a run's logs in this process."""
     return judge_run

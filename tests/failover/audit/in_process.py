@@ -1,4 +1,4 @@
-"""The audit of a run that a test has in memory."""
+"""Audits a run that a test has in memory."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from failover.audit.read.segments import BUCKET_BYTES
 from tests.failover.audit.runs import ROUTERS, Run
 
 Judged = Callable[[Run], Report]
-"""The fixture `judged`."""
+"""The type of the fixture `judged`."""
 
 
 def judge_run(run: Run, chaos: Chaos | None = None, *, buckets: int = 2) -> Report:
@@ -21,6 +21,6 @@ def judge_run(run: Run, chaos: Chaos | None = None, *, buckets: int = 2) -> Repo
 
 
 def judge_files(files: dict[str, bytes], chaos: Chaos | None = None, *, buckets: int = 2) -> Report:
-    """By path and content. In two buckets, though they are small; a test that judges hundreds of logs asks for one, and
-    saves a third of the time."""
+    """Audit files, given by path and content. They go into two buckets although they are small. A test that judges
+    hundreds of logs uses one bucket, which saves a third of the time."""
     return judge_logs(LocalLogs(files.items(), (buckets - 1) * BUCKET_BYTES), ["run"], ChaosFile(chaos, None))

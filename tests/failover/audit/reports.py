@@ -1,4 +1,4 @@
-"""Reports that are made up, without logs: for tests of what shows them."""
+"""Made-up reports without logs, for tests of the code that shows reports."""
 
 import attrs
 
@@ -50,7 +50,7 @@ def measures(subscribers: int = 2, faults: int = 1) -> Measures:
 
 
 def report(subscribers: int = 2, publishers: int = 1, **changes: object) -> Report:
-    """Without figures, which take long to draw."""
+    """A report without figures, which take long to draw."""
     senders = [f"p{number}/link on topic/news" for number in range(publishers)]
     pairs = [
         PairRow(sender, f"s{number}/link on topic/news", "second", 100, 100, 100, 100, {}, 0)

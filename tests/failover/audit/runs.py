@@ -55,10 +55,10 @@ Row = dict[str, Any]
 
 
 class Run:
-    """The entries of every log, in their order; 1 ms passes with each."""
+    """The entries of every log, in order, at intervals of 1 ms."""
 
     def __init__(self, messages: int = 4, *, tags: int = 1000) -> None:
-        """`tags`: how many tags publishers have; then they begin again with the first."""
+        """`tags`: the number of tags of a publisher, which then starts again with the first."""
         self.tags = tags
         self.logs: dict[str, list[Row]] = {}
         self._ms = START_MS
@@ -149,10 +149,10 @@ class Run:
             self.add(log, Event.PROCESSED, outcome=LoggedOutcome.ACCEPTED, **about, **name)
         self.add(subscriber.router, Event.OUTCOME, outcome=LoggedOutcome.ACCEPTED, **told, **name)
 
-    # how a test looks at it and spoils it
+    # methods to inspect and corrupt the run
 
     def find(self, log: str, event: Event, key: bytes | None = None, **columns: Any) -> Row:
-        """The one entry that answers this description."""
+        """The one entry with these values."""
         found = [
             row
             for row in self.logs[log]
@@ -164,12 +164,12 @@ class Run:
         return found[0]
 
     def all(self, log: str, event: Event, **columns: Any) -> list[Row]:
-        """All entries that answer this description, in the order of the log."""
+        """All entries with these values, in the order of the log."""
         rows = [row for row in self.logs[log] if row["event"] is event]
         return [row for row in rows if all(row.get(name) == value for name, value in columns.items())]
 
     def drop(self, log: str, *rows: Row) -> None:
-        """Without these very entries."""
+        """Remove these very entries."""
         self.logs[log] = [row for row in self.logs[log] if not any(row is other for other in rows)]
 
     def remove(self, condition: Callable[[Row], bool], *logs: str) -> None:
@@ -177,7 +177,7 @@ class Run:
             self.logs[log] = [row for row in self.logs[log] if not condition(row)]
 
     def swap(self, log: str, one: Row, other: Row) -> None:
-        """Let two entries change places: what they say stays, when they were written goes with the place."""
+        """Exchange two entries. Each gets the time of its new place."""
         rows = self.logs[log]
         i, j = rows.index(one), rows.index(other)
         clock = ("time_us", "hlc")
@@ -185,19 +185,21 @@ class Run:
         rows[j] = one | {name: other[name] for name in clock}
 
     def after(self, log: str, row: Row, **changes: Any) -> None:
-        """Repeat an entry, changed, right behind the log's last one before it stopped."""
+        """Repeat an entry, changed, right before the end of the log."""
         last = self.logs[log][-1]
         assert last["event"] is Event.STOPPED
         late = {"time_us": last["time_us"] - 1000, "hlc": last["hlc"] - 1}
         self.logs[log].insert(-1, row | late | changes)
 
     def before(self, log: str, row: Row, event: Event, **columns: Any) -> None:
-        """A new entry right before another of that log."""
+        """Add a new entry right before another one of the log."""
         early = {"time_us": row["time_us"] - 1, "hlc": row["hlc"] - 1}
         self.logs[log].insert(self.logs[log].index(row), {"event": event} | early | columns)
 
     def leave_out(self, subscriber: Client, publisher: Client, *tags: int, audience: bool = True) -> None:
-        """The subscriber got none of these; if `audience` is False, its homes had not meant it to."""
+        """Remove these deliveries from the subscriber's logs. If `audience` is False, its homes did not intend them for
+        it.
+        """
         keys = [[self.key(publisher, tag)] for tag in tags]
         self.remove(lambda row: row.get("keys") in keys and row.get("subscriber") == subscriber.name)
         for row in self.logs[publisher.router]:
@@ -205,11 +207,11 @@ class Run:
                 row["detail"] = json.dumps([name for name in json.loads(row["detail"]) if name != subscriber.name])
 
     def kill(self, log: str, *, lost: int = 0) -> None:
-        """No clean end, and the last entries before it are gone too."""
+        """Remove the clean end of the log, and the last `lost` entries before it."""
         del self.logs[log][-1 - lost :]
 
     def files(self, rows_per_block: int = 16) -> Iterator[tuple[str, bytes]]:
-        """(path below the run directory, content)."""
+        """The files, as (path below the run directory, content)."""
         lives = [(START_MS, self.logs), (START_MS + 1, self.again)]
         for incarnation, log, rows in ((life, log, rows) for life, logs in lives for log, rows in logs.items()):
             source = log.rpartition("/")[2]
@@ -225,7 +227,7 @@ class Run:
             yield f"{log}/log/{segment_name(incarnation, 0)}", data
 
     def write(self, directory: Path) -> Path:
-        """The run directory."""
+        """Write the run. Returns its directory."""
         for name, data in self.files():
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,13 @@
-"""Delivery logs of a mesh that ran well, of any length: what the audit's throughput is measured with.
+"""Writes delivery logs of any length, of a mesh that ran well, to measure the audit's throughput.
 
     python -m tests.failover.audit.synthetic DIR [--events N]
 
-Six routers, five publishers and five subscribers that log. Written as routers and clients write: an entry tells of a
-few deliveries, blocks are of 50 ms, segments have their limit; deliveries overlap, and now and then a publisher moves
-to the next router and sends what it has in doubt again. Little is held in memory, however many events there are.
+Six routers, five publishers and five subscribers that log. The logs look like those of routers and clients: an entry is
+about a few deliveries, a block covers 50 ms, segments have their limit, deliveries overlap, and now and then a
+publisher moves to the next router and sends its deliveries in doubt again. Memory use does not grow with the number of
+events.
 
-An event is one thing said of one delivery, some 50 are said of each.
+An event is one entry about one delivery; each delivery has about 50.
 """
 
 import argparse
@@ -26,17 +27,17 @@ ADDRESS = "topic/news"
 START_MS = 1_750_000_000_000
 ROUTERS = "abcdef"
 BATCHES = (1, 1, 2, 6, 2, 1, 3, 8)
-"""How many deliveries are told of in one entry, in turn."""
+"""The numbers of deliveries in one entry, in turn."""
 TO_MOVE = 2_000
-"""Batches of a publisher until it moves."""
+"""The number of batches after which a publisher moves."""
 STEP_US = 10
-"""From one entry to the next, all logs together; and to the next round of batches."""
+"""Microseconds between two entries of all logs together, and between two rounds of batches."""
 ROUND_US = 6_000
 FLUSH_US = 50_000
 
 
 class Clock:
-    """One for all: every entry is later than what it follows from."""
+    """One clock for all logs: every entry is later than the entries from which it follows."""
 
     def __init__(self) -> None:
         self.us = START_MS * 1000
@@ -51,7 +52,7 @@ class Clock:
 
 
 class Log:
-    """One writer's."""
+    """The log of one writer."""
 
     def __init__(self, directory: Path, folder: str, role: str, clock: Clock, incarnation: int = START_MS) -> None:
         self._block = Block(folder.rpartition("/")[2], role, incarnation, host="host")
@@ -77,14 +78,14 @@ class Log:
 
 @attrs.define
 class Batch:
-    """Deliveries on their way together."""
+    """Deliveries that travel together."""
 
     keys: Sequence[bytes]
     tags: Sequence[bytes]
     steps: int = 0
-    """That it has made."""
+    """The steps that it has made."""
     holders: set[str] = attrs.field(factory=set)
-    """Routers with a record of these."""
+    """Routers with a record of these deliveries."""
 
 
 class Client:
@@ -157,7 +158,7 @@ class SyntheticMesh:
         return sum(log.events for log in self.logs)
 
     def run(self, events: int) -> None:
-        """At least so many, until all is forgotten."""
+        """Write at least this many events, until all deliveries are forgotten."""
         sizes, rounds = cycle(BATCHES), count(1)
         while self.events < events:
             self._round(next(rounds), sizes)
@@ -167,7 +168,7 @@ class SyntheticMesh:
             log.close()
 
     def _round(self, number: int, sizes: Iterator[int]) -> None:
-        """Each publisher sends a batch; what it sent in the rounds before gets on by a step."""
+        """Each publisher sends a batch. Its earlier batches advance by a step."""
         for publisher in self.publishers:
             for batch in tuple(publisher.open):
                 self._step(publisher, batch)
@@ -194,7 +195,7 @@ class SyntheticMesh:
             publisher.open.remove(batch)
 
     def _move(self, publisher: Publisher) -> None:
-        """What its home has accepted is settled before; the rest it sends again."""
+        """The publisher moves. Deliveries that its home has accepted are settled before; it sends the others again."""
         for batch in [batch for batch in publisher.open if batch.steps > 1]:
             self._step(publisher, batch)
         publisher.move(self.routers)
@@ -205,7 +206,7 @@ class SyntheticMesh:
         return {"keys": batch.keys, "address": ADDRESS, "publisher": publisher.name}
 
     def _receive(self, publisher: Publisher, batch: Batch) -> None:
-        """At home, and at all routers with subscribers."""
+        """A batch arrives at home, and at all routers with subscribers."""
         told = self._about(publisher, batch) | {"epoch": publisher.epoch}
         order = {"ns": [next(publisher.n) for _ in batch.keys]}
         home = self.routers[publisher.router]
@@ -250,7 +251,7 @@ class SyntheticMesh:
 
 
 def write(directory: Path, events: int) -> int:
-    """How many there are."""
+    """Write the logs. Returns the number of events."""
     directory.mkdir(parents=True, exist_ok=True)
     mesh = SyntheticMesh(directory)
     mesh.run(events)

@@ -1,10 +1,10 @@
-"""Chaos scripts again and again, from one seed after the other, and a table of what came of them.
+"""Runs chaos scripts for one seed after the other, and prints a table of the results.
 
     python -m tests.failover.chaos [--seeds FIRST-LAST] DIR SCRIPT...
     python -m tests.failover.chaos DIR                                  # only the table
 
-Runs that DIR has the results of are not done again, so that it can be interrupted. Runs that hold leave chaos.json and
-audit.json; of all others everything stays.
+Runs whose results are in DIR are not repeated, so the command can be interrupted. A run that holds leaves chaos.json
+and audit.json; every other run leaves all its files.
 """
 
 import argparse
@@ -24,7 +24,7 @@ COLUMNS = ("script", "seed", "faults", "offered", "accepted", "share", *COUNTS[1
 
 
 def play(script: Path, seed: int, folder: Path) -> dict[str, Any]:
-    """One run, by the command itself."""
+    """Play one run with the command itself."""
     command = [sys.executable, "-P", "-c", "from router.cli.main import main; main()", "chaos", str(script)]
     command += ["--seed", str(seed), "--run-dir", str(folder)]
     started = time.monotonic()
@@ -41,7 +41,7 @@ def play(script: Path, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def told(path: Path) -> dict[str, Any]:
-    """What chaos.json says."""
+    """The figures in chaos.json; empty if there is none."""
     if not path.exists():
         return {}
     record = json.loads(path.read_text())
@@ -62,7 +62,7 @@ def tidy(folder: Path) -> None:
 
 
 def table(results: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """In Markdown."""
+    """The lines of the table in Markdown."""
     yield f"| {' | '.join(COLUMNS)} |"
     yield f"|{' --- |' * len(COLUMNS)}"
     for result in results:

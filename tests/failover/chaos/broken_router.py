@@ -8,7 +8,7 @@ from tests.mutants import breaks_audience
 from tests.mutants.mutant import MUTANTS
 
 if __name__ == "__main__":
-    assert breaks_audience.__doc__  # its mutants are registered
+    assert breaks_audience.__doc__  # importing the module has registered its mutants
     mutant, *arguments = sys.argv[1:]
     with MUTANTS[mutant].applied():
         Commands(commands=[router])(["router", *arguments], prog_name="python -m")

@@ -1,4 +1,4 @@
-"""Chaos scripts for tests: a mesh of two or three routers, a few clients, and the faults that a test is about."""
+"""Chaos scripts for tests: a mesh of two or three routers, a few clients, and the faults of the test."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ sets: {{west: [a], east: [b]}}
 
 
 def write(folder: Path, *faults: str, topology: str = "triangle", duration: str = "10s", more: str = "") -> Path:
-    """Each fault is the inside of a flow mapping."""
+    """Write a script. Each fault is the inside of a flow mapping."""
     text = WORKLOAD.format(topology=TOPOLOGIES / f"{topology}.yaml", duration=duration) + more
     if faults:
         text += "faults:\n" + "".join(f"  - {{{fault}}}\n" for fault in faults)

@@ -1,4 +1,4 @@
-"""Routers as they are, in the test's own trio run, which cut the connections of their clients when a seed says so."""
+"""Real routers in the test's own trio run. They cut the connections of their clients when a seed says so."""
 
 import random
 import socket
@@ -24,7 +24,7 @@ TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
 
 class Router(Process):
-    """Until it is cancelled. `mesh` is told of every step."""
+    """A router that runs until it is cancelled. It reports every step to `mesh`."""
 
     mesh: "RealMesh"
 
@@ -49,7 +49,7 @@ class RealMesh:
         self.urls: list[str] = []
         self.routers: list[Router] = []
         self.cuts = 0
-        """That are still to come."""
+        """The number of cuts that are still to come."""
         self.scopes: dict[object, trio.CancelScope] = {}
         self._random = random.Random(seed)
         self._until_cut = self._random.randrange(10, 40)
@@ -62,13 +62,13 @@ class RealMesh:
             await self.steps(1)
 
     async def steps(self, count: int) -> None:
-        """Wait until so many more things have happened."""
+        """Wait for this many more steps."""
         event = trio.Event()
         self._awaited.append((self._steps + count, event))
         await event.wait()
 
     def step(self) -> None:
-        """Something has happened: perhaps a connection is cut now, with what is on its way in it."""
+        """Count a step. Perhaps cut a connection now, with the data under way in it."""
         self._steps += 1
         for due, event in self._awaited:
             if due <= self._steps:
@@ -88,7 +88,7 @@ class RealMesh:
                 self.scopes[self._random.choice(attached)].cancel()
 
     def force_out(self) -> None:
-        """All clients, with the error that a router gives that stops."""
+        """Close the connections of all clients, with the error of a router that stops."""
         for router in self.routers:
             router.clients.close("amqp:connection:forced", "bye")
             router.node.pump()
@@ -96,7 +96,7 @@ class RealMesh:
 
 @asynccontextmanager
 async def real_routers(topology: str, *, seed: int = 0, **timing: float) -> AsyncIterator[RealMesh]:
-    """Those of a mesh of `topologies/`, in contact with each other."""
+    """The routers of a mesh of `topologies/`, in contact with each other."""
     mesh = RealMesh(seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))

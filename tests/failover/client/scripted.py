@@ -1,4 +1,4 @@
-"""A router that does what a test says, step by step: the test takes what a client did and gives the answer to it."""
+"""A router that does what a test says, step by step: the test takes each act of a client and answers it."""
 
 import math
 import threading
@@ -29,7 +29,7 @@ EPOCH = "1.a.1"
 
 @frozen
 class Transferred:
-    """By a publisher."""
+    """A publisher's transfer."""
 
     tag: bytes
     body: bytes | None
@@ -55,19 +55,19 @@ class Detached:
 
 @frozen
 class Echoed:
-    """It has answered our echo."""
+    """The client has answered our echo."""
 
 
 @frozen
 class Gone:
-    """The connection was closed, by the client."""
+    """The client has closed the connection."""
 
 
 Kind = TypeVar("Kind")
 
 
 class Peer(Handler):
-    """The handler of one listener. `next` waits for what the client does, which must be of the kind expected."""
+    """The handler of one listener. `next` waits for the client's next act, which must be of the expected kind."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -95,16 +95,16 @@ class Peer(Handler):
         return self._done.statistics().current_buffer_used == 0
 
     def cut(self) -> None:
-        """All connections, without a word."""
+        """Cut all connections without a word."""
         for scope in self._scopes:
             scope.cancel()
 
     def stop(self) -> None:
-        """No connection of this router says anything any more."""
+        """Write nothing more on any connection of this router."""
         for connection in self._connections:
             connection.data_to_send = bytes  # type: ignore[method-assign]
 
-    # what the router does
+    # acts of the router
 
     async def answer(
         self,
@@ -145,7 +145,7 @@ class Peer(Handler):
         link.connection.wake()
 
     async def tell(self, servers: object, *, move: bool = False) -> None:
-        """On the link from `$routers`."""
+        """Send a list of routers on the link from `$routers`."""
         while self.listening is None or not self.listening.credit:
             await trio.lowlevel.checkpoint()
         said = {"application-properties": {MOVE: True}} if move else {}
@@ -168,7 +168,7 @@ class Peer(Handler):
         self._news.send_nowait(Gone())
 
     def on_attach(self, link: Link) -> None:
-        """Lists of routers are not told unless a test does."""
+        """Report the attach to the test. A link from `$routers` is answered at once; the test sends the lists."""
         if link.remote_source is not None and link.remote_source.address == ROUTERS:
             if self.has_list:
                 link.answer()
@@ -242,7 +242,7 @@ async def running_peers(*names: str) -> AsyncIterator[list[Peer]]:
 
 
 class Enough(Exception):
-    """A test has seen what it wanted to."""
+    """A test has seen enough."""
 
 
 Client = TypeVar("Client", bound=Endpoint)
@@ -252,8 +252,8 @@ Client = TypeVar("Client", bound=Endpoint)
 async def attached(
     client: Client, peer: Peer, theirs: Mapping[bytes, int] | None = None, *, orderly: bool = False
 ) -> AsyncIterator[tuple[Client, Link]]:
-    """A client in its block, its first attach answered. The block is left by an error, unless `orderly`: nothing is
-    waited for then."""
+    """A client in its block, with its first attach answered. The block ends by an error, which waits for nothing,
+    unless `orderly`."""
     links: list[Link] = []
 
     async def answer() -> None:

@@ -42,7 +42,7 @@ class Link:
     epoch: str | None = None
     generation: bytes | None = None
     refusable: bool = False
-    """Whether AMQP lets a router refuse it because of its name."""
+    """Whether a router may refuse it, as its address belongs to a dynamic node."""
     their_handle: int | None = None
     answered: bool = False
     refused: bool = False

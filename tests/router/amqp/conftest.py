@@ -1,4 +1,4 @@
-"""Every test of the seam watches what is asked of proton."""
+"""Every test of the seam watches the calls to proton."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Frames by hand, for what no well-behaved client would send."""
+"""Frames written by hand, which no well-behaved client would send."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class Described:
 
 
 class Raw:
-    """As many bytes of a map as a test wants to be wrong."""
+    """Encoded bytes, for a map that a test wants to be wrong."""
 
     def __init__(self, encoded: bytes) -> None:
         self.encoded = encoded
@@ -101,10 +101,10 @@ def transfer(
 
 
 def body_frame(lane: int, body: bytes, kind: int = BODY, *, offset: int = 2) -> bytes:
-    """Between routers; `offset`: where the body begins, in words."""
+    """A frame between routers. `offset`: where the body begins, in words."""
     return (8 + len(body)).to_bytes(4, "big") + bytes((offset, kind)) + lane.to_bytes(2, "big") + body
 
 
 def settlement(first: int, last: int) -> bytes:
-    """By the sender of the deliveries."""
+    """A disposition that settles, from the sender of the deliveries."""
     return frame(DISPOSITION, False, first, last, True)

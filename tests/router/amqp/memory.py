@@ -1,7 +1,7 @@
-"""Proton's functions under watch: none is given a link or a session that was freed.
+"""Watches proton's functions: none may get a link or a session that was freed.
 
-To read what is free mostly does no harm that shows, and may end a router another day. Never here: what the compiled
-loops do, which call proton by themselves.
+Reading freed memory mostly does no visible harm, and may end a router another day. The compiled loops, which call
+proton directly, are not watched.
 """
 
 import sys
@@ -16,16 +16,16 @@ from router.amqp.proton.library import lib
 FREES = "pn_link_free", "pn_session_free"
 MAKES = "pn_sender", "pn_receiver", "pn_session"
 USES = "pn_link_", "pn_session_"
-"""How the names begin of what is given one, as the first argument; so are `pn_delivery` and two of those that make."""
+"""Prefixes of functions that take a link or session as the first argument. So do `pn_delivery` and two of `MAKES`."""
 
 
 class WatchedLibrary:
-    """In place of `lib`."""
+    """Replaces `lib`."""
 
     def __init__(self) -> None:
         self._freed: set[Any] = set()
         self._links: dict[Any, Any] = {}
-        """And their sessions, with which they are freed."""
+        """Link -> its session, with which it is freed."""
         for name in dir(lib):
             value = getattr(lib, name)
             is_watched = name.startswith(USES) or name in (*MAKES, "pn_delivery")
@@ -34,7 +34,7 @@ class WatchedLibrary:
 
     def _watched(self, name: str, function: Any) -> Any:
         def call(pointer: Any, *others: Any) -> Any:
-            # A session is made of a connection, which may be where a link was.
+            # a session is made from a connection, which may stand where a link was
             assert name == "pn_session" or pointer not in self._freed, f"{name} of what was freed"
             if name in FREES:
                 self._freed |= {pointer, *self._links_of(pointer)}
@@ -51,7 +51,7 @@ class WatchedLibrary:
         return [link for link, its in self._links.items() if its == session]
 
     def _peek(self, collector: Any) -> Any:
-        """The next event: it may tell of what the peer has made."""
+        """The next event. It may report a link or session that the peer has made."""
         event = lib.pn_collector_peek(collector)
         if event and lib.pn_event_type(event) == lib.PN_LINK_INIT:
             self._is_new(lib.pn_event_link(event))
@@ -60,7 +60,7 @@ class WatchedLibrary:
         return event
 
     def _is_new(self, pointer: Any) -> None:
-        """Where another one may have been, which was freed, or has gone with its connection."""
+        """The pointer is new, even if a freed object, or one of an ended connection, was there before."""
         self._freed.discard(pointer)
         for link in (pointer, *self._links_of(pointer)):
             self._links.pop(link, None)
@@ -68,7 +68,7 @@ class WatchedLibrary:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """All that our modules ask of proton."""
+    """Watch all calls of our modules to proton."""
     library = WatchedLibrary()
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):

@@ -1,4 +1,4 @@
-"""Two connections back to back in memory: everything that a test of the engine needs, without a socket."""
+"""Two connections back to back in memory, for tests of the engine without a socket."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from router.amqp.proton.link import Link
 
 
 class Recorder(Handler):
-    """A handler that notes what it is told, and opens what is opened."""
+    """A handler that notes all events, and answers opens and begins."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
@@ -72,7 +72,7 @@ class Recorder(Handler):
 
 
 class Pair:
-    """A client and a server, each with its recorder; `pump` carries bytes until neither has any."""
+    """A client and a server, each with its recorder. `pump` carries bytes until neither has any."""
 
     recorder = Recorder
 

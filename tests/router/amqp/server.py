@@ -1,4 +1,4 @@
-"""Our end of a connection, which a test feeds with bytes."""
+"""Our end of a connection, to which a test feeds bytes."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.router.amqp.pair import Recorder
 
 
 class Answering(Recorder):
-    """Answers attaches at once, with some credit or some messages; accepts and settles what it can."""
+    """Answers attaches at once, with some credit or some messages. Accepts and settles what it can."""
 
     credit = 10
 
@@ -43,7 +43,7 @@ def server(handler: Recorder | None = None, **limits: Any) -> Connection:
 
 
 def hear_damaged(data: st.DataObject, conversation: bytes, handler: Recorder) -> None:
-    """The conversation in pieces, a few of its bytes otherwise: it ends at worst its connection."""
+    """Feed the conversation in pieces, with a few bytes changed: at worst this ends its connection."""
     damaged = bytearray(conversation)
     for _ in range(data.draw(st.integers(1, 6))):
         damaged[data.draw(st.integers(8, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -62,7 +62,7 @@ def hear_damaged(data: st.DataObject, conversation: bytes, handler: Recorder) ->
 
 
 def condition_of(connection: Connection, *inputs: bytes) -> str:
-    """The error that ends the connection on the last of these inputs."""
+    """The error with which the last of these inputs ends the connection."""
     for data in inputs[:-1]:
         connection.receive(data, 0.0)
         connection.data_to_send()
@@ -70,5 +70,5 @@ def condition_of(connection: Connection, *inputs: bytes) -> str:
         connection.receive(inputs[-1], 0.0)
     assert connection.closed
     connection.data_to_send()
-    connection.receive(b"more of it", 0.0)  # is not even looked at
+    connection.receive(b"more of it", 0.0)  # later input is ignored
     return caught.value.condition

@@ -1,4 +1,4 @@
-"""Two ends of TLS in one process, with certificates made for the tests of a run."""
+"""Two ends of TLS in one process, with certificates made for a run of the tests."""
 
 import functools
 import ssl
@@ -13,18 +13,18 @@ from router.security.certs import Authority
 
 @functools.cache
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A client's and a server's, who is called b and known as localhost."""
+    """The contexts of a client and of a server. The server is named b and known as localhost."""
     with TemporaryDirectory() as folder:
         authority = Authority(Path(folder), "a CA of the tests")
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(*authority.issue("b", ["localhost"]))
         client = ssl.create_default_context(cafile=authority.paths("ca")[0])
-        client.verify_flags |= ssl.VERIFY_X509_STRICT  # as it is from Python 3.13 on
+        client.verify_flags |= ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
     return client, server
 
 
 async def shaken(below: trio.SocketStream, other: trio.SocketStream) -> tuple[TlsStream, TlsStream]:
-    """The client's end and the server's."""
+    """The TLS streams of the client and of the server."""
     client, server = contexts()
     found: dict[str, TlsStream] = {}
 

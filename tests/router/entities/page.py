@@ -1,4 +1,4 @@
-"""docs/entities.md, and the series of docs/monitoring.md, as the table of entities has them.
+"""docs/entities.md, and the series of docs/monitoring.md, generated from the table of entities.
 
 python -m tests.router.entities.page        # writes both anew
 """
@@ -49,9 +49,9 @@ its tools work. An attribute that routers do not count is missing; if `qdstat` n
 | --- | --- | --- |
 """
 COMMON = 3
-"""In how many entities an attribute is the same, if it is told once for all links."""
+"""An attribute that is the same in this many entities is described once for all links."""
 FEW = 7
-"""An entity that one surface shows is a row of a common table, if it has no more attributes."""
+"""An entity that one surface shows becomes a row of a common table if it has at most this many attributes."""
 SURFACES = "`$status`", "`$management`"
 LINKED = re.compile(r"\b(\w+\.md)\b")
 SERIES = re.compile(
@@ -71,13 +71,13 @@ def page() -> str:
 
 
 def monitoring() -> str:
-    """The document, with the rows of our series as they should be."""
+    """The document, with the rows of our series up to date."""
     ours = [one for entity in ENTITIES for one in entity.attributes if one.series is not None]
     return SERIES.sub(lambda found: "".join(map(_series_row, ours)), MONITORING.read_text())
 
 
 def shown(entity: Entity[Any], attribute: Attribute[Any]) -> dict[str, str]:
-    """By who shows it: under which name."""
+    """Surface -> the name under which it shows the attribute."""
     names = {}
     if Where.STATUS in attribute.where and (entity.status or entity is ROUTER):
         names["`$status`"] = attribute.name
@@ -89,11 +89,11 @@ def shown(entity: Entity[Any], attribute: Attribute[Any]) -> dict[str, str]:
 
 
 Row = tuple[str, str, str, str]
-"""Its name in `$status` and in `$management`, its type, its meaning."""
+"""The attribute's name in `$status` and in `$management`, its type, its meaning."""
 
 
 def _rows(entity: Entity[Any]) -> list[Row]:
-    """Attributes with a place outside `/metrics`."""
+    """Attributes that a surface other than `/metrics` shows."""
     names = [(one, shown(entity, one)) for one in entity.attributes]
     return [
         (*(f"`{called[surface]}`" if surface in called else "" for surface in SURFACES), one.type, _linked(one.says))  # type: ignore[misc]
@@ -103,7 +103,7 @@ def _rows(entity: Entity[Any]) -> list[Row]:
 
 
 def _others(entity: Entity[Any], shared: list[Row]) -> list[Row]:
-    """All rows but those that are told once for all links: in `$status` alone, too."""
+    """All rows except those that are described once for all links, even in `$status` alone."""
     told = {(*names, *rest) for status, managed, *rest in shared for names in ((status, managed), (status, ""))}
     return [row for row in _rows(entity) if row not in told]
 

@@ -1,6 +1,6 @@
-"""A browser without a screen, as tests use it: Debian's chromium, by its driver.
+"""A browser without a screen for tests: Debian's chromium with its driver.
 
-What a page says is looked at again and again until it says what is expected: pictures come once a second.
+A test reads a page again and again until it shows the expected texts, as the page updates once a second.
 """
 
 import shutil
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A driver of selenium, with a new profile; skips the test where there is no browser."""
+    """A driver of selenium, with a new profile. Skips the test if no browser is installed."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or chromedriver is None:
@@ -46,7 +46,7 @@ def browser() -> Iterator[Any]:
 
 
 class Seen:
-    """One page, asked from a thread."""
+    """One page, which a thread queries."""
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
@@ -63,7 +63,7 @@ class Seen:
         return await self._do(lambda: self._driver.execute_script(script, *arguments))
 
     async def texts(self, selector: str) -> list[str]:
-        """Of all elements, as they are shown."""
+        """The shown texts of all matching elements."""
         found = await self.run(
             "return [...document.querySelectorAll(arguments[0])].map((one) => one.innerText ?? one.textContent)",
             selector,
@@ -85,9 +85,9 @@ class Seen:
         await self._do(lambda: self._driver.find_element("css selector", selector).send_keys(keys))
 
     async def press(self, key: str) -> None:
-        """Where the focus is."""
+        """Press a key where the focus is."""
         await self._do(lambda: self._driver.switch_to.active_element.send_keys(key))
 
     async def complaints(self) -> list[str]:
-        """Of the browser: errors of scripts, what a policy forbids, what could not be loaded."""
+        """The browser's log: errors of scripts, what a policy forbids, what could not be loaded."""
         return [entry["message"] for entry in await self._do(lambda: self._driver.get_log("browser"))]

@@ -1,4 +1,4 @@
-"""What routers say of themselves, made up: for tests of what is made of it."""
+"""Made-up statuses of routers, for tests of the code that evaluates them."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def answer(router: str, neighbours: list[Row], received: int = 0, delivered: int
 
 
 def look(time_s: float, **answers: RouterLook) -> MeshLook:
-    """At a pair of routers, by a; who has no answer is out of contact."""
+    """The look of router a at a pair of routers. A router without an answer is out of contact."""
     plan = [planned("a", {"b": 1}), planned("b", {"a": 1}, there="b" in answers)]
     told = {
         name: attrs.evolve(of, time=time_s, status=of.status | {"uptime_s": time_s}) for name, of in answers.items()

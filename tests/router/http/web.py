@@ -1,4 +1,4 @@
-"""How tests ask a router over HTTP: by the client of the standard library, in a thread."""
+"""Lets tests query a router over HTTP, with the client of the standard library in a thread."""
 
 import http.client
 import ssl
@@ -17,7 +17,7 @@ PATIENCE_S = HANGS_S
 class Reply:
     status: int
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """Keyed by names in lower case."""
     text: str
 
 

@@ -12,7 +12,7 @@ from tests.router.mesh.launching import STUB, fetch
 
 @pytest.fixture
 async def mesh(tmp_path: Path) -> AsyncIterator[Launcher]:
-    """A launcher for an empty run directory; whatever it leaves running ends with the test."""
+    """A launcher for an empty run directory. Routers that it leaves running end with the test."""
     launcher = Launcher(RunDirectory(tmp_path / "run"), fetch, STUB)
     yield launcher
     if launcher.directory.exists():

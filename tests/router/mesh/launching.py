@@ -1,4 +1,4 @@
-"""What tests of the launcher share: a mesh of three routers, and stand-ins for their processes (`stub_router.py`)."""
+"""Shared by tests of the launcher: a mesh of three routers, and replacements for their processes (`stub_router.py`)."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ def write(folder: Path, text: str = LINE) -> Path:
 
 
 def give_up_on(monkeypatch: pytest.MonkeyPatch, lacking: Mapping[str, str]) -> None:
-    """A start is over as soon as nothing else is lacking, however long that takes."""
+    """A start ends as soon as nothing else is lacking, however long that takes."""
 
     def unfinished(*arguments: Any) -> dict[str, str]:
         seen = status.unfinished(*arguments)

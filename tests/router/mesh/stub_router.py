@@ -1,9 +1,9 @@
-"""A stand-in for a router process, with the launcher's contract and nothing more.
+"""A replacement for a router process that keeps the launcher's contract and nothing more.
 
-It takes the arguments and the inherited listeners of a router, tells its status to whoever connects (JSON,
-then end of stream), sees every router whose inter listener takes a connection, and ends with status 0 on
-SIGTERM, SIGQUIT or SIGUSR1. A file `behaviour` in its folder makes it misbehave: `fail` ends it at once, `blind` sees
-nobody, `stubborn` ignores these signals.
+It takes the arguments and the inherited listeners of a router, sends its status on every connection (JSON, then end of
+stream), sees every router whose inter listener takes a connection, and ends with status 0 on SIGTERM, SIGQUIT or
+SIGUSR1. A file `behaviour` in its folder makes it misbehave: `fail` ends it at once, `blind` sees no router, `stubborn`
+ignores these signals.
 """
 
 import argparse

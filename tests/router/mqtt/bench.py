@@ -1,4 +1,4 @@
-"""MQTT clients of routers that are whole but for their sockets (`tests.fuzz.mesh`), and say packets by hand."""
+"""MQTT clients at whole routers without sockets (`tests.fuzz.mesh`). They write packets by hand."""
 
 from attrs import define, evolve, field
 
@@ -18,7 +18,7 @@ from topic.settings import Settings
 TOPIC = "topic/t"
 OPENING_S = 5.0
 NARROW = evolve(SETTINGS, window_bytes=SETTINGS.max_message)
-"""A publisher has credit for one message, and for more when it is known how large that is."""
+"""Settings with which a publisher has credit for one message, and for more once the size of that one is known."""
 
 
 class Anybody:
@@ -28,7 +28,7 @@ class Anybody:
 
 @define
 class Heard:
-    """A packet of the router's, but for PUBLISH."""
+    """A packet of the router, other than PUBLISH."""
 
     kind: PacketKind
     body: bytes
@@ -39,13 +39,13 @@ class Heard:
 
     @property
     def reason(self) -> int:
-        """Of an acknowledgement, or a DISCONNECT."""
+        """The reason of an acknowledgement or a DISCONNECT."""
         at = 0 if self.kind is PacketKind.DISCONNECT else 2
         return self.body[at] if len(self.body) > at else 0
 
 
 def split(data: bytes) -> tuple[int, bytes, bytes]:
-    """The first byte of the first packet, its body, and what follows."""
+    """The first byte of the first packet, its body, and the rest of the data."""
     reader = FieldReader(data[1:])
     size = reader.number()
     start = len(data) - len(reader.rest())
@@ -54,7 +54,7 @@ def split(data: bytes) -> tuple[int, bytes, bytes]:
 
 @define(eq=False)
 class MqttGuest(Guest):
-    """One connection."""
+    """One MQTT connection."""
 
     router: FuzzRouter
     edge: MqttEdge
@@ -64,9 +64,9 @@ class MqttGuest(Guest):
     _buffer: bytes = b""
     connection: MqttConnection = field(init=False)  # type: ignore[assignment]  # in the place of one of AMQP
     acks: bool = True
-    """Whether it answers what it is sent."""
+    """Whether it answers messages."""
     is_here: bool = True
-    """Its machine acknowledges what is written to it."""
+    """Its machine acknowledges data that it gets."""
 
     def __attrs_post_init__(self) -> None:
         self.connection = MqttConnection(self.edge, MAX_MESSAGE + HEADROOM, OPENING_S)
@@ -102,18 +102,18 @@ class MqttGuest(Guest):
             self._answers(PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC, packet.identifier)
 
     def _answers(self, kind: PacketKind, identifier: int) -> None:
-        """Its answer is read with what else the router reads."""
+        """Send an answer. The router reads it with its next input."""
         self.router.node.now()
         self.connection.receive(by_hand.ack(kind, identifier), self.router.mesh.now)
 
     def kinds(self) -> list[str]:
-        """What it has been told since it was asked last, by the names of the packets."""
+        """The names of the packets that it has got since the last call."""
         found = [heard.kind.name for heard in self.heard]
         self.heard.clear()
         return found
 
     def told(self, kind: PacketKind) -> list[tuple[int, int]]:
-        """Identifiers and reasons of these packets."""
+        """Identifiers and reasons of the packets of this kind."""
         return [(heard.identifier, heard.reason) for heard in self.heard if heard.kind is kind]
 
     @property
@@ -122,16 +122,16 @@ class MqttGuest(Guest):
 
     @property
     def is_present(self) -> bool:
-        """Whether its session was."""
+        """Whether the router had its session."""
         (connack,) = [heard for heard in self.heard if heard.kind is PacketKind.CONNACK]
         return bool(connack.body[0])
 
 
 class MqttBench(FuzzMesh):
-    """Each router also speaks MQTT."""
+    """A mesh whose routers also speak MQTT."""
 
     is_slow = False
-    """What is said to other routers waits until it is brought, and what clients' machines acknowledge, too."""
+    """Whether payloads between routers, and acknowledgements of clients' machines, wait until they are brought."""
 
     def __init__(
         self, *names: str, limits: Limits | None = None, rule: Rule = EVERYTHING, settings: Settings = SETTINGS
@@ -144,11 +144,11 @@ class MqttBench(FuzzMesh):
         return self.rule
 
     def edge(self, router: FuzzRouter) -> MqttEdge:
-        guard = router.clients._guard = Guard(self, self._limits)  # one, as in a process
+        guard = router.clients._guard = Guard(self, self._limits)  # one guard, as in a process
         return MqttEdge(router.node, router.clients, guard, ["topic/"], self._limits, LONGEST_S)
 
     def stranger(self, router: str, version: int = V5) -> MqttGuest:
-        """Who has said nothing yet."""
+        """A client that has sent nothing yet."""
         return MqttGuest(self.routers[router], self.edges[router], version)
 
     def client(
@@ -171,7 +171,7 @@ class MqttBench(FuzzMesh):
         return guest
 
     def flow(self) -> None:
-        """And the machines of clients acknowledge what was written to them."""
+        """Let everything arrive, including acknowledgements of clients' machines."""
         if self.is_slow:
             while self.work():
                 pass
@@ -183,7 +183,7 @@ class MqttBench(FuzzMesh):
             super().flow()
 
     def flow_but(self, here: str, there: str) -> None:
-        """All flows, but what the one says to the other."""
+        """Let everything arrive except the payloads from `here` to `there`."""
         moves = True
         while moves:
             moves = self.work()
@@ -195,7 +195,7 @@ class MqttBench(FuzzMesh):
                 moves = True
 
     def prove(self, guest: MqttGuest) -> None:
-        """Its machine acknowledges what was written to it."""
+        """The guest's machine acknowledges the data that it got."""
         proofs, guest.connection.proofs = guest.connection.proofs, {}
         for told in proofs:
             with self.acting(guest.router):
@@ -206,18 +206,18 @@ class MqttBench(FuzzMesh):
 
     @property
     def ended(self) -> bool:
-        """By its test."""
+        """Whether the test has ended all guests."""
         return not any(router.guests for router in self.routers.values())
 
     def mqtt_guests(self) -> list[MqttGuest]:
         return [one for router in self.routers.values() for one in router.guests if isinstance(one, MqttGuest)]
 
     def finish(self, *guests: MqttGuest) -> None:
-        """They go, and nothing of them is left."""
+        """The guests leave, and nothing of them may be left."""
         for guest in guests:
             if guest in guest.router.guests:
                 guest.leave()
-        if self.routers.keys() == set(self.names):  # else they wait for the one that is lost
+        if self.routers.keys() == set(self.names):  # otherwise their sessions wait for the lost router
             self.check_forgotten()
         self.end()
 
@@ -227,7 +227,7 @@ def publish(guest: MqttGuest, payload: bytes, qos: int, identifier: int = 0, *, 
 
 
 def writes_too_early(bench: MqttBench, router: str) -> None:
-    """A writer leaves the router before anybody has heard of the link for its message, `m`."""
+    """A writer leaves the router before any other router knows the link for its message, `m`."""
     bench.is_slow = True
     writer = bench.client(router, "writer", expiry=5)
     publish(writer, b"m", 2, 1)
@@ -237,7 +237,7 @@ def writes_too_early(bench: MqttBench, router: str) -> None:
 
 
 def leave(bench: MqttBench, guest: MqttGuest, *, is_killed: bool) -> None:
-    """Its connection is cut, or its router is no more."""
+    """The guest's connection is cut, or its router is killed."""
     if is_killed:
         bench.lose(guest.router.name)
     else:
@@ -245,7 +245,7 @@ def leave(bench: MqttBench, guest: MqttGuest, *, is_killed: bool) -> None:
 
 
 def answer(reader: MqttGuest, message: PublishPacket) -> None:
-    """To its end: at QoS 2 also the PUBREL that comes."""
+    """Answer a message completely: at QoS 2 also the PUBREL."""
     for kind in (PacketKind.PUBACK,) if message.qos == 1 else (PacketKind.PUBREC, PacketKind.PUBCOMP):
         reader.say(by_hand.ack(kind, message.identifier))
 

@@ -1,4 +1,4 @@
-"""Packets of MQTT clients, written by hand: right ones, and what others are made of."""
+"""Packets of MQTT clients, written by hand: correct ones, and parts of others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Three routers, in contact, that are whole but for their sockets."""
+"""Three whole routers in contact, without sockets."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""Which routers may not have heard of a link, by what became of their contacts: whatever they say themselves.
+"""Derives from the contacts of routers which of them may not know a link, independently of what they say.
 
-Who was in contact with the link's router as that answered has heard of it, and knows it for as long as it runs.
+A router that was in contact with the link's router when this one answered knows the link, as long as it runs.
 """
 
 from collections import defaultdict
@@ -20,30 +20,36 @@ class Hearsay:
         self._deaf: dict[Reader, set[str]] = defaultdict(set)
         self._left_behind: set[Reader] = set()
         self._booted: dict[str, int] = {}
-        """By router: when it was started again last, in us."""
+        """Keyed by router: when it last started again, in µs."""
         self._read_on: dict[int, tuple[Line, int]] = {}
-        """By number of a message: where it was read last, and when in us."""
+        """Keyed by number of a message: the line on which it was last read, and when, in µs."""
         self._been: dict[Client, list[tuple[int, str]]] = defaultdict(list)
-        """Where it has been, and since when in us."""
+        """Keyed by client: since when it has been where, in µs."""
         self._published_again: set[int] = set()
-        """At a router that had not heard of the one before."""
+        """Messages that were published again at a router that did not know the former one."""
         self._waits: dict[tuple[int, str], float] = {}
-        """By number, and router: since when, as that has not heard of its writer, and is not in contact with all."""
+        """Keyed by number and router: since when it waits there, as the router does not know its writer and is not in
+        contact with all.
+        """
 
-    # of subscriptions
+    # subscriptions
 
     def is_answered(self, reader: Reader, here: str) -> None:
-        """A subscription is, by this router: that has had it since it took the session over, if it is said again."""
+        """This router answers a subscription. If the reader repeats it, the router has had it since it took the session
+        over.
+        """
         since_us = max((came for came, name in self._been[reader.client] if name == here), default=0)
         self._deaf[reader].update(name for name in self._bench.names if not self._is_told(name, here, since_us))
 
     def has_ended(self, reader: Reader) -> None:
-        """Its session: what it subscribes to from now on is heard of anew."""
+        """The reader's session has ended: routers learn anew what it subscribes to from now on."""
         self._deaf[reader].clear()
         self._left_behind.discard(reader)
 
     def goes_on(self, reader: Reader, here: str) -> None:
-        """Its session does, at a router that may not have all of it: of what expires elsewhere it is not told."""
+        """The reader's session continues at a router that may lack a part of it: nobody tells it what expires
+        elsewhere.
+        """
         if here in self._deaf[reader]:
             self._left_behind.add(reader)
 
@@ -51,21 +57,23 @@ class Hearsay:
         return reader in self._left_behind
 
     def boots(self, name: str) -> None:
-        """It forgets where messages were read. Who is subscribed it hears again before it takes clients."""
+        """The router forgets where messages were read. It learns the subscriptions again before it takes clients."""
         self._booted[name] = self._bench.wall_us
 
     def may_lack(self, reader: Reader, name: str) -> bool:
-        """A subscription of its session, at this router: it has not heard of that, or has seen it expire."""
+        """Whether this router may lack a subscription of the reader's session: it does not know it, or has seen it
+        expire.
+        """
         return name in self._deaf[reader] or reader in self._left_behind
 
-    # of where messages were read
+    # where messages were read
 
     def connects(self, client: Client, name: str) -> None:
         self._been[client].append((self._bench.wall_us, name))
 
     def is_read(self, line: Line, number: int, packet: PublishPacket) -> None:
-        """Where nobody has heard of where it was read before, it is taken for another one, from there on; or waits, as
-        a copy at QoS 2 of a session that goes on."""
+        """A router reads a message. If it does not know where the message was read before, the message counts as
+        another one from then on; or it waits, as a copy at QoS 2 of a continued session."""
         former, since_us = self._read_on.get(number, (line, 0))
         self._read_on[number] = line, self._bench.wall_us
         here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
@@ -81,12 +89,12 @@ class Hearsay:
             self._published_again.add(number)
 
     def is_accepted(self, line: Line, number: int) -> None:
-        """What has not waited for as long as it may was heard of."""
+        """A message that was accepted before its longest wait was known."""
         if not self._has_waited(self._waits.get((number, line.router.name), -inf)):
             del self._waits[number, line.router.name]
 
     def may_be_another(self, number: int) -> bool:
-        """What is sent again is, for the mesh."""
+        """Whether the mesh may consider a repeated message another one."""
         has_waited = any(self._has_waited(since) for (one, _), since in self._waits.items() if one == number)
         return has_waited or number in self._published_again
 
@@ -94,9 +102,9 @@ class Hearsay:
         return self._bench.now >= since + SETTINGS.boot_wait
 
     def _is_told(self, name: str, here: str, since_us: int) -> bool:
-        """All that was said at another router, `here`, since then, on one contact."""
+        """Whether a router has all that `here` has sent since then, in one contact."""
         return self._bench.are_in_contact(here, name) and not self._bench.were_apart(name, here, since_us)
 
     def _may_have_missed(self, name: str, here: str, since_us: int) -> bool:
-        """What has been said at another router, `here`, since then."""
+        """Whether a router may lack something that `here` has sent since then."""
         return self._booted.get(name, 0) >= since_us or self._bench.were_apart(name, here, since_us)

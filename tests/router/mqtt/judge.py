@@ -1,4 +1,4 @@
-"""What docs/mqtt.md promises to clients, watched packet by packet."""
+"""Checks the promises of docs/mqtt.md to clients, packet by packet."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class MqttViolation(AssertionError):
 
 @define
 class Sent:
-    """A message that a reader was sent, the last time."""
+    """The last time that a message was sent to a reader."""
 
     line: Line
     identifier: int
@@ -36,35 +36,35 @@ class MqttJudge:
         self._walk = walk
         self._said: dict[int, tuple[Writer, Said]] = {}
         self._said_on: dict[int, Line | None] = {}
-        """By number: where it was published first."""
+        """Keyed by number: the line on which it was published first."""
         self._copies: dict[int, list[int]] = defaultdict(list)
-        """By what they say: the numbers of messages that read the same. Which of them one is, is told by how many have
-        come: the first that may come is taken for it."""
+        """Text -> the numbers of the messages with it. How many of them have come decides which one a message is: the
+        first that may come counts."""
         self._answered: set[int] = set()
         self._doubted: set[int] = set()
-        """What a writer's session ended with: it may be lost, but does not come twice."""
+        """Messages that were open when their writer's session ended: they may be lost, but do not come twice."""
         self._missed: dict[Reader, dict[int, Line | None]] = defaultdict(dict)
-        """By reader: what was accepted without it, as it was away for too long, and where."""
+        """Keyed by reader: messages accepted without it, as it was away for too long, and where."""
         self._settled: set[int] = set()
         self._over: dict[int, set[int]] = {}
-        """By stay: what was settled as it began."""
+        """Keyed by stay: the messages that were settled when it began."""
         self._owed: dict[int, list[Reader]] = {}
-        """By number: who had a subscription as it was published."""
+        """Keyed by number: the readers with a subscription when it was published."""
         self._ended: dict[Reader, set[int]] = defaultdict(set)
-        """By reader: numbers from before the end of its subscription."""
+        """Keyed by reader: the numbers from before the end of its subscription."""
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
-        """By reader: numbers that it may have been sent at QoS 1."""
+        """Keyed by reader: numbers that may have come at QoS 1."""
         self._asked: dict[tuple[Reader, str], set[int]] = defaultdict(set)
-        """By reader and topic: each QoS that it has ever asked for."""
+        """Keyed by reader and topic: each QoS that it has ever asked for."""
         self._witnessed: list[int] = []
         self.hearsay = Hearsay(walk)
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
-        """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
-        be taken for one of them."""
+        """Keyed by number: the stay of each time that it was handed on. A message that comes twice may count as another
+        one with the same text."""
         self._sent: dict[Reader, dict[int, Sent]] = defaultdict(dict)
-        """By reader, and number."""
+        """Keyed by reader and number."""
         self._stays: dict[Line, int] = {}
-        """Equal of lines of one client to one router, one after the other."""
+        """Line -> its stay: successive lines of a client to one router have the same."""
         self._last: dict[Client, Line] = {}
 
     def is_at(self, line: Line) -> None:
@@ -80,13 +80,13 @@ class MqttJudge:
                 self._last[line.client] = line
 
     def begins_anew(self, line: Line) -> None:
-        """A stay does."""
+        """A stay of the client at the router begins."""
         self._stays[line] = len(self._over)
         self._over[len(self._over)] = set(self._settled)
         self._last[line.client] = max(line, self._last.get(line.client, line), key=lambda one: one.nth)
 
     def has_stayed(self, former: Line, line: Line) -> bool:
-        """Whether a client was at that router all the time from the one connection to the other."""
+        """Whether a client was at that router all the time from one connection to the other."""
         return self._stays[former] == self._stays[line]
 
     def published(self, writer: Writer, said: Said) -> None:
@@ -107,7 +107,7 @@ class MqttJudge:
         self._asked[reader, topic].add(qos)
 
     def wants(self, reader: Reader, topic: str, qos: int) -> None:
-        """Another QoS, or 0: no subscription."""
+        """The reader wants another QoS, or 0: no subscription."""
         for number, (_, said) in self._said.items():
             if said.topic == topic and not qos:
                 self._ended[reader].add(number)
@@ -117,7 +117,7 @@ class MqttJudge:
                 self._lowered[reader].add(number)
 
     def has_ended(self, reader: Reader) -> None:
-        """Its session: it is owed nothing of what was published before."""
+        """The reader's session has ended: earlier messages are no longer owed to it."""
         for number in self._said:
             self._ended[reader].add(number)
             if reader in self._owed[number]:
@@ -126,7 +126,9 @@ class MqttJudge:
         self.hearsay.has_ended(reader)
 
     def has_not_missed(self, client: Client, *, are_all_told: bool) -> None:
-        """Whose session goes on, as far as its router has been told; be it by all others."""
+        """Check that a client whose session continues has missed nothing, as far as its router, or all routers, can
+        know.
+        """
         if client.reader is None:
             return
         where = self._missed[client.reader].items()
@@ -134,8 +136,8 @@ class MqttJudge:
             raise MqttViolation(f"{client} is not told that {missed} were accepted without it")
 
     def _is_told(self, line: Line | None, client: Client, *, are_all_told: bool) -> bool:
-        """What was missed on that line: behind a cut with the next contact, or never if its router has died by then
-        (protocol 10)."""
+        """Whether the client must know what it missed on that line. Behind a cut it learns it with the next contact,
+        and never if the router has died by then (protocol 10)."""
         if line is None or not self._walk.parts:
             return True
         here = client.line
@@ -149,17 +151,19 @@ class MqttJudge:
         assert not any(reader.confirmed.values()), f"the session of {reader} is lost"
 
     def _may_come_again(self, reader: Reader, number: int) -> bool:
-        """At any time, wherever it is; or what reads the same."""
+        """Whether the message, or one with the same text, may come again at any time and place."""
         copies = self._copies[self._said[number][1].text]
         is_low = any(self._said[one][1].qos == 1 for one in copies) or not self._lowered[reader].isdisjoint(copies)
         return is_low or self._has_left(reader, number)
 
     def _has_left(self, reader: Reader, number: int) -> bool:
-        """What reads the same, and may come with a later subscription; or again, as its writer was refused it."""
+        """Whether a message with the same text may come with a later subscription, or again, as its writer was refused
+        it.
+        """
         text = self._said[number][1].text
         return self._may_be_another(text) or not self._ended[reader].isdisjoint(self._copies[text])
 
-    # what arrives
+    # arrivals
 
     def witnessed(self, text: int) -> None:
         copies = self._copies[text]
@@ -172,11 +176,11 @@ class MqttJudge:
         self._witnessed.append(number)
 
     def handed_on(self, reader: Reader, number: int, line: Line) -> None:
-        """What it was sent on that line."""
+        """A reader hands on a message that it got on that line."""
         self._walk.note(f"{reader} hands on {number}")
         handed, stay, said = self._handed[reader], self._stays[line], self._said[number][1]
         owed = {one for one, readers in self._owed.items() if reader in readers} - self._lowered[reader]
-        is_of_old = line is not reader.client.line  # let go of at another router: later, and in any order
+        is_of_old = line is not reader.client.line  # a PUBREL came at another router: later, and in any order
         if not said.qos or (said.qos == 2 and number in owed and number not in handed and not is_of_old):
             before = [one for one in handed if self._said[one][1].qos == said.qos and (one in owed or not said.qos)]
             if self._is_unlike_others(number):
@@ -186,14 +190,14 @@ class MqttJudge:
         stays.append(stay)
 
     def _is_unlike_others(self, number: int) -> bool:
-        """It is certain which message it is: those that read the same may be taken for each other."""
+        """Whether the message has a text of its own. Messages with the same text may be taken for each other."""
         return len(self._copies[self._said[number][1].text]) == 1
 
     def _check_order(self, number: int, before: list[int], who: str) -> None:
-        """Of one writer, in one topic."""
+        """Check the order of the messages of one writer in one topic."""
         writer, said = self._said[number]
         stream = [one for one in before if (found := self._said[one])[0] is writer and found[1].stream == said.stream]
-        if not said.qos:  # what it has left somewhere comes in its own time
+        if not said.qos:  # messages left at a router come at any time
             stream = [one for one in stream if self._are_of_one_stay(one, number)]
         assert not stream or stream[-1] < number, f"{who} has {number} of {writer} after {stream[-1]}"
 
@@ -202,7 +206,7 @@ class MqttJudge:
         return here is not None and there is not None and self.has_stayed(here, there)
 
     def _which(self, reader: Reader, text: int, sent: Sent, *, dup: bool) -> int:
-        """The number of what a reader is sent."""
+        """The number of the message that a reader has got."""
         stay, known = self._stays[sent.line], self._sent[reader]
         copies = self._copies[text]
         here = [one for one in copies if one in known and self._stays[known[one].line] == stay]
@@ -214,8 +218,9 @@ class MqttJudge:
         return (owed or may_come or (new or copies)[-1:])[0]
 
     def _is_sent(self, reader: Reader, number: int, sent: Sent) -> None:
-        """A reader is: again at another router only, while the writer had not settled it as it came there. Who is not
-        owed it, as it had subscribed later, may not have answered what is settled."""
+        """A message is sent to a reader. It may come again only at another router, and only if the writer had not
+        settled it when the reader came there. A reader to which it is not owed, as it subscribed later, may not have
+        answered a settled one."""
         said, former = self._said[number][1], self._sent[reader].get(number)
         self._sent[reader][number] = sent
         assert said.topic != TOPICS[1] or reader.left is not sent.line, f"{reader} is sent {number}, which it has left"
@@ -237,10 +242,10 @@ class MqttJudge:
         elif reader in self._owed[number] and not self._may_come_again(reader, number):
             assert number not in self._over[stay], f"{text}, and it is settled"
 
-    # what is said
+    # packets between routers and clients
 
     def router_reads(self, line: Line, packet: bytes) -> None:
-        """What a writer settles, if it has not gone elsewhere since; and what it publishes."""
+        """The router reads a packet. A writer settles with it unless it has gone elsewhere since, or publishes."""
         first, body, _ = split(packet)
         kind, identifier = PacketKind(first >> 4), int.from_bytes(body[:2], "big")
         writer = line.client.writer
@@ -252,7 +257,7 @@ class MqttJudge:
             self._settled.add(line.latest[identifier].number)
 
     def _reads_apart(self, line: Line, packet: PublishPacket) -> None:
-        """What its router may not have heard of, as contacts are lost."""
+        """Note which subscriptions its router may not know, as contacts are lost."""
         for number in self._copies[int(packet.payload)]:
             for reader in self._walk.readers:
                 known = line.knows(reader.client, packet.topic, Role.SUBSCRIBER)
@@ -261,7 +266,7 @@ class MqttJudge:
             self.hearsay.is_read(line, number, packet)
 
     def _reads_without(self, line: Line, number: int, reader: Reader) -> None:
-        """One that has subscribed behind a cut is owed nothing of this."""
+        """A reader that has subscribed behind a cut is not owed this message."""
         self._ended[reader].add(number)
         if reader in self._owed[number]:
             may_be = reader.client.may_have_expired or self.hearsay.may_lack(reader, line.router.name)
@@ -269,7 +274,7 @@ class MqttJudge:
             self._owed[number].remove(reader)
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
-        """At this very moment. Returns the number of what it sends; 0 if that is no message."""
+        """The router sends a packet at this very moment. Returns the number of its message; 0 if it is no PUBLISH."""
         reader, writer = line.client.reader, line.client.writer
         if first >> 4 == PacketKind.SUBACK and reader is not None:
             self.hearsay.is_answered(reader, line.router.name)
@@ -292,18 +297,18 @@ class MqttJudge:
         return 0
 
     def _is_refused(self, text: int) -> bool:
-        """By somebody: a writer that has not heard of that sends it again, as at QoS 1."""
+        """Whether a reader has refused it. A writer that does not know that sends it again, as at QoS 1."""
         return any(text in reader.refused for reader in self._walk.readers)
 
     def _may_be_another(self, text: int) -> bool:
-        """What is sent again is, for the mesh."""
+        """Whether the mesh may consider a repeated message another one."""
         return self._is_refused(text) or any(map(self.hearsay.may_be_another, self._copies[text]))
 
     def may_be_refused(self, said: Said) -> bool:
         return any(reader.refuses(said.text) for reader in self._walk.readers)
 
     def _check_answered(self, number: int, line: Line | None = None) -> None:
-        """All have it, as often as what reads the same was accepted; unless it is of QoS 0: at most once."""
+        """Check that all have the message, as often as equal ones were accepted. At QoS 0 it comes at most once."""
         said = self._said[number][1]
         if not said.qos:
             return
@@ -318,12 +323,12 @@ class MqttJudge:
             is_left = self.hearsay.may_be_left_behind(reader)
             assert has_all or is_left or reader.client.may_have_expired, f"{text}: {reader} does not have it"
             if not has_all and (is_left or self._is_refused(said.text)):
-                self._owed[number].remove(reader)  # of what is not accepted nobody is told
+                self._owed[number].remove(reader)  # no reader is told of a message that is not accepted
             elif not has_all:
                 self._missed[reader].setdefault(number, line)
 
     def check_all(self) -> None:
-        """At the end, nothing is left open."""
+        """Check at the end that nothing is left open."""
         for writer in self._walk.writers:
             assert not writer.open, f"{writer} has {sorted(writer.open)} open"
         for client in self._walk.clients:

@@ -1,4 +1,4 @@
-"""Routers that die and are started again, that lose contacts, and that hear of each other when the dice say so."""
+"""Routers that die and start again, lose contacts, and get each other's payloads when the dice say so."""
 
 import sys
 from random import Random
@@ -10,30 +10,30 @@ from topic.settings import Settings
 KILLED = "abc"
 STEP_US = 1000
 RESERVED_US = 1_000_000
-"""How far clocks go on with each step, and at a start, which is what the router has reserved of its clock: so of two
-attaches of a client the later one has the higher epoch (protocol 10)."""
+"""How far clocks advance with each step, and at a start, where the router has reserved that much of its clock. So of
+two attaches of a client the later one has the higher epoch (protocol 10)."""
 
 
 class MortalBench(MqttBench):
     def __init__(self, seed: int, settings: Settings) -> None:
         self.unnoticed: list[tuple[str, str]] = []
-        """Who has not noticed yet that another is no more, or has lost the contact."""
+        """(router, other): the router has not noticed yet that the other is dead or has lost the contact."""
         self.apart: set[tuple[str, str]] = set()
-        """Routers that live, and have no contact; the lower name is the first."""
+        """Pairs of living routers without a contact; the lower name is first."""
         self._over: set[tuple[str, str]] = set()
-        """Contacts that the first has lost: it says no more to the other."""
+        """Contacts that the first router has lost: it sends nothing more to the other."""
         self._apart_until: dict[tuple[str, str], int] = {}
-        """When these last came into contact again, in us."""
+        """Keyed by pair: when they last came into contact again, in µs."""
         super().__init__(*KILLED, "w", settings=settings)
         self.dice = Random(seed)
         self.trace: list[str] = []
         self.stores = {name: router.store for name, router in self.routers.items()}
         self.are_heard_out = False
-        """Routers are, before they are killed."""
+        """Whether all payloads of a router arrive before it is killed."""
         self.says_all = False
-        """Also what waits for something else to travel with."""
+        """Whether it sends even data that waits for a payload to travel with."""
         self.parts = False
-        """Routers that live lose their contacts, and make them again."""
+        """Whether living routers lose their contacts, and make them again."""
         self._lives = dict.fromkeys(KILLED, 1)
 
     def note(self, text: str) -> None:
@@ -48,7 +48,7 @@ class MortalBench(MqttBench):
         super()._meet(here, there)
 
     def _lose(self, here: str, there: str) -> None:
-        """One end of a contact does."""
+        """One end of a contact is lost."""
         self._over.add((here, there))
         with self.acting(self.routers[here]):
             self.routers[here].contacts.lost(there)
@@ -56,7 +56,7 @@ class MortalBench(MqttBench):
     def bring(self, here: str, there: str, most: int = sys.maxsize) -> None:
         if there in self.routers and (here, there) not in self.unnoticed:
             super().bring(here, there, most)
-        else:  # it was on its way to who is no more, or is in contact no more
+        else:  # the data was for a router that is dead, or no longer in contact
             self.wires[here, there].clear()
 
     def some_router_hears(self) -> None:
@@ -80,7 +80,7 @@ class MortalBench(MqttBench):
             self.flow()
 
     def some_contact_is_lost(self) -> None:
-        """Or all of one router."""
+        """A router loses one contact, or all its contacts."""
         name = self.dice.choice(sorted(self.routers))
         if others := [one for one in sorted(self.routers) if one != name and _pair(one, name) not in self.apart]:
             is_cut_off = self.dice.random() < 0.3
@@ -88,7 +88,7 @@ class MortalBench(MqttBench):
                 self._part_by_and_by(*self.dice.sample((name, other), 2))
 
     def _part_by_and_by(self, here: str, there: str) -> None:
-        """One end loses the contact first. Some of what it has said still arrives."""
+        """One end loses the contact first. Some of its data still arrives."""
         self.note(f"{here} loses {there}")
         self.apart.add(_pair(here, there))
         self._lose(here, there)
@@ -101,12 +101,12 @@ class MortalBench(MqttBench):
             self._meet_again(*self.dice.choice(sorted(self.apart)))
 
     def are_in_contact(self, here: str, there: str) -> bool:
-        """Both ends are; or that is one router."""
+        """Whether both ends are in contact, or are one router."""
         are_there = here in self.routers and there in self.routers
         return are_there and _pair(here, there) not in self.apart
 
     def were_apart(self, here: str, there: str, since_us: int) -> bool:
-        """They are, or have been since then."""
+        """Whether the routers are apart, or were since that time."""
         pair = _pair(here, there)
         return pair in self.apart or self._apart_until.get(pair, 0) >= since_us
 
@@ -129,7 +129,7 @@ class MortalBench(MqttBench):
             self.notice(found[0])
 
     def _is_cut_short(self, here: str, there: str) -> None:
-        """What was on its way is lost: all to it, and some from it."""
+        """Data under way is lost: all data to the router, and some from it."""
         self.wires[there, here].clear()
         wire = self.wires[here, there]
         for _ in range(self.dice.randint(0, len(wire))):

@@ -1,4 +1,4 @@
-"""What model clients of MQTT do: a writer publishes, a reader hands on what it is sent."""
+"""The roles of model MQTT clients: a writer publishes, a reader hands on the messages that it gets."""
 
 from router.mqtt.format.packets import PublishPacket
 from router.mqtt.format.values import REFUSED, V5, PacketKind, Reason
@@ -6,28 +6,28 @@ from tests.router.mqtt import by_hand
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
 
 IDENTIFIERS = 6
-"""That a writer has: each is used again at once."""
+"""The number of identifiers of a writer. Each is used again at once."""
 SUBSCRIBED_BY = 100
-"""The first identifier of what is no PUBLISH."""
+"""The first identifier of packets other than PUBLISH."""
 
 
 class Writer:
-    """It publishes numbers."""
+    """Publishes numbers."""
 
     def __init__(self, client: Client, qos: int, first: int) -> None:
         self.client, self.qos = client, qos
         client.writer = self
         self.open: dict[int, Said] = {}
-        """By identifier, in the order in which they were sent."""
+        """Keyed by identifier, in the order in which they were sent."""
         self.latest: dict[int, Said] = {}
-        """By identifier: the last one that was sent under it."""
+        """Keyed by identifier: the last message sent with it."""
         self.known: set[int] = set()
-        """Identifiers of those that have a PUBREC."""
+        """Identifiers of messages that have a PUBREC."""
         self._told: dict[int, Line | None] = {}
-        """By identifier: where it was read."""
+        """Keyed by identifier: the line on which the PUBREC came."""
         self._unclear: set[tuple[int, int]] = set()
-        """By identifier, and what it said: messages that were settled elsewhere than where their PUBREC came from. Of
-        that the mesh may not know: what reads the same is taken for them (docs/mqtt.md)."""
+        """(identifier, text) of messages that were settled elsewhere than where their PUBREC came from. The mesh may
+        not know this, and take an equal message for them (docs/mqtt.md)."""
         self._next = first
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Writer:
         self._publish(Said(self._next, topic, self.free[0], self.qos, self._next))
 
     def publish_equal(self, former: Said) -> None:
-        """One that reads the same, and is another message all the same."""
+        """Publish another message with the same text."""
         if (self.free[0], former.text) in self._unclear:
             return self.publish(former.topic)
         self._next += 1
@@ -54,7 +54,7 @@ class Writer:
         self._send(said)
 
     def publish_once(self, topic: str) -> None:
-        """At QoS 0: it has no identifier, and is not sent again."""
+        """Publish at QoS 0: the message has no identifier, and is not sent again."""
         self._next += 1
         said = Said(self._next, topic, 0, 0, self._next)
         self.client.walk.judge.published(self, said)
@@ -68,7 +68,7 @@ class Writer:
         self.client.tell(by_hand.publish(said.topic, said.payload, said.qos, said.identifier, version, dup=dup))
 
     def forget(self) -> None:
-        """What is open stays in doubt."""
+        """Forget the session. Open messages stay in doubt."""
         self.client.walk.judge.doubt(self.open.values())
         self.open.clear()
         self.known.clear()
@@ -98,7 +98,7 @@ class Writer:
                 self._unclear.add((identifier, said.text))
 
     def _is_refused(self, identifier: int, reason: int) -> None:
-        """It is over: its identifier may be used again (MQTT 5 4.3.3). A word that comes twice is heard once."""
+        """The message is over: its identifier may be used again (MQTT 5 4.3.3). A repeated refusal counts once."""
         said = self.latest[identifier]
         assert self.client.walk.judge.may_be_refused(said), f"{self} is refused {said.number}: {reason:#x}"
         self.client.walk.note(f"{self} is refused {said.number}")
@@ -109,31 +109,33 @@ class Writer:
 
 
 class Reader:
-    """It hands each message on: at QoS 2 as it comes if it is `eager`, else when it may not come again."""
+    """Hands each message on. At QoS 2 it does so when the message comes if it is `eager`, else when it cannot come
+    again.
+    """
 
     def __init__(self, client: Client, qos: int, *, eager: bool) -> None:
         self.client, self.qos = client, qos
         client.reader = self
         self.wanted = dict.fromkeys(TOPICS, qos)
-        """The QoS of its subscriptions; 0: it wants none."""
+        """The QoS of its subscriptions; 0: no subscription."""
         self.confirmed: dict[str, int] = {}
-        """The same, as it has been told."""
+        """The QoS that routers have confirmed."""
         self.asked: dict[int, tuple[str, int]] = {}
-        """By identifier: what it has no answer to."""
+        """Keyed by identifier: requests without an answer."""
         self.left: Line | None = None
-        """Where it has been told that it has unsubscribed, and not asked for anything since."""
+        """The line on which it has read that it is unsubscribed, without a request since."""
         self.refused: set[int] = set()
-        """What it has refused said."""
+        """The texts that it has refused."""
         self._count = SUBSCRIBED_BY
         self._eager = eager
         self._held: dict[int, tuple[int, Line]] = {}
-        """By identifier: what it has answered with PUBREC, and has no PUBREL of."""
+        """Keyed by identifier: messages that it has answered with PUBREC, and whose PUBREL has not come."""
 
     def __str__(self) -> str:
         return self.client.name
 
     def refuses(self, text: int) -> bool:
-        """Always, or never."""
+        """Whether it refuses the text. It does so always, or never."""
         return self.client.walk.are_refusing and self.client.version == V5 and (text + len(self.client.name)) % 4 == 0
 
     def begins(self, *, is_present: bool) -> None:
@@ -146,7 +148,7 @@ class Reader:
                 self._ask(topic, qos)
 
     def forget(self) -> None:
-        """Its subscriptions are over: it asks for others as it is let in."""
+        """Its subscriptions are over. It subscribes anew when it is let in."""
         self.confirmed.clear()
         self.asked.clear()
         self._held.clear()
@@ -154,7 +156,7 @@ class Reader:
         self.client.walk.judge.has_ended(self)
 
     def change(self, topic: str, qos: int) -> None:
-        """It wants another QoS, or 0: none."""
+        """Ask for another QoS, or for none with 0."""
         self.wanted[topic] = qos
         self.client.walk.judge.wants(self, topic, qos)
         self._ask(topic, qos)
@@ -188,7 +190,7 @@ class Reader:
             client.walk.judge.handed_on(self, number, line)
             client.ack(PacketKind.PUBACK, identifier)
             return
-        if identifier not in self._held:  # else it has come before (MQTT 5 4.3.3)
+        if identifier not in self._held:  # otherwise it has come before (MQTT 5 4.3.3)
             self._held[identifier] = number, line
             if self._eager:
                 client.walk.judge.handed_on(self, number, line)

@@ -1,7 +1,7 @@
-"""Model clients of MQTT: what they remember are packet identifiers, as the standard has it, and nothing else.
+"""Model MQTT clients. They remember only packet identifiers, as the standard says.
 
-A client reads and says packets when the walk lets it, on a `Line`, and goes on at any router when its connection has
-ended: it sends again what it has no answer to, before anything new (MQTT 5 4.4, 4.6).
+A client reads and writes packets on a `Line` when the walk lets it. When its connection has ended, it continues at any
+router: it sends its unanswered packets again, before new ones (MQTT 5 4.4, 4.6).
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ EXPIRY_S = 4
 TOPICS = "topic/t", "topic/u"
 OF_SUBSCRIPTIONS = PacketKind.PUBLISH, PacketKind.SUBACK
 OF_THE_MESH = *OF_SUBSCRIPTIONS, PacketKind.PUBACK, PacketKind.PUBREC
-"""Said by a router when all have heard of the link."""
+"""Packets that a router sends when all routers know the link."""
 OF_READERS = PacketKind.PUBREL, PacketKind.SUBACK, PacketKind.UNSUBACK
 
 
@@ -41,7 +41,7 @@ class Said:
     identifier: int
     qos: int
     text: int
-    """What it says: its number, or that of an earlier message, which reads the same."""
+    """The number that the text contains: the message's own, or that of an earlier message with the same text."""
 
     @property
     def payload(self) -> bytes:
@@ -49,32 +49,32 @@ class Said:
 
     @property
     def stream(self) -> tuple[str, int]:
-        """What has one order: each QoS has its own (MQTT 5 4.6)."""
+        """What shares one order: each topic and QoS has its own (MQTT 5 4.6)."""
         return self.topic, self.qos
 
 
 @define(eq=False)
 class Line(MqttGuest):
-    """One connection, both of whose directions take their time."""
+    """One connection. Both of its directions take their time."""
 
     client: "Client" = field(kw_only=True)
     acks: bool = False
     nth: int = field(factory=count().__next__)
-    """A later one has a higher number."""
+    """A later line has a higher number."""
     session: int = 0
-    """Which of its client's sessions."""
+    """The number of its client's session."""
     latest: dict[int, Said] = field(factory=dict)
-    """By identifier: what a writer has said last in that session."""
+    """Keyed by identifier: the last message of a writer in that session."""
     up: deque[bytes] = field(factory=deque)
     """Packets that the router has not read."""
     down: deque[tuple[int, bytes, int]] = field(factory=deque)
     """Packets that the client has not read, each with the number of its message, by the judge's account."""
     dead_since: float | None = None
-    """When its router died. What that has said may still be read."""
+    """When its router died. Packets that the router has sent may still be read."""
     was_apart: bool = False
-    """As the router let the client in, it was from where that is subscribed."""
+    """Whether the router was out of contact with the router of the client's subscriptions when it let the client in."""
     is_elsewhere: bool = False
-    """The client's session was, for its router: or a part of it, which a cut has hidden from there."""
+    """For its router, the client's session was elsewhere, or a part of it that a cut hides."""
 
     def hears(self, data: bytes) -> None:
         self._buffer += data
@@ -88,15 +88,16 @@ class Line(MqttGuest):
                 self.down.append((first, body, number))
 
     def read(self, most: int) -> None:
-        """The router does, so many packets at once."""
+        """The router reads this many packets at once."""
         found = [self.up.popleft() for _ in range(min(most, len(self.up)))]
         for packet in found:
             self.client.walk.judge.router_reads(self, packet)
         self.say(b"".join(found))
 
     def _hears_of_client(self) -> bool:
-        """From the router that has the client's subscriptions, and is in contact for both; or it has them itself. Where
-        it was before that, and nobody has heard it since, does not count."""
+        """Whether the line's router knows the client by the router that has the client's subscriptions, which it is in
+        contact with at both ends, or has them itself. An earlier router of the client does not count if none has heard
+        it since."""
         here, session = self.router.node.topic.directory, (self.client.name, "")
         directories = {name: router.node.topic.directory for name, router in self.router.mesh.routers.items()}
         known = [
@@ -115,22 +116,22 @@ class Line(MqttGuest):
         )
 
     def knows(self, client: "Client", topic: str, role: Role) -> LinkEntry | None:
-        """What its router knows of the client's subscription, or of what it publishes at QoS 2."""
+        """The link's router's entry for the client's subscription, or for its publisher at QoS 2."""
         return self.router.node.topic.directory.entry((role, link_name(LinkIdentity(client.name, LINK, topic))))
 
     @property
     def is_dead(self) -> bool:
-        """Its router is no more."""
+        """Whether its router has died."""
         return self.router.mesh.routers.get(self.router.name) is not self.router
 
     @property
     def is_over(self) -> bool:
-        """For its client, who may not know."""
+        """Whether it is over for its client, who may not know."""
         return self.is_dead or self.connection.closed
 
 
 class Client:
-    """Who publishes, is subscribed, or does both."""
+    """A client that publishes, subscribes, or does both."""
 
     def __init__(self, walk: "MqttWalk", name: str, version: int) -> None:
         self.walk, self.name, self.version = walk, name, version
@@ -138,19 +139,19 @@ class Client:
         self.reader: Reader | None = None
         self.line: Line | None = None
         self.is_let_in = False
-        """It has read the CONNACK."""
+        """Whether it has read the CONNACK."""
         self.away_since: float | None = 0.0
         self.unseen_since: float | None = 0.0
-        """Since when the mesh may not know where it is. Who is told that its session goes on, and nothing of its
-        subscriptions yet, may be sent away: the mesh agrees just now that they are over."""
+        """Since when the mesh may not know where the client is. A client that has read that its session continues, and
+        nothing about its subscriptions yet, may be sent away: the mesh may just agree that they are over."""
         self._may_be_over = False
-        """It came back when its session had lasted, to a router that goes on with it: on the other side of a cut it may
-        be over, or for one that was killed before it had said so."""
+        """It came back after its session's lifetime to a router that continues the session. The session may be over on
+        the other side of a cut, or at a router that was killed before it had said so."""
         self.sleeps_until = 0.0
         self.session = 0
-        """How many have ended before this one."""
+        """The number of sessions that have ended before this one."""
         self.is_clean = False
-        """It asks for a clean start, until it is certain that this was heard (docs/mqtt.md)."""
+        """Whether it asks for a clean start. It does until it is certain that a router has read this (docs/mqtt.md)."""
 
     @property
     def is_asleep(self) -> bool:
@@ -158,7 +159,7 @@ class Client:
 
     @property
     def may_have_expired(self) -> bool:
-        """Its session. In 3.1.1 nobody says for how long one lasts."""
+        """Whether its session may have expired. In 3.1.1 a client does not say how long a session lasts."""
         lasts = EXPIRY_S if self.version == V5 else LONGEST_S
         return self._may_be_over or (self._unseen is not None and self.walk.now - self._unseen > lasts)
 
@@ -187,7 +188,7 @@ class Client:
             line.latest = self.writer.latest
 
     def begin_anew(self) -> None:
-        """With its next connection. It knows nothing any more of what it had."""
+        """Begin anew with the next connection. The client forgets its session."""
         self.cut()
         self.is_clean = True
 
@@ -205,7 +206,7 @@ class Client:
         self.cut()
 
     def cut(self) -> None:
-        """Its connection is over for it."""
+        """The connection is over for the client."""
         self.unseen_since = self.walk.now if self._unseen is None else self._unseen
         if self.line is not None:
             self.line.is_here = False
@@ -222,7 +223,7 @@ class Client:
         self.tell(by_hand.ack(kind, identifier))
 
     def hear(self, most: int) -> None:
-        """The client reads, so many packets at once."""
+        """The client reads this many packets at once."""
         for _ in range(most):
             if self.line is None or not self.line.down:
                 break
@@ -244,7 +245,7 @@ class Client:
             self._hears_of(kind, first, body, number)
 
     def is_known(self) -> None:
-        """In the mesh, where it is."""
+        """The mesh knows where the client is."""
         self.is_clean = False
         if self.unseen_since is not None:
             self._may_be_over = self.may_have_expired and (self.walk.parts or bool(self.walk.dead))
@@ -252,13 +253,13 @@ class Client:
             self.walk.judge.has_not_missed(self, are_all_told=False)
 
     def _hears_of(self, kind: PacketKind, first: int, body: bytes, number: int) -> None:
-        """A message, or an answer."""
+        """The client reads a message, or an answer."""
         if kind is PacketKind.PUBLISH:
             packet = read_packet(first, body, self.version)
             assert isinstance(packet, PublishPacket) and self.reader is not None
             self.reader.is_sent(packet, number)
         else:
-            is_short = kind in (PacketKind.SUBACK, PacketKind.UNSUBACK)  # of one topic
+            is_short = kind in (PacketKind.SUBACK, PacketKind.UNSUBACK)  # it answers for one topic
             reason = body[-1 if is_short else 2] if len(body) > 2 and (is_short or self.version == V5) else 0
             role = self.reader if kind in OF_READERS else self.writer
             assert role is not None

@@ -1,11 +1,12 @@
-"""Walks of MQTT clients through a mesh, by a seed: cut off, moved, their routers killed and started again.
+"""Random walks of MQTT clients through a mesh: clients are cut off and move, and their routers are killed and started
+again.
 
-    a ~~~ b ~~~ c ~~~ w - witness, of AMQP        all in contact; whole routers but for their sockets
+    a ~~~ b ~~~ c ~~~ w - witness, of AMQP        all in contact; whole routers without sockets
 
-What is said to a router, by a client or by another router, arrives when the dice say so, in order; a router is killed
-with what is on its way from it, some of which arrives. A client is back long before its session ends, but for walks in
-which sessions end. No two messages are the same, so homes may be killed one after the other, before others have heard
-what has come to them; where messages are the same, it is heard first. In some, contacts are lost and made again.
+Data from a client or another router arrives in order, when the dice say so. When a router is killed, only a part of its
+data under way arrives. A client is back long before its session ends, except in walks in which sessions end. If no two
+messages are equal, homes may be killed one after the other, before other routers know their messages. If messages are
+equal, others learn of them first. In some walks contacts are lost and made again.
 
     python -m tests.router.mqtt.walk SEED
 """
@@ -26,20 +27,20 @@ from tests.router.mqtt.witness import Witness
 STEPS = 800
 RARE = 0.3
 PATIENCE_S = 2.0
-"""No client is away for longer."""
+"""Seconds after which an absent client is back at the latest."""
 LIVES = 1000
-"""Numbers of one writer."""
+"""The most messages of one writer."""
 WIDE = 500_000
-"""From this seed on walks have more in them, each what its dice say. Those before are as they were when others, who
-break a rule on purpose, chose one that notices it."""
+"""From this seed on walks have more features, as their dice say. Walks of lower seeds stay as they were when mutants
+were pinned to them."""
 SCARCE = 700_000
-"""From this seed on credit is, in some walks: for publishers until the size of their messages is known, and for the
-witness."""
+"""From this seed on credit is scarce in some walks: for publishers until the size of their messages is known, and for
+the witness."""
 REFUSING = 740_000
-"""From this seed on, in some walks, readers of MQTT 5 are: each refuses what it does not like, whenever it comes."""
+"""From this seed on, in some walks, readers of MQTT 5 refuse messages. Each always refuses the same ones."""
 
 PARTING = 900_000
-"""From this seed on, in some walks, contacts of routers that live come and go: where no two messages are the same."""
+"""From this seed on, in some walks without equal messages, contacts of living routers come and go."""
 
 
 class MqttWalk(MortalBench):
@@ -53,10 +54,10 @@ class MqttWalk(MortalBench):
         """How often a writer publishes at QoS 0."""
         self.parts = seed >= PARTING and Random(-3 * seed).random() < 0.5
         self._repeats = seed >= WIDE and not self.parts and more.random() < 0.5
-        """Writers say again what they have said: see `_publish`."""
+        """Whether writers send equal messages: see `_publish`."""
         self.are_heard_out = self._repeats
         self._ends = seed >= WIDE and more.random() < 0.5
-        """Sessions do, by a clean start or as their clients are away for long."""
+        """Whether sessions end, by a clean start or by a long absence of their clients."""
         self.judge = MqttJudge(self)
         self.witness = Witness(self, 3 if self.is_scarce else 1000)
         self.flow()
@@ -71,7 +72,7 @@ class MqttWalk(MortalBench):
         return self.clients[-1]
 
     def _reads(self, n: int) -> Client:
-        """One that publishes, too, or another."""
+        """A reader's client, which is sometimes a writer's, too."""
         return self.writers[n].client if self.dice.random() < 0.3 else self._client(f"reader {n}")
 
     def line(self, client: Client, router: str) -> Line:
@@ -79,10 +80,10 @@ class MqttWalk(MortalBench):
         self.lines.append(line)
         return line
 
-    # what takes its time
+    # things that take their time
 
     def settle(self) -> None:
-        """All comes to rest, with all clients."""
+        """Let everything come to rest, with all clients."""
         self.note("all is brought")
         self.come_together()
         for client in self.clients:
@@ -110,11 +111,11 @@ class MqttWalk(MortalBench):
                 self.judge.has_not_missed(client, are_all_told=True)
 
     def _read(self, line: Line, most: int) -> bool:
-        """Whether the router read something."""
+        """Let the router read. Returns whether it read something."""
         if line.is_dead:
             self.lines.remove(line)
         elif not line.router.node.topic.booted:
-            return False  # nobody is accepted yet
+            return False  # the router accepts no client yet
         elif line.up and not line.connection.closed:
             self.note(f"{line.router.name} reads of {line.client}, {min(most, len(line.up))} of {len(line.up)} packets")
             line.read(most)
@@ -132,7 +133,7 @@ class MqttWalk(MortalBench):
             self.judge.is_at(guest)
         super().prove(guest)
 
-    # what happens
+    # events
 
     def play(self) -> None:
         actions: list[tuple[int, Callable[[], None]]] = [
@@ -168,7 +169,7 @@ class MqttWalk(MortalBench):
         self._finish()
 
     def some_router_dies(self) -> None:
-        """The sessions of its clients begin to expire, whether they know or not."""
+        """Kill a router. The sessions of its clients begin to expire, whether the clients know or not."""
         super().some_router_dies()
         for client in self.clients:
             if client.line is not None and client.line.is_dead and client.line.dead_since is None:
@@ -191,7 +192,7 @@ class MqttWalk(MortalBench):
             self._publish(writer, self.dice.choice(TOPICS))
 
     def _publish(self, writer: Writer, topic: str) -> None:
-        """An equal message has the identifier that the earlier one had, most often."""
+        """Publish a message. An equal one has the identifier of the earlier one, most often."""
         if self._at_qos_0 and self.dice.random() < self._at_qos_0:
             writer.publish_once(topic)
         elif self._repeats and writer.latest and self.dice.random() < 0.5:
@@ -203,7 +204,9 @@ class MqttWalk(MortalBench):
             writer.publish(topic)
 
     def _some_reader_changes(self) -> None:
-        """One that keeps another subscription, of QoS 2, so that other routers know that it may hold something."""
+        """A reader changes one of its two subscriptions. The other one stays at QoS 2, so other routers know that the
+        reader may hold something.
+        """
         reader = self.dice.choice([reader for reader in self.readers if reader.qos == 2])
         qos = self.dice.choice((0, 1, 2))
         if (
@@ -263,7 +266,7 @@ class MqttWalk(MortalBench):
             client.say_goodbye()
 
     def _finish(self) -> None:
-        """All routers are there, and what is under way comes to its end."""
+        """All routers run, and everything under way comes to its end."""
         for name in KILLED:
             if name not in self.routers:
                 self.boot(name)
@@ -285,7 +288,7 @@ class MqttWalk(MortalBench):
 
 
 def play(seed: int) -> None:
-    """Raises MqttViolation, with all that happened."""
+    """Play the walk. Raises MqttViolation with the trace."""
     walk = MqttWalk(seed)
     try:
         walk.play()
@@ -295,7 +298,7 @@ def play(seed: int) -> None:
 
 
 def scenario(seed: int) -> Callable[[], None]:
-    """A walk, for who asks whether it notices something."""
+    """A walk as a scenario for mutants."""
 
     def walk() -> None:
         try:

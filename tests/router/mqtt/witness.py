@@ -1,4 +1,4 @@
-"""Who sees all messages of a walk of MQTT clients, and says to its judge what has come."""
+"""Sees all messages of a walk of MQTT clients, and reports them to the walk's judge."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Witness(GoodClient):
-    """A subscriber of AMQP, of a router that lives: a plain one, but where contacts are lost."""
+    """An AMQP subscriber at a router that is never killed. It is plain, except where contacts are lost."""
 
     def __init__(self, walk: "MqttWalk", credit: int) -> None:
         super().__init__(walk.routers["w"], "witness")
@@ -36,7 +36,7 @@ class Witness(GoodClient):
             self.grant()
 
     def grant(self) -> bool:
-        """Credit for as many as have come. Whether any had."""
+        """Renew the credit that messages have used. Returns whether there was any."""
         spent, self._spent = self._spent, {}
         for link, count in spent.items():
             link.flow(count)

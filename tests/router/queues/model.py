@@ -1,4 +1,4 @@
-"""A store of replica sets without a disk, and changes for it at random, as replicas ask for them."""
+"""A store of replica sets without a disk, and random changes for it that replicas could ask for."""
 
 from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
@@ -23,7 +23,7 @@ MEMBERS = [Replica(router, router.encode() * 8) for router in "abcd"]
 
 
 def rows_of(position: int, body: bytes) -> list[tuple[bytes, bytes]]:
-    """The row about a message, and its body."""
+    """The row about a message, and the row of its body."""
     about = msgpack.packb((7, 1, len(body), body_digest(body)))
     return [(about_key(position), about), (body_key(position), body)]
 
@@ -88,7 +88,7 @@ class ModelStore:
         return piece_of(row for row in sorted(part.rows.items()) if row[0] > piece.after)
 
     def reopen(self) -> None:
-        """The process ends, and the next one knows of no pieces that a leader has sent."""
+        """The process ends. The next one knows no pieces of a leader's snapshot."""
         for part in self.parts.values():
             part.staged = 0, []
 
@@ -101,7 +101,7 @@ class ModelStore:
 
 
 class Drawing:
-    """Changes at random that replicas may ask for."""
+    """Random changes that replicas may ask for."""
 
     def __init__(self, seed: int | str, *, renews: bool = True) -> None:
         self.random = Random(seed)
@@ -109,7 +109,7 @@ class Drawing:
         self._number = 0
 
     def changes(self, model: ModelStore) -> list[StoreChange]:
-        """One transaction, which the model has afterwards."""
+        """Draw one transaction, and apply it to the model."""
         drawn: list[StoreChange] = []
         most = self.random.choice((1, 1, 2, 5))
         while len(drawn) < most:
@@ -119,7 +119,7 @@ class Drawing:
         return drawn
 
     def piece(self, model: ModelStore) -> ReadPiece | None:
-        """One that a leader may want to send."""
+        """A piece that a leader may want to send."""
         found = [(name, part) for name, part in model.parts.items() if part.rows]
         if not found:
             return None
@@ -200,8 +200,8 @@ class Drawing:
         return [self._write(name, part.hard, part.last + 1, entries, (), snapshot, changes)]
 
     def _changes(self, part: ModelPart, index: int) -> Changes:
-        """Some rows go, some are new, some have another value; a row that is not there may go, too. Messages of the
-        entries up to this index are new, or have come and gone."""
+        """Drop some rows, add some, and change some; an absent row may be dropped, too. Messages of the entries up to
+        this index are new, or have come and gone."""
         found: dict[bytes, bytes | None] = dict(self._row() for _ in range(self.random.randint(0, 5)))
         others = [key for key in part.rows if position_in(key) is None]
         found |= dict.fromkeys(self.random.sample([*others, b"none"], self.random.randint(0, len(others) + 1)))
@@ -218,7 +218,7 @@ class Drawing:
         return found
 
     def _some_messages(self, positions: list[int]) -> list[int]:
-        """All of these, none, the first ones, or some."""
+        """All of these positions, none, the first ones, or some."""
         random = self.random
         count = random.choice((0, len(positions), random.randint(0, len(positions))))
         return positions[:count] if random.random() < 0.5 else random.sample(positions, count)
@@ -227,7 +227,7 @@ class Drawing:
         return b"%d" % self.random.randrange(50), self.random.randbytes(self.random.choice((1, 100, 9000)))
 
     def _stage(self, name: str, part: ModelPart) -> list[StoreChange]:
-        """A leader's snapshot begins, goes on or is complete. It is later than what is decided here."""
+        """A leader's snapshot begins, continues or is complete. It is later than what is decided here."""
         index, pieces = part.staged
         if index <= part.snapshot.index or self.random.random() < 0.2:
             index = self.random.randint(part.snapshot.index + 1, part.last + 10)
@@ -239,7 +239,7 @@ class Drawing:
         return [self._write(name, part.hard, index + 1, (), [piece], snapshot)]
 
     def _piece(self) -> bytes:
-        """Keys of one snapshot are different."""
+        """A piece. All keys of a snapshot differ."""
         self._number += 1
         rows = [(b"%d-%d" % (self._number, one), self._row()[1]) for one in range(self.random.randint(0, 3))]
         for at in range(first := position_of(1, 8 * self._number), first + self.random.randint(0, 3)):
