@@ -136,7 +136,11 @@ def voters(seen: Symptoms) -> Found:
     two = [name for name, count in voters.items() if count == TWO]
     if two:
         what = "these survive no failure, and are less available than with one voter: both have to run"
-        yield Level.WARN, f"replica sets with two voters: {', '.join(two)}; {what}", "use one replica, or better three"
+        yield (
+            Level.WARN,
+            f"replica sets with two voters: {', '.join(two)}; {what}",
+            f"use one replica, or better three: oncemesh queue replicas {two[0]} --add ROUTER",
+        )
 
 
 def openings(seen: Symptoms) -> Found:
