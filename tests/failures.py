@@ -54,6 +54,9 @@ class TextMarking:
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         return marked(self.annotated(message, annotations), failures)
 
+    def delivery_ms(self, message: bytes) -> int:
+        return 0
+
     def aged(self, message: bytes, left_ms: int) -> bytes:
         return message
 

@@ -17,6 +17,7 @@ SERVER_LIST: Final = "failover-server-list"  # of a router's open: alternative r
 ROUTERS: Final = "$routers"  # the node that sends the present list of routers
 ADDRESS: Final = "x-opt-oncemesh-address"  # message annotation, for subscribers with a pattern: the message's address
 MOVE: Final = "oncemesh:move"  # property of a message from that node: the client should move to the list's first router
+DELIVERY_TIME: Final = "x-opt-delivery-time"  # message annotation of other brokers, too: not for consumers before that
 DEAD_FROM: Final = "x-opt-oncemesh-dead-from"  # annotation of a dead letter: the queue that it is from
 DEAD_FIRST: Final = "x-opt-oncemesh-dead-first"  # annotation of a dead letter: the queue of its first death
 DEAD_AT: Final = "x-opt-oncemesh-dead-at"  # annotation of a dead letter: when its queue gave it away

@@ -24,6 +24,7 @@ from router.mesh.errors import RunError
 from router.mesh.planned import sets_of
 from router.queues.boot import boot_id
 from router.queues.dead_letter import dead_letter
+from router.queues.delivery_time import delivery_ms
 from router.queues.store import STORE, QueueStore, Sync
 from router.queues.writer import QueueWriter
 from topic.core import Topic
@@ -116,6 +117,9 @@ class RouterReplicas:
 
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         return self.annotated(acquired_before(message, failures), annotations)
+
+    def delivery_ms(self, message: bytes) -> int:
+        return delivery_ms(message)
 
     def aged(self, message: bytes, left_ms: int) -> bytes:
         return with_ttl(message, left_ms)

@@ -228,7 +228,7 @@ class Egress(SetPublisher):
         """Whether the message that has just come back waits before it is published again (protocol 14.17)."""
         failed = self._messages.returns(position).failed if position in self._failed else 0
         pause_s = self._state.settings_of(self.queue).pause_s(failed)
-        return pause_s > 0 and self._log.rest(self, position, pause_s)
+        return pause_s > 0 and self._log.rest(self, position, self._wall_ms + int(1000 * pause_s))
 
     def rested(self, position: int) -> None:
         heappush(self._free, position)
@@ -371,7 +371,8 @@ class Egress(SetPublisher):
         self, waiting: Sequence[int], pop: Callable[[], int], demand: Demand = NO_DEMAND
     ) -> Iterator[tuple[int, bytes]]:
         """Take waiting messages, with their positions, up to the first whose body is not in memory. Put a message aside
-        that all consumers with room have refused, if home has as many of these as it may have."""
+        that all consumers with room have refused, if home has as many of these as it may have. A message whose time has
+        not come rests (protocol 14.18)."""
         self._lacks_body = False
         left = MOST_REFUSED - demand.refused
         while waiting:
@@ -386,6 +387,9 @@ class Egress(SetPublisher):
             elif (message := self._message(position)) is None:
                 self._lacks_body = True
                 return
+            elif waiting is self._free and (until_ms := self._marking.delivery_ms(message)) > self._wall_ms:
+                self._forget_body(pop())
+                self._log.rest(self, position, until_ms, must=True)
             else:
                 self._forget_body(pop())
                 left -= SubscriberRoom.of_sizes([len(message)] if is_refused else [])

@@ -91,8 +91,10 @@ class LedSet:
         """The time at which `test_disk` is due; infinite if no read is under way."""
         self._ahead = 0
         """Bytes of bodies that ends have read and not published."""
-        self._resting: list[tuple[float, int, RestingEnd]] = []
-        """A heap: when the pause of a message is over, its position, and its end."""
+        self._resting: list[tuple[int, int, RestingEnd]] = []
+        """A heap: when a message has rested, by the wall clock in milliseconds; its position, and its end."""
+        self._rested_at = math.inf
+        """The time at which the first of these may have rested; infinite if there is none."""
         self._times = DecidedTimes(sets.applied(name), now)
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
@@ -292,23 +294,31 @@ class LedSet:
     @property
     def paused_until(self) -> float:
         """The time at which messages of queues or of the outbox are to be published again; infinite if none are."""
-        pauses = self._resting[0][0] if self._resting else math.inf
-        return min(pauses, min((letters.deadline for letters in self.letters.values()), default=math.inf))
+        return min(self._rested_at, min((letters.deadline for letters in self.letters.values()), default=math.inf))
 
     def handle_timer(self, now: float) -> None:
         for letters in self.letters.values():
             if letters.deadline <= now:
                 letters.handle_timer(now)
-        while self._resting and self._resting[0][0] <= now:
-            _, position, end = heappop(self._resting)
-            end.rested(position)
+        if self._rested_at <= now:
+            wall_ms = self._wall_ms
+            while self._resting and self._resting[0][0] <= wall_ms:
+                _, position, end = heappop(self._resting)
+                end.rested(position)
+            self._await_rested(now)
 
-    def rest(self, end: RestingEnd, position: int, pause_s: float) -> bool:
+    def _await_rested(self, now: float) -> None:
+        left_ms = max(self._resting[0][0] - self._wall_ms, 1) if self._resting else math.inf
+        self._rested_at = now + left_ms / 1000
+
+    def rest(self, end: RestingEnd, position: int, until_ms: int, *, must: bool = False) -> bool:
         """As `Proposer.rest`."""
-        may_rest = len(self._resting) < MOST_RESTING
-        if may_rest:
-            heappush(self._resting, (self._node.now() + pause_s, position, end))
-        return may_rest
+        if len(self._resting) >= MOST_RESTING and not must:
+            return False
+        heappush(self._resting, (until_ms, position, end))
+        if self._resting[0][1] == position:
+            self._await_rested(self._node.now())
+        return True
 
     def wait(self, end: ProposingEnd) -> None:
         """As `Proposer.wait`."""

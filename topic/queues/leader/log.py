@@ -45,6 +45,9 @@ class Marking(Protocol):
         """The message for the next consumer, after it has come back. It states how often consumers have failed, and has
         these annotations besides its own; nothing else in it changes."""
 
+    def delivery_ms(self, message: bytes) -> int:
+        """The time from which consumers may have the message, in milliseconds since 1970; 0 if it does not say."""
+
     def aged(self, message: bytes, left_ms: int) -> bytes:
         """The message with this time to live, in milliseconds, in place of its own. A message without one gets
         none."""
@@ -104,9 +107,9 @@ class Proposer(Protocol):
         """Start a read of the bodies of these messages, which are in this queue, or in the outbox if `queue` is None.
         The end's `found` gets them."""
 
-    def rest(self, end: RestingEnd, position: int, pause_s: float) -> bool:
-        """Give the message at this position back to the end after this time. Returns False if too many messages rest:
-        then the end has it at once."""
+    def rest(self, end: RestingEnd, position: int, until_ms: int, *, must: bool = False) -> bool:
+        """Give the message at this position back to the end at this time of the wall clock, in milliseconds since
+        1970. Returns False if too many messages rest, unless the message `must`: then the end has it at once."""
 
     def reads_ahead(self, size: int) -> None:
         """The bytes that ends have read ahead change by `size`, which may be negative."""
