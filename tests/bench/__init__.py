@@ -1,1 +1,1 @@
-"""Benchmarks: never run by the tests, never a pass or a fail."""
+"""Benchmarks. No test runs them, and they neither pass nor fail."""

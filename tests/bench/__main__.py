@@ -1,8 +1,8 @@
 """`make bench`: messages/s, processor time and latency of meshes, as ratios to a bare line in the same run.
 
-The bare line (`tests/bench/bare`) is started beside the mesh, and both are loaded in turn: figures of different hours
-differ by far more than those of one run. The load comes from `amqpload.c`, about 3 µs a message, so that it is not a
-client that is measured. Medians of the runs, and in brackets the least and the largest of each run's ratio.
+The bare line (`tests/bench/bare`) runs beside the mesh, and both are loaded in turn: figures of different hours differ
+by far more than those of one run. The load comes from `amqpload.c`, which takes about 3 µs a message, so the bench does
+not measure a client. It prints medians of the runs, and in brackets the smallest and the largest ratio of a run.
 """
 
 import argparse
@@ -28,13 +28,14 @@ from tests.bench.load import Load, Routers, bare, build, finished, measure, mesh
 SECOND = ("--second",)
 IDLE_S = 10.0
 Figures = dict[str, float]
-"""Of one run: `msg_s`, `cpu` (µs a message, of all routers), `p50`, `p99`, `pause` (ms, the longest without a
-delivery). Idle: `idle` (% of a core that a router takes, in the mean)."""
+"""The figures of one run: `msg_s`, `cpu` (µs a message, over all routers), `p50`, `p99`, `pause` (ms, the longest time
+without a delivery). Idle: `idle` (% of a core that a router takes, on average)."""
 
 
 @attrs.frozen
 class Case:
-    """Loads that run at once on one mesh, or none: it is idle. `yardstick`: what of the bare line is loaded alike."""
+    """Loads that run at once on one mesh; without loads it is idle. `yardstick`: the bare mesh that gets the same
+    load."""
 
     mesh: str
     title: str
@@ -47,7 +48,7 @@ class Case:
 
 
 def line(title: str, count: int, *options: str, to: str = "c", size: int = 100, window: int = 1000) -> Case:
-    """From a to subscribers at `to`."""
+    """A load from a to subscribers at `to`."""
     yardstick = "line" if set(to) == {"c"} else ""
     return Case("line", title, (Load(tuple(to), (*SECOND, *options), count, size, window),), yardstick)
 
@@ -57,13 +58,13 @@ def single(title: str, count: int, *options: str, subscribers: int = 1) -> Case:
 
 
 def queue(title: str, count: int, *options: str) -> Case:
-    """From a through a queue, which all three routers keep on disk, to a consumer at c."""
+    """A load from a through a queue, which all three routers keep on disk, to a consumer at c."""
     load = Load(("c",), (*SECOND, *options), count, size=1000, address="queue/bench")
     return Case("queues", f"1 kB, {title}", (load,))
 
 
 def spread(publishers: int) -> Case:
-    """Each at a router of its own, with a subscriber there, and a topic."""
+    """Loads of publishers at different routers, each with a subscriber there and a topic."""
     names = "abcd"[:publishers]
     loads = tuple(Load((name,), SECOND, 40_000, publisher=name, address=f"topic/{name}") for name in names)
     return Case("ring", f"publishers at {publishers} routers", loads)
@@ -95,7 +96,7 @@ CASES = (
 
 
 def run(case: Case, routers: Routers) -> Figures:
-    """All loads of the case at once."""
+    """Run all loads of the case at once."""
     if not case.loads:
         return {"idle": idle(routers)}
     results = [finished(load, process) for load, process in [(load, started(load, routers)) for load in case.loads]]
@@ -126,8 +127,8 @@ def busy(processes: Iterable[psutil.Process]) -> float:
 
 
 def compared(case: Case, runs: int) -> dict[str, list[Figures]]:
-    """The figures of each run: `ours`, and `bare` where there is a yardstick, in turn. One run of each before that does
-    not count."""
+    """The figures of each run: `ours`, and `bare` if there is a yardstick, in turn. The first run of each does not
+    count."""
     with ExitStack() as stack:
         sides = {"ours": stack.enter_context(mesh(case.mesh))}
         if case.yardstick:
@@ -142,7 +143,7 @@ def compared(case: Case, runs: int) -> dict[str, list[Figures]]:
     return found
 
 
-# what is shown
+# the output
 
 
 def median(figures: Sequence[Figures], name: str) -> float:
@@ -150,7 +151,7 @@ def median(figures: Sequence[Figures], name: str) -> float:
 
 
 def ratios(found: Mapping[str, Sequence[Figures]], name: str) -> list[float]:
-    """Ours to bare, run by run."""
+    """The ratio of ours to bare, run by run."""
     pairs = zip(found["ours"], found.get("bare", ()), strict=False)
     return [ours[name] / beside[name] for ours, beside in pairs]
 
@@ -160,7 +161,7 @@ def shown(values: Sequence[float]) -> str:
 
 
 def row(case: Case, found: Mapping[str, Sequence[Figures]]) -> Iterator[str]:
-    """Of the table: absolute figures, then ratios."""
+    """A row of the table: absolute figures, then ratios."""
     yield case.name
     ours = found["ours"]
     if "idle" in ours[0]:
@@ -182,7 +183,9 @@ COLUMNS = (
 
 
 def comparison(now: Mapping[str, Any], then: Mapping[str, Any]) -> Table:
-    """Ratios to the bare line of two files: those of different hours compare, absolute figures do not."""
+    """A table of the ratios to the bare line in two files. These compare even between different hours, unlike absolute
+    figures.
+    """
     table = Table(
         "case: ours to bare", *(f"{name}, {when}" for name in ("msg/s", "CPU", "p50") for when in ("then", "now"))
     )

@@ -47,7 +47,7 @@ class Clients:
         self._said = b""
 
     async def stretch(self) -> dict[str, Any]:
-        """What it was like, since the last one."""
+        """The figures of the stretch since the last call."""
         assert self._process.stdin is not None
         await self._process.stdin.send_all(b"\n")
         return await self._line()
@@ -69,7 +69,7 @@ class Clients:
 
 
 async def loads(mesh: RunningMesh) -> dict[str, int]:
-    """Router -> links attached there."""
+    """Router -> number of attached links."""
     reports = {name: await mesh.status(name) for name in mesh.routers}
     return {name: len(report["publishers"]) + len(report["subscribers"]) for name, report in reports.items()}
 
@@ -79,7 +79,7 @@ def are_even(found: dict[str, int]) -> bool:
 
 
 async def spread(mesh: RunningMesh) -> dict[str, int]:
-    """When they are even, or would not be."""
+    """The links of each router, once they are even or the time is over."""
     with trio.move_on_after(EVEN_S):
         while not are_even(await loads(mesh)):
             await trio.sleep(1)
@@ -87,7 +87,7 @@ async def spread(mesh: RunningMesh) -> dict[str, int]:
 
 
 async def run(mesh: RunningMesh, pairs: int, rate: float, still_s: float) -> bool:
-    """Whether all was as it should be."""
+    """Whether everything was as it should be."""
     urls = [f"amqp://{mesh.address(name)}" for name in mesh.routers]
     command = [sys.executable, "-m", "tests.bench.pairs", *urls, "--pairs", str(pairs), "--rate", str(rate)]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
@@ -99,7 +99,7 @@ async def run(mesh: RunningMesh, pairs: int, rate: float, still_s: float) -> boo
 
 async def change(mesh: RunningMesh, clients: Clients, still_s: float) -> bool:
     await trio.sleep(still_s)
-    await clients.stretch()  # they began in it
+    await clients.stretch()  # the clients started in this stretch
     await trio.sleep(still_s)
     good = _tell("no change", await clients.stretch(), await loads(mesh))
     for title, routers, joined in STEPS:

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.audit [--follow] [EVENTS...]`: time and memory that the audit takes over synthetic logs.
+"""`python -m tests.bench.audit [--follow] [EVENTS...]`: time and memory that the audit needs for synthetic logs.
 
 Time is that of the whole command, the start of Java included; memory the largest sum over its processes (command,
 Java, Python workers) that samples found, pages shared by them counted once. Processor time tells on a machine with
@@ -19,7 +19,9 @@ from tests.failover.audit import synthetic
 
 SAMPLE_S = 0.5
 DAILY = 324_000, 1_000_000
-"""µs of a round and of a block: some 2,300 events a second, 200 million in 24 hours, as routers write these."""
+"""Microseconds between rounds and in a block: some 2,300 events a second, 200 million in 24 hours, like routers under
+that load.
+"""
 COMMAND = "import sys; from router.cli.main import main; main(['audit', sys.argv[1]])"
 FOLLOW = """
 import sys, time
@@ -29,7 +31,7 @@ while not follower.step(time.time_ns() // 1000).caught_up:
     pass
 sys.exit(follower.finish(time.time_ns() // 1000).exit_code)
 """
-"""A continuous audit that begins when all is written: as fast as it can."""
+"""A continuous audit that starts when all logs are written: as fast as it can."""
 
 
 @attrs.define

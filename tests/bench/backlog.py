@@ -1,8 +1,8 @@
 """`python -m tests.bench.backlog`: what a long queue costs the three routers that keep it.
 
 One publisher fills a queue of `topologies/queues.yaml`, while nobody consumes. Then all routers are stopped and
-started, and one consumer takes messages. Told are the memory of each router (RSS) and the size of its store on the
-disk, the rate of messages, and the seconds from the start of the routers to the first message.
+started, and one consumer takes messages. The bench prints the memory of each router (RSS) and the size of its store on
+the disk, the rate of messages, and the seconds from the start of the routers to the first message.
 
 With `--pass N` a consumer holds one message of the queue, and does not settle it, while N messages pass through the
 queue to another consumer (`amqpload.c`): memory and disk are to stay level.
@@ -30,13 +30,13 @@ MIB: Final = 1 << 20
 QUEUE: Final = "queue/long"
 LOOK_S: Final = 0.2
 REST_S: Final = 3.0
-"""What was asked for before has come to rest."""
+"""Seconds in which earlier requests come to rest."""
 ROUND: Final = 30_000
-"""Messages that pass by between two looks."""
+"""Messages that pass between two measurements."""
 
 
 class Told:
-    """Prints how far a number has come, now and then."""
+    """Prints the progress of a number now and then."""
 
     def __init__(self, mesh: RunningMesh, what: str) -> None:
         self._mesh, self._what = mesh, what
@@ -97,7 +97,7 @@ async def measured(mesh: RunningMesh, count: int, size: int, taken: int) -> None
 
 
 async def passed(mesh: RunningMesh, count: int, size: int) -> None:
-    """Have messages pass by one that is held."""
+    """Let messages pass a message that a consumer holds."""
     await mesh.up()
     print(f"before: {memory(mesh)}", flush=True)
     nodes = {name: Node(str(mesh.address(name)), mesh.pid(name)) for name in mesh.routers}

@@ -2,14 +2,13 @@
 
 Three parts, on the mesh `topologies/queues.yaml`:
 
-runs    10,000 declares at 100 a second. Meanwhile the leader of a set is killed, later a follower of it, later all
+runs 10,000 declares at 100 a second. Meanwhile the leader of a set is killed, later a follower of it, later all
         routers; each is started again. Then each declare that was answered has to be there, under the id of the answer,
         and no queue twice, at every router.
-kills   The leader of a set is killed 50 times. A declare is asked of another router at once: how long is it until the
-        next leader has answered?
-stops   The same when the leader is stopped in good order (SIGTERM).
+kills The leader of a set is killed 50 times. A client sends a declare to another router at once: how long is it until
+the next leader has answered? stops The same when the leader is stopped in good order (SIGTERM).
 
-With `--results FILE` each run and each kill is written down when it is over, and the next call goes on behind these.
+With `--results FILE` each finished run and kill is written to the file, and the next call continues after these.
 """
 
 import argparse
@@ -38,25 +37,25 @@ from tests.processes.mesh import RunningMesh, eventually
 SET_NAME: Final = "q0"
 """The set whose leader is killed."""
 CLIENTS: Final = 48
-"""Connections by which declares are asked: each waits for its answer, and a leader is missed for seconds."""
+"""Connections that send declares: each waits for its answer, and a lost leader delays answers for seconds."""
 AGAIN_S: Final = 60
 """Seconds for which a client looks for a router."""
 DOWN_S: Final = 2.0
-"""How long a killed router is away."""
+"""Seconds for which a killed router is down."""
 PHASES: Final = ((0.2, "leader"), (0.45, "follower"), (0.7, "all"))
-"""Shares of the time of a run, and who is killed then."""
+"""(share of a run's time, the router that is killed then)"""
 
 
 @attrs.define
 class Declared:
-    """What clients were told."""
+    """The answers that clients got."""
 
     ids: dict[str, str] = attrs.field(factory=dict)
-    """By name: of the queues whose declares were answered."""
+    """Name -> id, for the queues whose declares were answered."""
     refused: list[str] = attrs.field(factory=list)
-    """Why others were not."""
+    """Why the others failed."""
     waits_s: list[float] = attrs.field(factory=list)
-    """From when a declare was due to its answer."""
+    """Seconds from the time when a declare was due to its answer."""
 
 
 @contextmanager
@@ -80,7 +79,7 @@ def url(mesh: RunningMesh, router: str) -> str:
 
 
 async def declare(mesh: RunningMesh, names: Sequence[str], rate: float) -> Declared:
-    """Declare queues of these names, so many a second, at all routers in turn."""
+    """Declare queues of these names at this rate, in declares a second, at all routers in turn."""
     told, start = Declared(), trio.current_time()
     send, receive = trio.open_memory_channel[tuple[str, float]](len(names))
     async with trio.open_nursery() as nursery:
@@ -112,7 +111,7 @@ async def _declare_due(urls: Sequence[str], due: trio.MemoryReceiveChannel[tuple
 
 
 async def leader(mesh: RunningMesh, at: Sequence[str], former: str = "") -> str:
-    """Of the set, as these routers know it; not the former one."""
+    """The leader of the set according to these routers, once it is not the former one."""
     found = ""
 
     async def is_known() -> bool:
@@ -129,7 +128,7 @@ async def leader(mesh: RunningMesh, at: Sequence[str], former: str = "") -> str:
 
 
 async def kill(mesh: RunningMesh, routers: Sequence[str], down_s: float) -> None:
-    """Kill these, and start them again after a while. Where the machine has other work they may be up late."""
+    """Kill these routers, and start them again after a while. On a busy machine they may be up late."""
     for router in routers:
         mesh.signal(router, signal.SIGKILL)
     for router in routers:
@@ -148,7 +147,7 @@ async def _kill_in_turn(mesh: RunningMesh, length_s: float, down_s: float) -> No
         await kill(mesh, {"leader": [leads], "follower": [follows], "all": mesh.routers}[whom], down_s)
 
 
-# what has to hold
+# the checks
 
 
 async def known(mesh: RunningMesh, router: str) -> list[tuple[str, str]]:
@@ -159,7 +158,7 @@ async def known(mesh: RunningMesh, router: str) -> list[tuple[str, str]]:
 
 
 async def check(mesh: RunningMesh, told: Declared) -> None:
-    """Each declare that was answered is there, and none twice."""
+    """Check that each answered declare is there, and none twice."""
     lists: dict[str, list[tuple[str, str]]] = {}
 
     async def are_equal() -> bool:
@@ -177,13 +176,13 @@ async def check(mesh: RunningMesh, told: Declared) -> None:
     except trio.TooSlowError:
         missing = {router: sorted({*told.ids.items()} - {*there})[:5] for router, there in lists.items()}
         raise AssertionError(f"routers have different queues, or lack some that were answered: {missing}") from None
-    names = Counter(name for name, _ in there_all())  # the ids of two sets may be alike
+    names = Counter(name for name, _ in there_all())  # ids of two sets may be equal
     twice = [name for name, times in names.items() if times > 1]
     assert not twice, f"there twice: {twice[:5]}"
 
 
 async def one_run(mesh: RunningMesh, number: int, rate: float, down_s: float = DOWN_S) -> dict[str, float]:
-    """Declare so many queues while routers are killed. Returns what was counted and measured."""
+    """Declare this many queues while routers are killed. Returns the figures."""
     told = Declared()
     start = trio.current_time()
 
@@ -208,12 +207,12 @@ async def one_run(mesh: RunningMesh, number: int, rate: float, down_s: float = D
 
 
 async def one_end(mesh: RunningMesh, names: Iterator[str], number: signal.Signals) -> dict[str, float]:
-    """Send the set's leader this signal. Returns how long a declare took after it at most, of those that were asked at
-    another router, one behind the other, until another router led."""
+    """Send this signal to the set's leader. Returns the longest time of a declare after it: declares go to another
+    router, one after the other, until another router leads."""
     leads = await leader(mesh, mesh.routers)
     other = next(router for router in mesh.routers if router != leads)
     async with Management([url(mesh, other)]) as management:
-        await management.ask("GET-MGMT-NODES")  # it is connected
+        await management.ask("GET-MGMT-NODES")  # so it is connected
         mesh.signal(leads, number)
         took: list[float] = []
         async with trio.open_nursery() as nursery:
@@ -228,7 +227,7 @@ async def one_end(mesh: RunningMesh, names: Iterator[str], number: signal.Signal
 
 
 async def _leader_at(management: Management) -> str:
-    """As the router knows it; empty if it knows none."""
+    """The leader according to the router; empty if it knows none."""
     rows = await management.query(SET.managed, ("name", "leader"))
     return next((row["leader"] for row in rows if row["name"] == SET_NAME and row["leader"]), "")
 
@@ -253,7 +252,7 @@ def _share(values: Sequence[float], share: float) -> float:
 
 
 class Results:
-    """One line of JSON for each run and kill that is over."""
+    """One line of JSON for each finished run and kill."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

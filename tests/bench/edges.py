@@ -2,9 +2,9 @@
 
     publisher - a ~~~ b - subscribers       or all of them at b
 
-Router b is whole but for its sockets, its clock and its neighbours (`tests.fuzz.mesh`), and it alone is timed. The
-publisher sends batches through the engine of `router.amqp`: all that comes of one has arrived before the next. The two
-kinds take turns; told are medians. In the process of a router the loop and the kernel come on top: `make bench`.
+Router b is whole except for sockets, clock and neighbours (`tests.fuzz.mesh`), and only b is timed. The publisher sends
+batches through the engine of `router.amqp`. All effects of a batch have arrived before the next one. The two kinds take
+turns; the bench prints medians. A router process also has the costs of the loop and the kernel: `make bench`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ADDRESSES: Final = {"topic": "topic/work", "balanced": "work/work"}
 SETTINGS: Final = Settings(kinds=(("work/", BALANCED),))
 SIZE: Final = 100
 LOOKS: Final = 1000
-"""At the clock, to know how long one takes."""
+"""Clock reads that measure how long one takes."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,12 +60,12 @@ class Stopwatch:
 class Case:
     title: str
     homes: str = "a"
-    """Routers with a publisher each."""
+    """The routers with a publisher each."""
     subscribers: int = 1
     batch: int = 100
-    """Messages that a read of a publisher's socket brings."""
+    """Messages in one read of a publisher's socket."""
     credit: int = 1000
-    """Of a subscriber."""
+    """The credit of a subscriber."""
 
 
 CASES: Final = (
@@ -102,7 +102,7 @@ class Line:
         return client
 
     def run(self, messages: int) -> float:
-        """The microseconds that router b takes for a message: of so many, or a few more."""
+        """The microseconds that router b takes for a message, over at least this many messages."""
         before, first = self._watch.spent, self._sent
         while self._sent - first < messages:
             for out in self._outs:
@@ -122,7 +122,7 @@ class Line:
 
 
 def compared(case: Case, messages: int, runs: int) -> dict[str, list[float]]:
-    """By kind: the microseconds of each run, in turn. One of each before that does not count."""
+    """Kind -> the microseconds of each run. The kinds take turns. The first run of each does not count."""
     lines = {kind: Line(case, address) for kind, address in ADDRESSES.items()}
     found: dict[str, list[float]] = {kind: [] for kind in lines}
     for run in range(runs + 1):

@@ -1,8 +1,8 @@
 """`python -m tests.bench.fanout`: many subscribers of one address, and one message to all of them.
 
-A mesh of three is started; the subscribers attach over 80 connections, spread evenly. Then messages are published at
-router a, one at a time: each is measured until all have it, and until its publisher is told *accepted*. The clients
-speak through the engine of `router.amqp`, all of them in this process.
+On a mesh of three routers the subscribers attach over 80 connections, spread evenly. Then messages are published at
+router a, one at a time. The bench measures the time until all have a message, and until its publisher reads *accepted*.
+The clients speak through the engine of `router.amqp`, all of them in this process.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SIZE = 100
 
 
 class Listener(Client):
-    """One connection of subscribers, each of which accepts what it gets, in mode second."""
+    """One connection of subscribers, which accept each message in mode second."""
 
     def on_open(self, connection: Connection) -> None:
         for number in self.links:

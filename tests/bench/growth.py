@@ -1,4 +1,4 @@
-"""`python -m tests.bench.growth`: what one link costs the nodes of a mesh, as links grow many.
+"""`python -m tests.bench.growth`: what one link costs the nodes of a mesh, as the number of links grows.
 
 The nodes are the production's, without I/O, in one process: processor microseconds per link, of all nodes together. The
 links, publishers and subscribers in turn or subscribers alone, come in bursts of 50, as a connection brings them.
@@ -36,7 +36,7 @@ ACTS = ("attach", "suspend", "move", "look", "lose", "meet", "close")
 
 
 class Station(Deaf):
-    """The shell of one node, which only counts the attaches that are answered."""
+    """The shell of one node. It only counts answered attaches."""
 
     def __init__(self, mesh: "Mesh", name: str, names: tuple[str, ...]) -> None:
         self.mesh, self.name, self.answered = mesh, name, 0
@@ -58,17 +58,19 @@ class Station(Deaf):
         raise AssertionError("there are no neighbours, only contacts")
 
     def flush(self) -> None:
-        """Batches wait on the wires."""
+        """Nothing to do: batches wait on the wires."""
 
     def note(self, happening: Happening) -> None:
-        """Nothing that happens is told."""
+        """Events are ignored."""
 
 
 class Mesh:
-    """Nodes in contact with each other, and links that come, move and go."""
+    """Nodes in contact with each other, and links that attach, move and close."""
 
     def __init__(self, routers: int, links: int, *, own: bool) -> None:
-        """Links of their `own` address, publishers too; or subscribers of one."""
+        """`own`: each link has its own address, and half of the links are publishers. Otherwise all are subscribers of
+        one address.
+        """
         self.wall_us, self.now, self.own = 1_700_000_000_000_000, 0.0, own
         names = tuple("abcdefgh"[:routers])
         self.wires: dict[tuple[str, str], deque[bytes]] = {(a, b): deque() for a in names for b in names if a != b}
@@ -123,13 +125,13 @@ class Mesh:
         link[0].node.now()
         return link
 
-    # what is measured
+    # the measured acts
 
     def attach(self) -> None:
         self._each(lambda number: self._attach_at(number, number))
 
     def move(self) -> None:
-        """Each to the next router, with its map."""
+        """Each client moves to the next router, with its map."""
         self._each(lambda number: self._attach_at(number, number + 1))
 
     def suspend(self) -> None:
@@ -155,7 +157,7 @@ class Mesh:
         self._each(act)
 
     def look(self) -> None:
-        """A second passes, in which every router looks twice who has no client."""
+        """A second passes, in which every router looks twice for missing clients."""
         for _ in range(2):
             self.now += 0.5
             for station in self.stations:
@@ -163,11 +165,11 @@ class Mesh:
         self._flow()
 
     def lose(self) -> None:
-        """The last router is out of contact."""
+        """The last router loses its contacts."""
         self._last(lambda station, other: station.contacts.lost(other))
 
     def meet(self) -> None:
-        """It is back, and all sections are exchanged."""
+        """The last router makes its contacts again, and all sections are exchanged."""
         self._last(lambda station, other: station.contacts.made(other, 1))
 
     def _last(self, happens: Callable[[Station, str], None]) -> None:
@@ -179,7 +181,7 @@ class Mesh:
 
 
 def measure(routers: int, links: int, *, own: bool) -> list[float]:
-    """Microseconds per link, of each act."""
+    """Microseconds per link, for each act."""
     gc.collect()
     mesh, costs = Mesh(routers, links, own=own), list[float]()
     for act in ACTS:

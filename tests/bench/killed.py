@@ -1,10 +1,10 @@
-"""`python -m tests.bench.killed [KILLS] [--seed N]`: routers are killed by SIGKILL under load, one after the other; not
-one event of their delivery logs may be missing.
+"""`python -m tests.bench.killed [KILLS] [--seed N]`: routers are killed by SIGKILL under load, one after the other. No
+event may be missing in their delivery logs.
 
-Two publishers and two subscribers on a triangle, as a chaos run. What its clients' own accounts say is compared with
-what the audit makes of the logs: of every pair `owed` is what the publisher was told is accepted, and `processed` is
-what the subscriber has. A home logs what is owed to whom before it answers, and nobody else does: an event that died
-with it would show.
+Two publishers and two subscribers on a triangle, as a chaos run. The bench compares the clients' own accounts with the
+audit's result. For every pair, `owed` has to be the number of messages whose acceptance the publisher has read, and
+`processed` the number that the subscriber has. Only the home logs which subscriber gets which message, before it
+answers: an event lost with it would show.
 """
 
 import argparse
@@ -44,7 +44,7 @@ faults:
 
 
 async def play(folder: Path, kills: int, seed: int) -> RunDirectory:
-    """A run with so many kills, whose clients have all come to their end."""
+    """Play a run with this many kills. All its clients come to their end."""
     path = folder / "killed.yaml"
     duration = (kills + 1) * EVERY_S
     path.write_text(SCRIPT.format(triangle=TRIANGLE, duration=duration, every=EVERY_S))
@@ -58,7 +58,7 @@ async def play(folder: Path, kills: int, seed: int) -> RunDirectory:
 
 
 def accounts(directory: RunDirectory) -> tuple[dict[str, Published], dict[str, dict[str, list[int]]]]:
-    """What the clients themselves keep: publishers, and what subscribers have of each."""
+    """The clients' own accounts: of publishers, and of the messages of each publisher at subscribers."""
     state = {name: directory.path / "clients" / name / "state.db" for name in (*PUBLISHERS, *SUBSCRIBERS)}
     return (
         {name: published(state[name]) for name in PUBLISHERS},
@@ -67,7 +67,7 @@ def accounts(directory: RunDirectory) -> tuple[dict[str, Published], dict[str, d
 
 
 def differences(directory: RunDirectory, report: Report) -> Iterator[str]:
-    """What the audit, which has the logs alone, knows otherwise than the clients do."""
+    """The differences between the audit, which has only the logs, and the clients' accounts."""
     sent, had = accounts(directory)
     rows = {(row.publisher.partition("/")[0], row.subscriber.partition("/")[0]): row for row in report.pairs}
     for publisher in PUBLISHERS:

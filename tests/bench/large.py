@@ -1,10 +1,10 @@
-"""`python -m tests.bench.large`: who attaches while large bodies pass a link of few bytes a second, on `pair`.
+"""`python -m tests.bench.large`: attaches while large bodies pass a slow link, on `pair`.
 
     publisher - a ==so many bytes a second== b - subscriber
 
-Told are how long the bodies take to arrive, and how long attaches take meanwhile, at a and at b in turn, each on an
-address of its own: the median and the longest. Exit 1: one took more than `LONGEST_S` beside the link's own latency
-(two round trips of it), or a contact was lost.
+The bench prints how long the bodies take to arrive, and how long attaches take meanwhile, at a and at b in turn, each
+with its own address: the median and the longest. Exit 1: one took more than `LONGEST_S` above the link's own latency
+(two round trips), or a contact was lost.
 """
 
 import gc
@@ -27,14 +27,14 @@ CASES: Final = (
     ("20 MB/s, 0.2 s each way", Impairment(rate=20 * MEGABYTE, latency=0.2), 200, 1 << 20),
     ("8 MB/s", Impairment(rate=8 * MEGABYTE), 3, 15 << 20),
 )
-"""A link, and how many bodies of how many bytes."""
+"""(name of a link, the link, number of bodies, bytes of a body)"""
 PATIENCE_S: Final = 300.0
 IN_FLIGHT: Final = 20
-"""Bodies that are not accepted."""
+"""The most bodies that are not accepted yet."""
 
 
 async def measured(link: Impairment, count: int, size: int) -> tuple[float, list[float]]:
-    """Seconds until all had arrived, and that each attach took."""
+    """The seconds until all bodies had arrived, and the seconds of each attach."""
     attaches: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         async with trio.open_nursery() as nursery, narrow_pair(Path(folder), nursery, link) as mesh:
@@ -49,7 +49,7 @@ async def measured(link: Impairment, count: int, size: int) -> tuple[float, list
                 asked, at = trio.current_time(), "ab"[len(attaches) % 2]
                 await clients.subscriber(mesh.addresses[at], f"topic/{len(attaches)}")
                 attaches.append(trio.current_time() - asked)
-                # more and more: the link is in this process, and stands still while much is written
+                # Raise it step by step: the link is in this process, and stands still while much is written.
                 publisher.in_flight = min(2 * publisher.in_flight, IN_FLIGHT)
                 publisher.pump()
                 with trio.move_on_after(0.2):
@@ -60,7 +60,7 @@ async def measured(link: Impairment, count: int, size: int) -> tuple[float, list
 
 
 def main() -> int:
-    gc.disable()  # hundreds of clients and the link are in this process: a collection keeps the link waiting for 70 ms
+    gc.disable()  # hundreds of clients and the link share this process: a collection delays the link for 70 ms
     late = False
     print(f"{'link':<26}{'bodies':<14}{'all arrived':>12}{'attaches':>10}{'median':>10}{'longest':>10}", flush=True)
     for name, link, count, size in CASES:

@@ -1,8 +1,9 @@
-"""`python -m tests.bench.links`: how long routers take to attach many links, and to have those of a dead router again.
+"""`python -m tests.bench.links`: how long routers take to attach many links, and to take over the links of a dead
+router.
 
-A mesh of three is started; so many links of their own address, publishers and subscribers in turn, attach over 80
-connections, spread evenly. Then a router is killed: its clients, which notice that at once, attach with empty maps at
-the others. The clients speak through the engine of `router.amqp`, all of them in this process.
+On a mesh of three routers the given number of links, each with its own address, attach over 80 connections, spread
+evenly; publishers and subscribers alternate. Then a router is killed. Its clients notice that at once, and attach with
+empty maps at the other routers. The clients speak through the engine of `router.amqp`, all of them in this process.
 """
 
 import argparse
@@ -29,7 +30,7 @@ LIMIT_S = 300.0
 
 
 class Count:
-    """A number that somebody waits for."""
+    """A number with tasks that wait for it to change."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -46,7 +47,7 @@ class Count:
 
 
 class Crowd:
-    """All clients: how many of their links the routers have answered, and how many messages they have got."""
+    """All clients, with the number of their links that routers have answered, and of their messages."""
 
     def __init__(self, addresses: Sequence[str], kind: "type[Client]") -> None:
         self.addresses = list(addresses)
@@ -56,7 +57,7 @@ class Crowd:
         self._kind = kind
 
     async def run(self, number: int, links: range) -> None:
-        """One client: it attaches, and does so at the next router when its connection is over."""
+        """Run one client. When its connection has ended, it attaches at the next router."""
         fresh = True
         while True:
             client = self._kind(self, links, fresh=fresh)
@@ -73,7 +74,7 @@ class Crowd:
 
 
 class Client(Handler):
-    """One connection: publishers and subscribers in turn, each of its own address."""
+    """One connection of publishers and subscribers in turn, each with its own address."""
 
     def __init__(self, crowd: Crowd, links: range, *, fresh: bool) -> None:
         self.answered = 0
@@ -102,7 +103,7 @@ class Client(Handler):
 
 
 class Clock:
-    """Seconds and processor seconds of the routers since the last look."""
+    """Seconds, and processor seconds of the routers, since the last look."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self.processes = [psutil.Process(pid) for pid in pids]

@@ -1,4 +1,4 @@
-"""What a bench loads, and with what: meshes started for it, the bare line beside them, `amqpload.c` (qpid-proton C)."""
+"""The load of benches: meshes started for it, the bare line beside them, `amqpload.c` (qpid-proton C)."""
 
 import json
 import re
@@ -20,12 +20,12 @@ LIBRARIES = ("-l:libqpid-proton-core.so.10", "-l:libqpid-proton-proactor.so.1")
 TIMEOUT_S = 120
 
 Routers = Mapping[str, Any]
-"""By name: where it listens for clients (`amqp`), and its process (`pid`)."""
+"""Router name -> its address for clients (`amqp`), and its process (`pid`)."""
 
 
 @attrs.frozen
 class Load:
-    """One publisher and its subscribers; where they attach, and what `amqpload` is told."""
+    """One publisher and its subscribers: where they attach, and the options of `amqpload`."""
 
     subscribers: tuple[str, ...]
     options: tuple[str, ...] = ("--second",)
@@ -37,7 +37,7 @@ class Load:
 
 
 def build() -> None:
-    """Compile the load generator; says what to install where that fails."""
+    """Compile the load generator. If that fails, say what to install."""
     source = HERE / "amqpload.c"
     if BINARY.exists() and BINARY.stat().st_mtime > source.stat().st_mtime:
         return
@@ -68,7 +68,7 @@ def with_free_ports(text: str) -> str:
 
 @contextmanager
 def mesh(name: str, *, http: bool = False) -> Iterator[Routers]:
-    """A running mesh on free ports, with a listener for who looks if `http`; yields the routers of its mesh.json."""
+    """A running mesh on free ports, with HTTP listeners if `http`. Yields the routers of its mesh.json."""
     oncemesh = [str(Path(sys.executable).with_name("oncemesh"))]
     with tempfile.TemporaryDirectory() as directory:
         plan, run_dir = Path(directory) / f"{name}.yaml", Path(directory) / "run"
@@ -84,7 +84,7 @@ def mesh(name: str, *, http: bool = False) -> Iterator[Routers]:
 
 @contextmanager
 def bare(name: str) -> Iterator[Routers]:
-    """The bare `line`, or `single`."""
+    """The bare mesh `line` or `single`."""
     command = [sys.executable, "-m", "tests.bench.bare", name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -93,7 +93,7 @@ def bare(name: str) -> Iterator[Routers]:
 
 
 def started(load: Load, routers: Routers) -> subprocess.Popen[str]:
-    """The load generator, running."""
+    """Start the load generator."""
     command = [str(BINARY), "--pub", f"{routers[load.publisher]['amqp']}/{load.address}"]
     for name in load.subscribers:
         command += ["--sub", f"{routers[name]['amqp']}/{load.address}"]
@@ -105,7 +105,9 @@ def started(load: Load, routers: Routers) -> subprocess.Popen[str]:
 
 
 def finished(load: Load, process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What it measured; ends the bench if anything was lost or doubled, for then its speed means nothing."""
+    """The results of the load generator. Ends the bench if a message was lost or doubled, as the speed then means
+    nothing.
+    """
     told, _ = process.communicate()
     result: dict[str, Any] = json.loads(told)
     wrong = {name: result[name] for name in ("lost_accepted", "dup", "out_of_order") if result[name]}

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.logged_router FOLDER ENTRIES SIZE SECONDS NAME TOPOLOGY …`: a router as it is launched, which
+"""`python -m tests.bench.logged_router FOLDER ENTRIES SIZE SECONDS NAME TOPOLOGY …`: an ordinary router process that
 keeps ENTRIES entries of SIZE bytes under way in each replica set that it leads.
 
 The entries are no operations, so the sets store them, decide them, and do nothing. A while after it has begun to lead,
@@ -20,7 +20,7 @@ from topic.queues.actions import Answered
 from topic.queues.sets import ReplicaSets
 
 WARM_S: Final = 5.0
-"""From the start of the load to the first look at the clock."""
+"""Seconds from the start of the load to the start of the measurement."""
 LOOK_S: Final = 0.05
 
 
@@ -34,7 +34,7 @@ class LoadedReplicas(replicas.RouterReplicas):
         self._is_loading = False
         self._decided = 0
         self._of: dict[int, str] = {}
-        """By number of a request: its set."""
+        """Number of a request -> its set."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(super().run)
             nursery.start_soon(self._measure)

@@ -1,6 +1,6 @@
-"""`python -m tests.bench.many_queues`: 10,000 queues, 100 of them in use, and the leader of most sets is killed.
+"""`python -m tests.bench.many_queues`: 10,000 queues, 100 of them in use, while the leader of most sets is killed.
 
-On the mesh `topologies/queues.yaml`. Told are:
+Runs on the mesh `topologies/queues.yaml`, and prints:
 
 memory  KiB that a router takes for each queue that nobody uses: the difference to the same mesh before the declares.
 kill    2,000 publishers over 200 connections send at a steady rate to 100 queues, each of which has a consumer, at all
@@ -60,15 +60,15 @@ KIB: Final = 1024
 DECLARES_S: Final = 400.0
 """Declares a second."""
 REST_S: Final = 5.0
-"""What was asked for before has come to rest."""
+"""Seconds in which earlier requests come to rest."""
 LOOK_S: Final = 0.02
 IDLE_S: Final = 30.0
-"""All clients are in one process, which may not get the processor for seconds."""
+"""Seconds of silence that clients allow: all are in one process, which may not get the processor for seconds."""
 TIMEOUT_S: Final = 60
 AT_ONCE: Final = 200
-"""Queues that one publisher fills."""
+"""The queues that one publisher fills."""
 FILLING: Final = 100
-"""Bytes of its messages."""
+"""The bytes of its messages."""
 
 
 @attrs.define
@@ -77,14 +77,14 @@ class Account:
 
     queues: Sequence[str]
     sent: dict[bytes, float] = attrs.field(factory=dict)
-    """By message: when it was sent first."""
+    """Message -> when it was first sent."""
     accepted: set[bytes] = attrs.field(factory=set)
     refused: int = 0
     received: Counter[bytes] = attrs.field(factory=Counter)
     since: float = math.inf
     """When the router was killed."""
     first: dict[str, float] = attrs.field(factory=dict)
-    """By queue: when it delivered the first message that was sent since then."""
+    """Queue -> when it delivered the first message that was sent after that."""
 
     def killed(self, now: float) -> None:
         self.since, self.first = now, {}
@@ -104,7 +104,8 @@ class Account:
 
 
 def routers_of(mesh: RunningMesh, number: int) -> list[str]:
-    """The routers in the order in which a client tries them: the clients of one go to both others when it dies."""
+    """The routers in the order in which a client tries them. So the clients of a router go to both others when it
+    dies."""
     place, turn = number % len(mesh.routers), 1 if number // len(mesh.routers) % 2 else -1
     first, *others = mesh.routers[place:] + mesh.routers[:place]
     return [first, *others[::turn]]
@@ -115,24 +116,24 @@ def routers_of(mesh: RunningMesh, number: int) -> list[str]:
 
 @attrs.define(eq=False)
 class Publisher:
-    """The link of one publisher, on one connection after the other. It has one delivery under way at most, and settles
-    that when it knows the outcome."""
+    """The link of one publisher, on successive connections. It has at most one delivery under way, and settles it when
+    it knows the outcome."""
 
     number: int
     queue: str
     account: Account
     link: Link | None = None
-    """None: it is not attached."""
+    """None if it is not attached."""
     _properties: dict[str, object] = attrs.field(factory=dict)
-    """Generation and epoch, as the router has told them."""
+    """The generation and the epoch that the router has sent."""
     _sent: int = 0
     _under_way: bytes = b""
-    """The message that has no outcome yet; empty if there is none."""
+    """The message without an outcome; empty if there is none."""
     _is_due: bool = False
     _resumes: bool = False
-    """The delivery under way is to be resumed on the link."""
+    """Whether the delivery under way is to be resumed on the link."""
     _theirs: Mapping[bytes, DeliveryState] = attrs.field(factory=dict)
-    """What the router says of deliveries, as of the attach."""
+    """The router's states of deliveries at the attach."""
 
     def attach(self, connection: Connection) -> None:
         name, tag = f"publisher-{self.number}", b"%d" % self._sent
@@ -154,7 +155,7 @@ class Publisher:
         self.go_on()
 
     def _resume(self, link: Link) -> None:
-        """Go on with the delivery that is under way."""
+        """Continue with the delivery under way."""
         self._resumes, tag = False, b"%d" % self._sent
         theirs = self._theirs[tag].state if tag in self._theirs else None
         match step(NO_STATE, theirs):
@@ -167,7 +168,7 @@ class Publisher:
                 self._transfer(link, resume=to_do is ResumeStep.WHOLE)
 
     def due(self) -> None:
-        """It is to send a message, as soon as it may."""
+        """Send a message, as soon as the publisher may."""
         self._is_due = True
         self.go_on()
 
@@ -207,7 +208,7 @@ class Publisher:
 
 
 class Client(Handler):
-    """One connection of some publishers."""
+    """One connection for some publishers."""
 
     def __init__(self, publishers: Sequence[Publisher]) -> None:
         self._publishers = publishers
@@ -231,7 +232,7 @@ class Client(Handler):
 
 
 async def publish(publishers: Sequence[Publisher], number: int, mesh: RunningMesh) -> None:
-    """Serve these publishers, at the next router when their connection is over."""
+    """Serve these publishers. When their connection has ended, continue at the next router."""
     container, routers = f"publishers-{number}", cycle(routers_of(mesh, number))
 
     def asked(link: Link) -> None:
@@ -253,7 +254,7 @@ async def publish(publishers: Sequence[Publisher], number: int, mesh: RunningMes
 
 
 async def pace(publishers: Sequence[Publisher], rate: float) -> None:
-    """Have so many messages sent a second, by one publisher after the other."""
+    """Let publishers send in turn, `rate` messages a second."""
     began, number = trio.current_time(), 0
     while True:
         await trio.sleep(LOOK_S)
@@ -292,7 +293,7 @@ async def fill(mesh: RunningMesh, queues: Sequence[str]) -> None:
 
 
 async def leaders(management: Management) -> dict[str, str]:
-    """By set: the router that leads it, as this router knows it; empty if it knows none."""
+    """Set -> the router that leads it according to this router; empty if it knows none."""
     rows = await management.query(SET.managed, ("name", "leader"))
     return {row["name"]: row["leader"] or "" for row in rows}
 
@@ -301,7 +302,7 @@ LEADS: Final = re.compile(r"^(\S+ \S+) INFO set (\S+): this router leads it, in 
 
 
 def led_since(mesh: RunningMesh, routers: Sequence[str], since: float) -> dict[str, float]:
-    """By set, seconds from this wall time until one of these routers led it, by its log."""
+    """Set -> seconds from this wall time until one of these routers led it, according to its log."""
     found: dict[str, float] = {}
     for router in routers:
         for text, set_ in LEADS.findall(mesh.log(router)):
@@ -311,16 +312,16 @@ def led_since(mesh: RunningMesh, routers: Sequence[str], since: float) -> dict[s
     return found
 
 
-# what is measured
+# the measurements
 
 
 def memory(mesh: RunningMesh) -> list[float]:
-    """KiB of each router."""
+    """The memory of each router, in KiB."""
     return [psutil.Process(mesh.pid(router)).memory_info().rss / KIB for router in mesh.routers]
 
 
 async def measured(mesh: RunningMesh, asked: argparse.Namespace) -> bool:
-    """Returns whether no message is lost or doubled."""
+    """Returns whether no message was lost or doubled."""
     await trio.sleep(REST_S)
     before = memory(mesh)
     names = [f"queue/{number}" for number in range(asked.queues)]
@@ -355,7 +356,7 @@ async def measured(mesh: RunningMesh, asked: argparse.Namespace) -> bool:
             pacing.cancel_scope.cancel()
         while account.lost or not all(publisher.is_idle for publisher in publishers):
             await trio.sleep(LOOK_S)
-        await trio.sleep(1)  # the second copy of a message would come late
+        await trio.sleep(1)  # time for the second copy of a message
         nursery.cancel_scope.cancel()
     counts = f"{len(account.sent):,} sent, {len(account.accepted):,} accepted, {account.refused} refused"
     print(f"{counts}, {account.lost} lost, {account.doubled} doubled", flush=True)

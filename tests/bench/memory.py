@@ -1,8 +1,8 @@
-"""`python -m tests.bench.memory`: how much memory routers take for what their subscribers do not.
+"""`python -m tests.bench.memory`: how much memory routers need for messages that their subscribers do not take.
 
-Of each case: publishers at a, one subscriber at c of a line of three, which grants no credit, or grants all and does
-not read. The publishers send what they get credit for, until nothing comes any more. RSS is looked at ten times a
-second, and the highest is told of each router, in MiB.
+Each case has publishers at a and one subscriber at c of a line of three. The subscriber grants no credit, or grants all
+and does not read. The publishers send as credit allows, until no more comes. The bench samples the RSS ten times a
+second, and prints the highest of each router, in MiB.
 """
 
 import argparse
@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 class Watch:
-    """The highest RSS of each router since it began to be looked at."""
+    """The highest RSS of each router since the start of the watch."""
 
     def __init__(self, pids: Mapping[str, int]) -> None:
         self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
@@ -44,7 +44,7 @@ class Watch:
 
 
 async def stalled(routers: Mapping[str, Any], publishers: int, size: int, count: int, *, credit: int) -> str:
-    """The highest RSS, and how many messages the publishers got rid of."""
+    """The highest RSS, and how many messages the publishers have sent."""
     addresses = {name: Address.parse(router["amqp"]) for name, router in routers.items()}
     watch = Watch({name: router["pid"] for name, router in routers.items()})
     async with trio.open_nursery() as nursery:
@@ -74,7 +74,9 @@ async def feeding(clients: Clients, at: Address, topic: str, name: str, size: in
 
 
 async def quiet(publishers: list[Publisher], watch: Watch) -> None:
-    """Until for a while nothing was sent and no router has grown. Looks are counted: this process may be busy."""
+    """Wait until for a while nothing was sent and no router has grown. Counts samples instead of time, as this process
+    may be busy.
+    """
     seen, quiet, began = (-1, -1), 0, time.monotonic()
     while quiet < QUIET_LOOKS and time.monotonic() - began < LIMIT_S:
         now = (

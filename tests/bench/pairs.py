@@ -1,7 +1,7 @@
 """`python -m tests.bench.pairs URL... --pairs N --rate N`: the clients of `tests.bench.applied`.
 
-Each pair has a topic. A line on standard input begins a stretch: what the last one was like is told, as JSON. At the
-end of the input all outcomes and messages are waited for, and it is told how many there were, and what was wrong.
+Each pair has a topic. A line on standard input begins a stretch; the process prints the figures of the last stretch as
+JSON. At the end of the input it waits for all outcomes and messages, and prints their number and what was wrong.
 """
 
 import argparse
@@ -21,7 +21,7 @@ TIMEOUT_S: Final = 60
 
 @define
 class Gaps:
-    """The longest time in which something that goes on did not."""
+    """The longest time without an event of a continuing series."""
 
     last: float = Factory(time.perf_counter)
     longest: float = 0.0
@@ -31,14 +31,14 @@ class Gaps:
         self.longest, self.last = max(self.longest, now - self.last), now
 
     def take_ms(self) -> float:
-        """From then on it counts anew."""
+        """The longest gap in milliseconds. Counts anew from then on."""
         longest = max(self.longest, time.perf_counter() - self.last)
         self.longest = 0.0
         return longest * 1000
 
 
 class Pair:
-    """A publisher and a subscriber of a topic, each at first at one of the routers."""
+    """A publisher and a subscriber of a topic. Each starts at one of the routers."""
 
     def __init__(self, number: int, urls: list[str]) -> None:
         self._name = f"pair{number}"
@@ -84,13 +84,13 @@ class Pair:
             self.accepted.tick()
 
     async def complete(self) -> None:
-        """All has come, or more than that: what comes once is accepted only when it has."""
+        """Wait until as many messages have come as were sent, or more. A message is accepted only when it has come."""
         if len(self.got) < self.sent:
             await self._complete.wait()
 
     @property
     def wrong(self) -> int:
-        """Messages that were refused, or are not where they should be: lost, doubled, or out of order."""
+        """The number of messages that were refused, lost, doubled, or out of order."""
         misplaced = sum(place != number for place, number in enumerate(self.got))
         return self.refused + misplaced + abs(self.sent - len(self.got))
 

@@ -40,19 +40,19 @@ STARTED_S: Final = 60
 @attrs.frozen
 class Node:
     amqp: str
-    """Where it listens."""
+    """The address for clients."""
     pid: int
 
 
 @attrs.frozen
 class Broker:
-    """Three nodes that run, and where the queue is."""
+    """Three running nodes, and the place of the queue."""
 
     nodes: Mapping[str, Node]
     leader: str
     address: str
     options: Sequence[str] = ()
-    """Of the load generator."""
+    """Options for the load generator."""
 
     @property
     def others(self) -> list[str]:
@@ -104,7 +104,7 @@ def rabbitmq() -> Iterator[Broker]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Nobody listens at these now."""
+    """Ports that no process uses now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -113,7 +113,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _home(directory: Path, name: str, amqp: int, dist: int, mapper: int) -> Mapping[str, str]:
-    """What the node finds in its environment. Writes its files."""
+    """The environment of the node. Writes the node's files."""
     directory.mkdir()
     cookie = directory / ".erlang.cookie"
     cookie.write_text("bench")
@@ -156,14 +156,14 @@ def _pid(file: Path) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """With all that it has started."""
+    """End the process and all its children."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _start_mapper(environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start the port mapper of the nodes, and wait until it listens: a node that finds none starts a daemon, which
-    outlives the bench."""
+    """Start the port mapper of the nodes, and wait until it listens. A node without one starts a daemon, which outlives
+    the bench."""
     mapper = shutil.which("epmd")
     if mapper is None:
         sys.exit("bench: there is no epmd, which comes with Erlang")
@@ -189,7 +189,7 @@ def _listens(at: tuple[str, int]) -> bool:
     return True
 
 
-# what is measured
+# the measurements
 
 
 @attrs.frozen
@@ -198,7 +198,7 @@ class Case:
     count: int
     consumers: int = 1
     rate: int = 0
-    """Messages a second; 0: as fast as it goes."""
+    """Messages a second; 0: as fast as possible."""
     elsewhere: bool = False
     """The publisher is at a node that does not lead the queue."""
 
@@ -213,7 +213,7 @@ KILLED: Final = Case("500 msg/s, the leader is killed", 2_500, rate=500, elsewhe
 
 
 def load(broker: Broker, case: Case, consumer: str, *options: str) -> dict[str, Any]:
-    """What the load generator has measured; ends the bench if a message is missing."""
+    """The load generator's results. Ends the bench if a message is missing."""
     publisher = broker.others[0] if case.elsewhere else broker.leader
     command = [str(BINARY), "--pub", f"{broker.nodes[publisher].amqp}/{broker.address}"]
     command += ["--sub", f"{broker.nodes[consumer].amqp}/{broker.address}"] * case.consumers

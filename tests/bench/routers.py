@@ -1,4 +1,5 @@
-"""`python -m tests.bench.routers`: what a mesh of many routers says to itself, and how soon all know what has changed.
+"""`python -m tests.bench.routers`: how many bytes the routers of a large mesh send each other, and how soon all routers
+know a change.
 
     r00 ── r01 ── r02 ── …      each router is linked to the next one of a ring, and to the one √n further: it has
      ╰────────────╯             four neighbours, 1 ms away; no link is bounded
@@ -36,12 +37,12 @@ from topic.settings import Settings
 
 LATENCY_S: Final = 0.001
 STARTING_S: Final = 0.2
-"""In which all routers are started."""
+"""Seconds within which all routers are started."""
 IDLE_S: Final = 20.0
 REFRESH_S: Final = 10.0
-"""So often every router says its links again, all at about the same time, as they were started together."""
+"""The interval at which every router repeats its links, all at about the same time, as they started together."""
 AFTER_S: Final = 0.1
-"""After a change all that follows from it is over."""
+"""Seconds after a change in which all its effects end."""
 LASTING: Final = Lifetime(60, "connection-close")
 
 
@@ -53,7 +54,7 @@ def topology(count: int) -> Plan:
 
 
 class Station(Deaf):
-    """One router and its shell: bodies for one neighbour and link travel as one."""
+    """One router and its shell. Bodies for one neighbour and link travel together."""
 
     def __init__(self, network: "Network", name: str) -> None:
         self.network, self.name, self.alive = network, name, True
@@ -91,7 +92,7 @@ class Station(Deaf):
             self._timer = math.inf
             self.handle(self.node.handle_timer)
 
-    # what a node asks of its shell
+    # the shell's interface for the node
 
     def wall_us(self) -> int:
         return 1_700_000_000_000_000 + int(self.now() * 1e6)
@@ -123,7 +124,7 @@ class Cost:
     seconds: float
     bytes: int
     processor_s: float
-    """Of all routers together."""
+    """Processor seconds of all routers together."""
 
 
 class Network:
@@ -145,7 +146,7 @@ class Network:
             station.handle(happens, station, there)
 
     def _cost(self, change: Callable[[], float]) -> Cost:
-        """Of a change, which says when it is known to all."""
+        """The cost of a change. `change` returns the time at which all routers know it."""
         began, before, used = self.schedule.now, self.bytes, time.process_time()
         known = change()
         self._run(AFTER_S)
@@ -162,10 +163,12 @@ class Network:
             assert self.schedule.step(math.inf)
         return self.schedule.now
 
-    # what is measured
+    # the measurements
 
     def start(self) -> Cost:
-        """Told are the seconds since the last was started until each is in contact with all, and takes messages."""
+        """Start all routers. The cost has the seconds from the last start until each is in contact with all, and takes
+        messages.
+        """
         return self._cost(self._started)
 
     def _started(self) -> float:
@@ -183,7 +186,7 @@ class Network:
         self.stations[name] = Station(self, name)
 
     def idle(self) -> float:
-        """Bytes a second of all links."""
+        """Bytes a second on all links."""
         before = self.bytes
         self._run(IDLE_S)
         said = self.bytes - before

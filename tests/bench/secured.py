@@ -2,9 +2,9 @@
 
 Two lines, one with certificates and one without, are loaded in turn by the load generator in C, from a to c; each pair
 begins with the other one. Clients speak in the clear to both, so it is the links between routers that are measured: a
-router here takes clients without TLS beside those with it. Of each pair the figures are told, and at the end the
-medians of what TLS takes of the messages/s at full load, and adds to the p50 at a quiet rate. Exit 1: that is more than
-`MOST_TAKEN` or `MOST_ADDED_US`.
+router here takes clients without TLS beside those with it. The bench prints the figures of each pair, and at the end
+two medians: the share of the messages/s that TLS takes at full load, and the time that it adds to the p50 at a quiet
+rate. Exit 1: one is more than `MOST_TAKEN` or `MOST_ADDED_US`.
 """
 
 import argparse
@@ -32,11 +32,11 @@ MOST_TAKEN: Final = 0.35
 MOST_ADDED_US: Final = 150.0
 FILES: Final = {"certificate": "{router}.pem", "key": "{router}.key", "ca": "ca.pem"}
 ROUTER: Final = (sys.executable, "-P", "-c", "from tests.bench.secured import lenient_router; lenient_router()")
-HANDSHAKE: Final = b"\x16"  # how TLS begins (RFC 8446, 5.1)
+HANDSHAKE: Final = b"\x16"  # the first byte of TLS (RFC 8446, 5.1)
 
 
 def lenient_router() -> None:
-    """A router process to which clients may speak in the clear, whatever its topology says."""
+    """A router process to which clients may connect without TLS, whatever its topology requires."""
     strict, free = Doors.let_in, Guesses(Attempts(trio.current_time), "", Checks())
 
     async def let_in(self: Doors, stream: trio.SocketStream) -> Secured:
@@ -61,9 +61,9 @@ def line(folder: Path, security: Mapping[str, str] | None) -> Iterator[Routers]:
 
 
 def compare(lines: Mapping[str, Routers], pairs: int, full: Load, quiet: Load) -> bool:
-    """Whether TLS costs no more than it may."""
+    """Whether TLS costs no more than allowed."""
     for routers in lines.values():
-        measure(full, routers)  # the first is slower
+        measure(full, routers)  # the first run is slower
     taken, added = list[float](), list[float]()
     for number in range(pairs):
         rates, p50s = dict[str, float](), dict[str, float]()

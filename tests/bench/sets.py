@@ -38,7 +38,7 @@ KIB: Final = 1024
 
 @contextmanager
 def mesh_of(folder: Path, sets: int | None, command: Sequence[str] = ROUTER_COMMAND) -> Iterator[RunningMesh]:
-    """With so many sets; None: no queues at all."""
+    """A mesh with this many sets; None: without queues."""
     mesh = RunningMesh("queues", folder, {}, command)
     plan = yaml.safe_load(mesh.plan.read_text())
     if sets is None:
@@ -79,7 +79,7 @@ async def _told(mesh: RunningMesh, folder: Path) -> list[dict[str, Any]]:
 
 
 def appended(size: int, at_once: int, seconds: float) -> str:
-    """By one process, which does nothing else."""
+    """The rate of one process that only appends."""
     entry, count = bytes(size), 0
     with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "wb", buffering=0) as file:
         began, spent = time.monotonic(), time.process_time()
@@ -120,9 +120,9 @@ async def _idle(mesh: RunningMesh, sets: int | None, seconds: float) -> None:
 
 
 async def _look(mesh: RunningMesh, what: str, seconds: float) -> None:
-    """At all three routers, while nobody asks for anything."""
+    """Measure all three routers while no client asks for anything."""
     routers = [psutil.Process(mesh.pid(router)) for router in mesh.routers]
-    await trio.sleep(seconds / 2)  # what was asked for before has come to rest
+    await trio.sleep(seconds / 2)  # earlier requests have come to rest
     before = [_cpu(router) for router in routers]
     await trio.sleep(seconds)
     cpu = sum(_cpu(router) - was for router, was in zip(routers, before, strict=True)) / seconds

@@ -1,8 +1,8 @@
 """`python -m tests.bench.stalled`: what a busy topic costs beside ten publishers whose subscribers take nothing.
 
 On a line: the busy topic goes from a to c, by the load generator in C, in turn without the ten and beside them. These
-send 1 MiB messages from a to subscribers at c that grant no credit, until their windows are full. Rate and processor
-time of each run, and the medians of what the runs beside the ten are to those right before them.
+send 1 MiB messages from a to subscribers at c that grant no credit, until their windows are full. The bench prints rate
+and processor time of each run, and the medians of the ratios between a run beside the ten and the run right before it.
 """
 
 import argparse
@@ -24,7 +24,7 @@ LOAD = Load(("c",), count=60_000, size=1000)
 
 @asynccontextmanager
 async def standing(routers: Routers, watch: Watch) -> AsyncIterator[None]:
-    """The ten, whose windows are full."""
+    """Ten publishers whose windows are full."""
     a, c = (Address.parse(routers[name]["amqp"]) for name in "ac")
     async with trio.open_nursery() as nursery:
         clients = Clients(nursery)
@@ -42,7 +42,7 @@ async def compare(routers: Routers, rounds: int) -> None:
     rates, costs = list[float](), list[float]()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch.look)
-        await _run(routers)  # the first is slower
+        await _run(routers)  # the first run is slower
         for _ in range(rounds):
             alone = await _run(routers)
             async with standing(routers, watch):
@@ -59,7 +59,7 @@ async def _run(routers: Routers) -> dict[str, Any]:
 
 
 def _cost(result: dict[str, Any]) -> float:
-    """Processor µs a message, of all routers."""
+    """Processor microseconds a message, over all routers."""
     return sum(float(result[f"cpu_{name}"]) for name in "abc")
 
 

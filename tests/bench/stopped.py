@@ -1,10 +1,11 @@
-"""`python -m tests.bench.stopped [STOPS] [--seed N]`: routers stand still for a second, and plain clients miss nothing
-that they are not told of (protocol 8, Apart).
+"""`python -m tests.bench.stopped [STOPS] [--seed N]`: routers stop for a second, and plain clients must miss nothing
+without being told (protocol 8, Apart).
 
 A triangle; a plain publisher and a plain subscriber of one address at each router. Routers, drawn by the seed, are
-stopped by SIGSTOP and woken by SIGCONT, one after the other. Told of each subscriber: what was accepted while it was
-attached and has not reached it, but for that of an attach that was ended by the routers (who attaches anew then is
-told), and for what was under way as it attached. Exit 1: somebody misses something untold, or nothing was accepted.
+stopped by SIGSTOP and woken by SIGCONT, one after the other. The bench prints for each subscriber the messages that
+were accepted while it was attached and have not reached it. Messages of an attach that routers ended do not count, as
+the client is told; nor do messages under way when it attached. Exit 1: a subscriber misses a message untold, or no
+message was accepted.
 """
 
 import argparse
@@ -32,7 +33,7 @@ QUIET_S: Final = 5.0
 
 
 class Listener:
-    """A plain subscriber, which attaches anew when it is told that it has missed something."""
+    """A plain subscriber that attaches anew when it is told that it has missed a message."""
 
     def __init__(self, clients: Clients, at: Address, name: str) -> None:
         self.name, self.told = name, 0
@@ -44,7 +45,7 @@ class Listener:
         self._since: set[int] = set()
 
     async def attach(self, sent: set[int]) -> None:
-        """What was `sent` before is not for it."""
+        """Attach. Messages in `sent` are not for it."""
         self._end = await self._clients.subscriber(self._at, TOPIC, self.name, credit=1000, first=True)
         self._since = set(sent)
 
@@ -65,7 +66,7 @@ class Listener:
 
 
 class Load:
-    """The publishers, in turn, each message under a number of its own."""
+    """The publishers, which send in turn. Each message has a number of its own."""
 
     def __init__(self, publishers: list[Publisher]) -> None:
         self.publishers = publishers

@@ -1,7 +1,7 @@
-"""`python -m tests.bench.timed_router FOLDER NAME TOPOLOGY …`: a router as it is launched, whose turns are timed.
+"""`python -m tests.bench.timed_router FOLDER NAME TOPOLOGY …`: an ordinary router process whose turns are timed.
 
-At its end it writes those that lasted longer than `SHORT_S` to NAME.json in FOLDER: when each began, by the clock that
-all processes share, and how long it took, in seconds.
+When it ends it writes the turns that lasted longer than `SHORT_S` to NAME.json in FOLDER: when each began, by the clock
+that all processes share, and how long it took, in seconds.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""`python -m tests.bench.turns`: how long a router is away from its sockets while its status is asked for.
+"""`python -m tests.bench.turns`: how long a router does not serve its sockets while clients ask for its status.
 
-Router a of `triangle` holds as many links as are named. A *turn* is what its loop does between two waits for input.
-Told are its longest turns by themselves, and while ten clients, in a process of their own, ask for `$status` with all
-the credit that there is. Exit 1: beside them one took more than `LONGEST_S`.
+Router a of `triangle` has the given number of links. A *turn* is the work of its loop between two waits for input. The
+bench prints its longest turns alone, and while ten clients in a process of their own ask for `$status` with unlimited
+credit. Exit 1: beside them a turn took more than `LONGEST_S`.
 """
 
 import argparse
@@ -32,11 +32,11 @@ WHILE_S: Final = 10.0
 BESIDE: Final = "asked by ten"
 
 Span = tuple[float, float]
-"""From when until when; of a turn, when it began, and for how long. By the clock that all processes share."""
+"""A time span: its begin and end. For a turn: its begin and its length. By the clock that all processes share."""
 
 
 class Asker(Client):
-    """Throws its reports away."""
+    """A client that discards its reports."""
 
     def __init__(self, container: str, stream: trio.abc.Stream) -> None:
         super().__init__(container, stream)
@@ -47,7 +47,7 @@ class Asker(Client):
 
 
 def ask(address: Address, everybody: Event) -> None:
-    """What the process of the ten does. `everybody` is set once each has had a report."""
+    """Runs the ten clients in their process. `everybody` is set once each has had a report."""
 
     async def asking() -> None:
         askers: list[Asker] = []
@@ -115,7 +115,7 @@ def compare(links: int) -> bool:
 
 
 def _longest(turns: list[Span], span: Span) -> list[float]:
-    """What those took that began in it, the longest first."""
+    """The lengths of the turns that began in the span, the longest first."""
     since, until = span
     return sorted((took for began, took in turns if since <= began < until), reverse=True)
 

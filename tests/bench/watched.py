@@ -1,11 +1,11 @@
-"""`python -m tests.bench.watched WHO`: what it costs a mesh that somebody looks, and whether who looks keeps up.
+"""`python -m tests.bench.watched WHO`: what monitoring costs a mesh, and whether the monitor keeps up.
 
 `prometheus`, the real one, scrapes each router of `line` once a second. `consoles` are five that read the feed which a
-browser reads, each at another router of `mesh6`. Runs at full load without and with them alternate; told are what is
-left of the throughput and what becomes of the routers' processor time in each pair, and the medians.
+browser reads, each at another router of `mesh6`. Runs at full load without and with them alternate. The bench prints,
+for each pair and as medians, the remaining share of the throughput and the ratio of the routers' processor time.
 
-`audit` is a continuous one, beside a chaos script: told is by how much its verdict trailed, and in what it differs at
-its end from the batch audit with which the script ends. Exit 1: it does.
+`audit` is a continuous audit beside a chaos script. The bench prints how far its verdict lagged, and how its result
+differs from that of the batch audit at the end of the script. Exit 1: it differs.
 """
 
 import argparse
@@ -34,11 +34,11 @@ WARM_UP: Final = 20_000
 """Messages, by which the rate is found."""
 READY_S: Final = 30.0
 END_S: Final = 15
-"""The time that a continuous audit has to judge what was written last."""
+"""Seconds that a continuous audit has to judge the last entries."""
 COMPARED: Final = ("verdict", "sentence", "violations", "pairs", "publishers", "findings", "doubts", "exceptions")
 
 Looking = Callable[[Routers], AbstractContextManager[None]]
-"""Entered, it looks."""
+"""Monitors the mesh within its context."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def prometheus(routers: Routers) -> Iterator[None]:
 
 
 def _scraped(prometheus: str) -> int:
-    """How many routers have answered it."""
+    """The number of routers that Prometheus has scraped."""
     try:
         with urllib.request.urlopen(f"http://{prometheus}/api/v1/targets", timeout=5) as answer:
             active = json.load(answer)["data"]["activeTargets"]
@@ -83,7 +83,7 @@ def consoles(routers: Routers) -> Iterator[None]:
 
 
 class Reader(threading.Thread):
-    """Of one router's feed."""
+    """A reader of one router's feed."""
 
     def __init__(self, address: str) -> None:
         super().__init__(daemon=True)
@@ -107,7 +107,7 @@ LOOKING: Final[dict[str, tuple[Looking, str, str]]] = {
     "prometheus": (prometheus, "line", "c"),
     "consoles": (consoles, "mesh6", "f"),
 }
-"""With the mesh, and where the subscriber is."""
+"""Name -> the monitor, its mesh, and the router of the subscriber."""
 
 
 def _until(ready: Callable[[], bool]) -> None:
@@ -118,7 +118,7 @@ def _until(ready: Callable[[], bool]) -> None:
 
 
 def compare(looking: Looking, routers: Routers, load: Load, pairs: int) -> None:
-    """In turn the one and the other comes first."""
+    """Compare runs with and without the monitor. The order within the pairs alternates."""
     rates, costs = list[float](), list[float]()
     for number in range(pairs):
         found = dict[bool, tuple[float, float]]()
@@ -136,7 +136,7 @@ def compare(looking: Looking, routers: Routers, load: Load, pairs: int) -> None:
 
 
 def _run(load: Load, routers: Routers) -> tuple[float, float]:
-    """Messages a second, and processor µs a message, of all routers."""
+    """Messages a second, and processor microseconds a message over all routers."""
     result = measure(load, routers)
     return result["msg_s"], sum(result[f"cpu_{name}"] for name in routers)
 
@@ -146,7 +146,7 @@ def _shown(found: tuple[float, float]) -> str:
 
 
 def follow(folder: Path, script: str, seconds: float, seed: int) -> bool:
-    """Whether it ends as the batch audit does."""
+    """Whether the continuous audit ends with the result of the batch audit."""
     written, run_dir = _lasting(folder, script, seconds), folder / "run"
     command = [ONCEMESH, "chaos", str(written), "--seed", str(seed), "--run-dir", str(run_dir)]
     following = [ONCEMESH, "audit", str(run_dir), "--follow", "--json", "--checkpoint", str(folder / "kept")]
@@ -165,7 +165,7 @@ def follow(folder: Path, script: str, seconds: float, seed: int) -> bool:
 
 
 def _lasting(folder: Path, script: str, seconds: float) -> Path:
-    """The script, made to last so long."""
+    """The script with this duration."""
     text = (ROOT / "topologies" / "chaos" / f"{script}.yaml").read_text()
     text = re.sub(r"^topology: \.\./", f"topology: {ROOT}/topologies/", text, flags=re.MULTILINE)
     path = folder / f"{script}.yaml"

@@ -1,1 +1,1 @@
-"""Golden scenarios: what the cores of a mesh say, step by step, beside a picture of it. See README.md."""
+"""Golden scenarios: what the cores of a mesh send and do, step by step, beside a picture of the mesh. See README.md."""

@@ -1,4 +1,4 @@
-"""`python -m tests.golden`: write the traces of all golden scenarios anew, as the cores say them today."""
+"""`python -m tests.golden`: write the traces of all golden scenarios anew, as the cores produce them today."""
 
 from tests.golden.script import SCENARIOS, play
 

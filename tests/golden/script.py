@@ -1,4 +1,4 @@
-"""The player of golden scenarios: reads a script's commands and writes what comes of each. README.md has the words.
+"""The player of golden scenarios: it reads a script's commands and writes the effects of each. README.md has the words.
 
 python -m tests.golden.script        # writes all traces anew
 """
@@ -19,7 +19,7 @@ PROMPT = "> "
 
 
 def play(text: str) -> str:
-    """The script with its traces as they are today: all but commands, comments and empty lines is replaced."""
+    """The script with its present traces: they replace everything except commands, comments and empty lines."""
     lines = [line for line in text.splitlines() if not line.startswith("  ")]
     commands = [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
     player = Player(commands)
@@ -82,7 +82,7 @@ class Player:
         self._pens[name].settle(*(delivery.encode() for delivery in deliveries.split()))
 
     def accept(self, name: str, deliveries: str) -> None:
-        """Also what was transferred with resume=true."""
+        """Accept deliveries, including ones transferred with resume=true."""
         reader = self._readers[name]
         had = [record for record, _ in reader.handed] + [resume.record for resume in reader.mine(Resume)]
         latest = {record.key: record for record in had}
@@ -105,7 +105,7 @@ class Player:
         self.bench.flow()
 
     def restart(self, router: str) -> None:
-        """With what its store has."""
+        """Restart the router with the content of its store."""
         self._dead.discard(router)
         former = self.bench.stations[router]
         self.bench.boot(router, former.node.incarnation + 1, former.store)
@@ -123,12 +123,12 @@ class Player:
 
 
 def _tag(delivery: str) -> bytes:
-    """A publisher p calls its delivery with tag 1 p1."""
+    """The tag of a delivery: a publisher p calls its delivery with tag 1 p1."""
     return delivery[1:].encode()
 
 
 def _map(text: str) -> Iterator[tuple[str, int]]:
-    """`p1 p2:accepted`."""
+    """Parse a map: `p1 p2:accepted`."""
     for delivery in text.split():
         name, _, state = delivery.partition(":")
         yield name, DeliveryOutcome[state.upper()] if state else 0

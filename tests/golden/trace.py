@@ -1,5 +1,5 @@
-"""What the nodes of a bench do, as lines that people read: one for each batch between routers, one for each action on a
-client's link. Links and deliveries are called as the script calls them; epochs and versions are left out."""
+"""The acts of the nodes of a bench as readable lines: one for each batch between routers, and one for each action on a
+client's link. Links and deliveries have the script's names; epochs and versions are left out."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -28,11 +28,11 @@ from topic.identity import KeyMaker, LinkIdentity, link_name
 from topic.wire.segments import Segment, decode, split_keys
 
 TAGS = [b"%d" % number for number in range(1, 10)]
-"""All that scripts send."""
+"""All tags that scripts use."""
 
 
 class TracedBench(Bench):
-    """Appends to `lines`."""
+    """A bench that appends to `lines`."""
 
     def __init__(self, routers: list[str], publishers: Iterable[str], subscribers: Iterable[str]) -> None:
         self.lines: list[str] = []
@@ -61,7 +61,7 @@ class TracedBench(Bench):
         return ", ".join(map(self.link, names))
 
     def life(self, publisher: str, generation: bytes) -> str:
-        """Which of the lives that there have been."""
+        """The number of the life among all lives so far."""
         if generation not in self._lives:
             self._lives.append(generation)
             maker = KeyMaker(link_name(LinkIdentity(publisher, "link", NEWS)), generation)
@@ -69,12 +69,12 @@ class TracedBench(Bench):
         return f"life {self._lives.index(generation) + 1}"
 
     def delivery(self, key: bytes, message: bytes | None) -> str:
-        """With its message, if its tag does not tell which."""
+        """The delivery's name, with its message if the tag does not show it."""
         name, body = self.deliveries([key]), (message or b"").decode()
         return f"{name} ({body})" if body and body != name else name
 
     def deliveries(self, keys: Iterable[bytes]) -> str:
-        """By key, or by tag: p1 is the delivery 1 of p."""
+        """The deliveries' names, by key or by tag: p1 is delivery 1 of p."""
         return " ".join(self._keys.get(key) or key.decode() for key in keys)
 
     def entry(self, packed: list[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Routers for the clients of others: those of the tests of processes, and a line that nobody harms."""
+"""Routers for the clients of other makers: those of the process tests, and a line that no test harms."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Clients of other makers, each a process of its own that is told what to do and tells what it saw.
+"""Clients of other makers. Each is a process of its own that takes orders and reports what it saw.
 
     COMMAND publish|subscribe HOST:PORT ADDRESS COUNT SIZE first|second at-once|hold
 
@@ -45,7 +45,7 @@ PATIENCE_S = HANGS_S
 
 
 def prepare(maker: str) -> None:
-    """Skips the test where the maker's library is not installed."""
+    """Skip the test if the maker's library is not installed."""
     library = maker.split()[0]
     if library in ("rhea", "amqp10") and (NODE is None or not (HERE / "node_modules" / library).exists()):
         pytest.skip(f"{library} needs node and tests/interop/node_modules (make setup)")
@@ -63,7 +63,7 @@ class ForeignClient:
         self._unread = b""
 
     async def event(self, name: str) -> dict[str, Any]:
-        """The next thing that it tells, which must be this."""
+        """The next event that the client reports, which must be this one."""
         with trio.fail_after(PATIENCE_S):
             told = json.loads(await self._line())
         assert told["event"] == name, told
@@ -87,7 +87,7 @@ class ForeignClient:
         self._process.send_signal(number)
 
     async def finish(self) -> dict[str, Any]:
-        """Tell it to close its connection and to tell all that it saw."""
+        """Tell the client to close its connection and to report everything that it saw."""
         assert self._process.stdin is not None
         await self._process.stdin.aclose()
         done = await self.event("done")
@@ -109,7 +109,7 @@ async def foreign(
     selector: str = "",
     anonymous: bool = False,
 ) -> AsyncIterator[ForeignClient]:
-    """A client that is attached; it ends here if not before."""
+    """A client that is attached. It ends here if not before."""
     prepare(maker)
     command = [*COMMANDS[maker], role, str(router), topic, str(count), str(size), mode, "hold" if hold else "at-once"]
     environment = {**os.environ, "ERL_LIBS": str(RABBITMQ), "SELECTOR": selector, "ANONYMOUS": "1" * anonymous}

@@ -1,4 +1,4 @@
-"""Routers of queues are killed by SIGKILL under load, and come back; the clients are ours, rhea's and proton's.
+"""Kills routers of queues by SIGKILL under load and starts them again. The clients are ours, rhea's and proton's.
 
     python -m tests.interop.killed DIR [--case CASE]... [--seeds FIRST-LAST] [--messages N]
 
@@ -11,7 +11,7 @@ consumers, when the routers are killed, and for how long. The audit judges the r
 - with plain clients, a message comes twice only if its publisher has sent it again, or if a consumer had it when the
   consumer's router or the leader was killed.
 
-What was run is in DIR/CASE-SEED. A run that holds leaves its results only, and is not done again.
+Each run is in DIR/CASE-SEED. A run that holds leaves only its results, and is not repeated.
 """
 
 import argparse
@@ -46,7 +46,7 @@ TOPOLOGY: Final = Path(__file__).parents[2] / "topologies" / "queues.yaml"
 ROUTERS: Final = "abc"
 RATE: Final = 250
 RESUMING: Final = {"ours": True, "rhea": True, "proton": False}
-"""The makes, and whether their clients resume."""
+"""Make -> whether its clients resume."""
 MODES: Final = {True: "second", False: "first"}
 LEADER, CONSUMERS = "{leader-of: %s}", "{custodian-of: ours-consumer}"
 CASES: Final = {
@@ -62,12 +62,12 @@ COUNTS: Final = ("sent", "accepted", "missing", "sent again", "doubled", "overta
 
 @attrs.frozen
 class Run:
-    """What a seed says."""
+    """The choices of a seed."""
 
     case: str
     seed: int
     messages: int
-    """Of each make."""
+    """The number of messages of each make."""
     queues: Mapping[str, str]
     """Make -> the queue."""
     consumers: tuple[str, ...]
@@ -126,7 +126,7 @@ async def play(run: Run, folder: Path) -> tuple[Ending, RunDirectory]:
 
 
 def accounts(run: Run, directory: RunDirectory, report: Report) -> dict[str, dict[str, int]]:
-    """What the clients of each make count. `sent again`: how many more deliveries than messages the logs tell."""
+    """The counts of the clients of each make. `sent again`: how many more deliveries than messages are in the logs."""
     found = {}
     for make in run.queues:
         publisher = f"{make}-publisher"
@@ -151,7 +151,7 @@ def accounts(run: Run, directory: RunDirectory, report: Report) -> dict[str, dic
 def broken(
     run: Run, ending: Ending, report: Report, killed: Collection[str], counts: Mapping[str, Mapping[str, int]]
 ) -> Iterator[str]:
-    """What was promised and is not so, a line each."""
+    """The broken promises, a line each."""
     if not killed:
         yield "no router was killed"
     under_way = 0 if run.case == "follower" and not set(killed) & set(run.consumers) else 2 * CREDIT
@@ -191,7 +191,7 @@ def perform_and_judge(run: Run, folder: Path) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]]) -> Iterator[str]:
-    """In Markdown: what the runs of a case have counted together, by make."""
+    """The lines of a Markdown table: for each case and make, the sums over its runs."""
     yield f"| case | runs | make | {' | '.join(COUNTS)} | runs that break a promise |"
     yield f"|{' --- |' * (len(COUNTS) + 4)}"
     for case in CASES:
@@ -212,7 +212,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="1-20", help="FIRST-LAST, or one; default 1-20")
     parser.add_argument("--messages", type=int, default=5000, help="of each make; default 5000")
     options = parser.parse_args()
-    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # what connections suffer is meant to happen
+    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # connections are meant to suffer here
     options.directory.mkdir(parents=True, exist_ok=True)
     first, _, last = options.seeds.partition("-")
     for seed in range(int(first), int(last or first) + 1):

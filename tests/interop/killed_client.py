@@ -1,4 +1,4 @@
-"""A client of another make in a run of chaos: it is told and tells what `failover.chaos.client` is and does.
+"""A client of another make in a chaos run. Its input and output are those of `failover.chaos.client`.
 
     python -m tests.interop.killed_client rhea|proton SPEC        # JSON of `failover.chaos.client.Spec`
 
@@ -34,11 +34,13 @@ from topic.identity import LinkIdentity
 
 AGAIN_S = 0.1
 CREDIT = 100
-"""Of a consumer; also the most messages that a publisher has in doubt."""
+"""The credit of a consumer, and the most messages that a publisher has in doubt."""
 
 
 class Account:
-    """What a client has sent, been told and processed, as `failover.chaos.ledger` keeps it."""
+    """The messages that a client has sent and processed, and their outcomes, stored as `failover.chaos.ledger` stores
+    them.
+    """
 
     def __init__(self, spec: Spec, connection: sqlite3.Connection) -> None:
         self._identity = LinkIdentity(spec.name, LINK, spec.address)
@@ -47,12 +49,12 @@ class Account:
         self._ledger = Ledger(connection)
         before = self._store.load("publisher", self._identity)
         self.number = before.next_number
-        """Of the next message, after a former life of the process."""
+        """The number of the next message, which continues a former life of the process."""
         self.doubtful = [int.from_bytes(tag) for tag in before.unsettled]
         """The numbers of messages without an outcome."""
 
     def sent(self, number: int) -> None:
-        """For the first time."""
+        """Note a message that is sent for the first time."""
         self._ledger.sent(number, 0)
         self._store.write("publisher", self._identity, [Added(number, b"")])
 
@@ -76,7 +78,7 @@ class Roaming(ResumingLink):
 
     routers: Iterator[Address]
     resumed = False
-    """The router has answered the map of this life."""
+    """Whether the router has answered the map of this life."""
 
     async def find(self) -> None:
         while not self.life.attached or self.life.closed:
@@ -85,7 +87,7 @@ class Roaming(ResumingLink):
             await trio.sleep(0 if self.life.attached else AGAIN_S)
 
     async def news(self) -> None:
-        """Until it is told something, or a moment is over."""
+        """Wait for an event, or for a moment."""
         with trio.move_on_after(TICK_S):
             await self.life.changed.wait()
 
@@ -98,7 +100,7 @@ class Roaming(ResumingLink):
 
 
 class Publisher(Roaming, RheaPublisher):
-    """The number of a message is the first word of its tag."""
+    """A publisher whose tags begin with the number of the message."""
 
     account: Account
 
@@ -108,7 +110,7 @@ class Publisher(Roaming, RheaPublisher):
         super()._on_outcome(life, tag, outcome)
 
     async def play(self, spec: Spec) -> None:
-        """Until all messages have their outcomes."""
+        """Publish until all messages have their outcomes."""
         pace = Pace(spec.rate, 0, spec.count)
         while pace.number < spec.count or self.unsettled:
             if self.life.closed:
@@ -137,13 +139,13 @@ class Subscriber(Roaming, RheaSubscriber):
             self._due.append((life, what["tag"], what["body"]))
 
     async def play(self, finish: trio.Event) -> None:
-        """Until told to finish."""
+        """Consume until `finish` is set."""
         while not finish.is_set():
             if self.life.closed:
                 await self.find()
             while self._due:
                 life, tag, message = self._due.popleft()
-                if life is self.life:  # else it comes again, as our map names it
+                if life is self.life:  # otherwise it comes again, as our map names it
                     self.unsettled[tag] = "accepted"
                     self.account.processed(message.encode())
                     await life.tell("accept", tag=tag)
@@ -168,7 +170,7 @@ async def rhea(spec: Spec, account: Account) -> None:
 
 
 async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> None:
-    """Whoever started us is gone when our input ends."""
+    """Obey orders on standard input. Its end means that the process which started us is gone."""
     async with trio.lowlevel.FdStream(sys.stdin.fileno()) as orders:
         async for order in orders:
             for line in order.splitlines(keepends=True):
@@ -186,7 +188,7 @@ async def _count(account: Account) -> None:
 
 
 class Every:
-    """Does a thing again and again."""
+    """Calls a function again and again."""
 
     def __init__(self, seconds: float, do: Callable[[], object]) -> None:
         self._seconds = seconds
@@ -242,7 +244,7 @@ class Plain(MessagingHandler):
 
 
 class PlainPublisher(Plain):
-    """Sends again what no router has answered."""
+    """A publisher that sends messages without an answer again."""
 
     def attach(self, container: Container) -> None:
         self._sender = container.create_sender(self.connection, self.spec.address)
@@ -286,7 +288,7 @@ class PlainPublisher(Plain):
 
     def _told(self, event: Any, outcome: Outcome) -> None:
         number = self._doubtful.pop(event.delivery.tag, None)
-        if number is not None:  # else proton has sent again by itself what it had left
+        if number is not None:  # otherwise proton has resent on its own what it still had
             self.account.told(number, outcome)
 
 
@@ -313,7 +315,7 @@ def main(make: str, spec: Spec) -> None:
             container.container_id = spec.name
             try:
                 container.run()
-            except AttributeError as error:  # proton 0.40 may fail so as it reconnects: its transport is None
+            except AttributeError as error:  # proton 0.40 may fail so while it reconnects: its transport is None
                 tell(gave_up=str(error))
                 sys.exit(GAVE_UP)
         account.tell()

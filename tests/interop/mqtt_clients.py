@@ -1,4 +1,4 @@
-"""Clients of MQTT that nobody here wrote: paho's, in a thread of its own, and mosquitto's commands."""
+"""MQTT clients of other makers: paho's, in a thread of its own, and mosquitto's commands."""
 
 import shutil
 import socket
@@ -28,23 +28,23 @@ def made(name: str, version: MQTTProtocolVersion, clean: bool | None) -> Any:
 
 
 def properties(packet: int) -> Any:
-    """Paho sets their attributes as it goes."""
+    """Paho sets the attributes of its properties dynamically."""
     return Properties(packet)  # type: ignore[no-untyped-call]  # it has no types
 
 
 class Paho:
-    """What it has heard it keeps. `lasts`: its session outlives its connection."""
+    """A client of paho that keeps all events. `lasts`: whether its session outlives its connection."""
 
     def __init__(self, name: str, version: MQTTProtocolVersion = V5, *, lasts: bool = False) -> None:
         self.received: list[Any] = []
         self.published: list[int] = []
-        """Identifiers of messages that are over, in this order."""
+        """Identifiers of completed messages, in order."""
         self.refused: list[int] = []
         self.granted: list[int] = []
         self.present: list[bool] = []
-        """Of each CONNACK: whether there was a session."""
+        """For each CONNACK: whether the router had a session."""
         self.ended: list[int] = []
-        """Reasons."""
+        """Reasons of disconnects."""
         self._name = name
         self._address: Address | None = None
         self._lasts = lasts
@@ -67,7 +67,7 @@ class Paho:
         (self.refused if reason.value >= 0x80 else self.published).append(number)
 
     async def connect(self, address: Address, user: tuple[str, str] | None = None) -> None:
-        """There, from now on."""
+        """Connect to this router, from now on."""
         self._address = address
         await trio.to_thread.run_sync(self._connect, address, user)
         count = len(self.present)
@@ -86,7 +86,7 @@ class Paho:
         self.client.connect(address.host, address.port, keepalive=30, **options)
 
     async def pass_by(self, address: Address) -> None:
-        """Its session ends."""
+        """Connect and leave, which ends its session."""
         await self.connect(address)
         await self.leave()
 
@@ -105,7 +105,7 @@ class Paho:
         return int(self.client.publish(topic, payload, qos, properties=said).mid)
 
     def cut(self) -> None:
-        """Its connection; it makes another by itself."""
+        """Cut its connection. It makes another one by itself."""
         sock = self.client.socket()
         if sock is not None:
             sock.shutdown(socket.SHUT_RDWR)
@@ -121,7 +121,7 @@ class Paho:
         await eventually(probe)
 
     async def leave(self) -> None:
-        """For good, and with its session: in 3.1.1 that takes a clean start."""
+        """Leave for good, with its session. In 3.1.1 that takes a clean start."""
         found = None
         if self._lasts and self._version is V3 and self._address is not None:
             await trio.to_thread.run_sync(self.client.loop_stop)
@@ -134,7 +134,7 @@ class Paho:
 
 
 def mosquitto(command: str) -> str:
-    """Skips the test where it is not installed."""
+    """The path of a mosquitto command. Skips the test if it is not installed."""
     found = shutil.which(command)
     if found is None:
         pytest.skip(f"{command} needs mosquitto-clients (make interop-tools)")
@@ -143,13 +143,13 @@ def mosquitto(command: str) -> str:
 
 @contextmanager
 def mosquitto_sub(address: Address, topic: str, count: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Ends when it has so many messages, which it prints."""
+    """A subscriber that prints its messages, and ends when it has this many."""
     with started("mosquitto_sub", address, topic, "-C", str(count), "-W", "60", *options) as process:
         yield process
 
 
 async def mosquitto_pub(address: Address, topic: str, lines: bytes, *options: str) -> None:
-    """Each line is a message."""
+    """Publish each line as a message."""
     with started("mosquitto_pub", address, topic, "-l", *options) as process:
         await trio.to_thread.run_sync(process.communicate, lines)
     assert process.returncode == 0
@@ -167,7 +167,7 @@ def started(command: str, address: Address, topic: str, *options: str) -> Iterat
 
 
 class Printed:
-    """What a process prints, line by line: read in a thread of its own, until it ends."""
+    """What a process prints, line by line. A thread of its own reads it until it ends."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.lines: list[int] = []

@@ -1,4 +1,4 @@
-"""python-qpid-proton as its documentation teaches it: publisher or subscriber, see `tests/interop/foreign.py`."""
+"""python-qpid-proton as its documentation teaches: publisher or subscriber, see `tests/interop/foreign.py`."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class SettleMode(LinkOption):
 
 
 class Client(MessagingHandler):
-    """Listens to its standard input as well."""
+    """A client that also listens to its standard input."""
 
     def __init__(self, injector: EventInjector) -> None:
         super().__init__(auto_accept=False, prefetch=100)

@@ -1,4 +1,6 @@
-"""python-qpid-proton as its documentation teaches it, over TLS: URL CA [CERTIFICATE KEY]. It receives what it sends."""
+"""python-qpid-proton over TLS, as its documentation teaches: URL CA [CERTIFICATE KEY]. It receives the messages it
+sends.
+"""
 
 import sys
 from typing import Any

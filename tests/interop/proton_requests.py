@@ -1,5 +1,5 @@
-"""python-qpid-proton asks and answers as its documentation teaches it (`SyncRequestResponse`, the example of a server),
-see `tests/interop/foreign.py`. One request more than COUNT has a reply-to that has ended."""
+"""python-qpid-proton as a requester and as a server, written as its documentation teaches (`SyncRequestResponse`, the
+example of a server); see `tests/interop/foreign.py`. One request more than COUNT has a reply-to that has ended."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A publisher and a subscriber on rhea that bring their unsettled maps, as docs/clients.md tells clients to.
+"""A publisher and a subscriber on rhea that bring their unsettled maps, as docs/clients.md asks clients to.
 
 Each life of a link is a process of its own (`rhea_resuming.js`), which does what it is told and tells what it sees.
 What has to outlive it is kept here: the unsettled map, the generation, the epoch. What went over the wire is kept as
@@ -34,7 +34,7 @@ def require_rhea() -> None:
 
 @attrs.frozen
 class Transfer:
-    """One that came, with what rhea does not tell its users."""
+    """A transfer that came, with fields that rhea does not pass to its users."""
 
     tag: str
     body: str
@@ -50,13 +50,13 @@ class Life:
     def __init__(self) -> None:
         self.process: trio.Process
         self.said: dict[str, str | None] = {}  # our map
-        self.theirs: dict[str, str | None] | None = None  # the router's
+        self.theirs: dict[str, str | None] | None = None  # the router's map
         self.attached = False
         self.timeout = 0  # granted
         self.closed = False
         self.changed = trio.Event()
         self.over = trio.Event()
-        """All that it told is heard, and its process has ended."""
+        """The process has ended, and all its output is read."""
 
     async def tell(self, command: str, **what: object) -> None:
         assert self.process.stdin is not None
@@ -64,11 +64,12 @@ class Life:
 
 
 class ResumingLink:
-    """`unsettled` is the map, by tag: the outcome, or None."""
+    """A link whose `unsettled` is the map, keyed by tag: the outcome, or None."""
 
     role: ClassVar[str]
     answers = False
-    """A subscriber answers echoes: what it has read of, it can name no more."""
+    """Whether it answers echoes. A subscriber does not: it may name no delivery in its map that it has read as
+    settled."""
 
     def __init__(self, nursery: trio.Nursery, container: str, address: str) -> None:
         self._nursery = nursery
@@ -82,8 +83,8 @@ class ResumingLink:
     async def attach(
         self, router: Address, *, credit: int = CREDIT, naming: Collection[str] | None = None
     ) -> dict[str, str | None] | None:
-        """At this router, with a null map the first time; returns the router's map, null also if the router is lost.
-        `naming` some tags only, ours is incomplete."""
+        """Attach at this router, with a null map the first time. Returns the router's map; None also if the router is
+        lost. With only some tags in `naming`, our map is incomplete."""
         life = self.life = self._begin()
         life.said = {tag: state for tag, state in self.unsettled.items() if naming is None or tag in naming}
         told: dict[str, object] = {"generation": self.generation, "epoch": self.epoch, "credit": credit}
@@ -99,12 +100,12 @@ class ResumingLink:
         raise NotImplementedError
 
     async def vanish(self) -> None:
-        """The client's process is killed; what it kept in its store stays."""
+        """The client's process is killed. Its store stays."""
         self.life.process.kill()
         await self.life.over.wait()
 
     async def end(self) -> None:
-        """With a closing detach: its terminus ends."""
+        """Close the link: its terminus ends."""
         await self.life.tell("detach")
         await self.until(lambda: self.life.closed)
 
@@ -156,15 +157,15 @@ class RheaPublisher(ResumingLink):
         return PublishingLife()
 
     async def send(self, *tags: str) -> None:
-        """The tags are the bodies too."""
+        """Send a message for each tag. The tag is also the body."""
         for tag in tags:
             self.unsettled[tag] = None
             await self.life.tell("transfer", tag=tag, body=tag, resume=False)
 
     async def resume(self, *, flagged: bool = True) -> None:
-        """By the two maps: what has an outcome the router has settled, by having read it; of the rest, what it lists is
-        transferred again, resumed, and what it does not is sent as new. If not `flagged`, as by a library that knows no
-        `resume`, all are ordinary transfers."""
+        """Resume by the two maps. Deliveries with an outcome are settled, as the router has read the outcome. Of the
+        others, those in the router's map are transferred again with resume=true, and the rest is sent as new. If not
+        `flagged`, all are ordinary transfers, as from a library without `resume`."""
         assert self.life.theirs is not None
         for tag, outcome in self.life.said.items():
             if outcome is not None:
@@ -173,7 +174,7 @@ class RheaPublisher(ResumingLink):
                 await self.life.tell("transfer", tag=tag, body=tag, resume=flagged and tag in self.life.theirs)
 
     async def accepted(self, *tags: str) -> None:
-        """Wait until these are; they are not settled yet."""
+        """Wait until these are accepted; they are not settled yet."""
         await self.until(lambda: all(self.life.outcomes.get(tag) == "accepted" for tag in tags))
 
     async def settle(self, *tags: str) -> None:
@@ -182,7 +183,9 @@ class RheaPublisher(ResumingLink):
             del self.unsettled[tag]
 
     async def publish(self, count: int, elsewhere: Address) -> None:
-        """So many in a row, until all are accepted and settled; at that router once the first has gone."""
+        """Publish this many in a row, until all are accepted and settled. When the first router has gone, continue at
+        `elsewhere`.
+        """
         tags = deque(str(number) for number in range(count))
         while tags or self.unsettled:
             await self.until(lambda: self.life.closed or bool(self._told()) or self._has_room(tags))
@@ -216,7 +219,7 @@ class SubscribingLife(Life):
 
 
 class RheaSubscriber(ResumingLink):
-    """`handed_out` are the bodies that its user has got, in order; `keys` their delivery-tags."""
+    """A subscriber. `handed_out`: the bodies that its user has got, in order. `keys`: their delivery-tags."""
 
     role = "subscribe"
     life: SubscribingLife
@@ -230,12 +233,14 @@ class RheaSubscriber(ResumingLink):
         return SubscribingLife()
 
     async def received(self, *bodies: str) -> None:
-        """Wait until this is what was handed out in all."""
+        """Wait until exactly these bodies were handed out in all."""
         await self.until(lambda: len(self.handed_out) >= len(bodies))
         assert self.handed_out == list(bodies)
 
     def undecided(self) -> list[str]:
-        """Of what this life was given; what its map has named comes again before it can be answered."""
+        """Bodies without an outcome that this life has got. A delivery that its map has named has to come again before
+        it can be answered.
+        """
         here = {transfer.tag for transfer in self.life.transfers}
         return [body for body, key in self.keys.items() if key in here and self.unsettled.get(key, "settled") is None]
 
@@ -245,12 +250,12 @@ class RheaSubscriber(ResumingLink):
             await self.life.tell("accept", tag=self.keys[body])
 
     def decide(self, *bodies: str) -> None:
-        """Accept, without a link to state it on."""
+        """Accept without a link: the outcome is not sent yet."""
         for body in bodies:
             self.unsettled[self.keys[body]] = "accepted"
 
     async def consume(self, count: int, elsewhere: Address) -> None:
-        """Accept what comes, until so many are settled; at that router once the first has gone."""
+        """Accept messages until this many are settled. When the first router has gone, continue at `elsewhere`."""
         while not self._has_had(count):
             await self.until(lambda: self.life.closed or self._has_had(count) or bool(self.undecided()))
             if self.life.closed:
@@ -266,13 +271,13 @@ class RheaSubscriber(ResumingLink):
         await self.until(lambda: all(self.keys[body] in self.life.settled for body in bodies))
 
     def _on_attached(self, life: Life, **what: Any) -> None:
-        """What the router leaves out of its map is settled."""
+        """Deliveries that the router's map lacks are settled."""
         super()._on_attached(life, **what)
         for key in life.said.keys() - (life.theirs or {}).keys():
             del self.unsettled[key]
 
     def _on_transfer(self, life: SubscribingLife, **what: Any) -> None:
-        """One that our map names is not handed out again; it may be settled by its very transfer."""
+        """A delivery that our map names is not handed out again. Its transfer may settle it."""
         transfer = Transfer(**what)
         life.transfers.append(transfer)
         if transfer.settled:

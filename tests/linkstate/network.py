@@ -95,7 +95,7 @@ class Network:
         self.received: list[tuple[str, Received]] = []
         self.losses: list[tuple[str, ContactLost]] = []
         self.filled: list[tuple[str, Full | Room]] = []
-        self._transport: dict[Link, int] = dict.fromkeys(self._directions(), 0)  # of this end, 0 if none
+        self._transport: dict[Link, int] = dict.fromkeys(self._directions(), 0)  # number at this end, 0 if none
         self._serial = 0
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self.rate = inf

@@ -1,6 +1,6 @@
 """The yardstick of `make bench`: a line a - b - c, or one router, in bare trio on proton's functions.
 
-What a router costs above this is what its guarantees cost; what this costs is what Python, trio and proton cost. The
-publisher is at a, the subscribers are at c, mode second takes its three steps. There is no directory, no delivery log,
-no order across failures and no limit.
+The cost of a router above this is the cost of its guarantees. The cost of this line is that of Python, trio and proton.
+The publisher is at a, the subscribers are at c, mode second takes its three steps. There is no directory, no delivery
+log, no order across failures and no limit.
 """

@@ -1,4 +1,4 @@
-"""Starts the bare line, or one router.
+"""Starts the bare line, or one bare router.
 
 python -m tests.bench.bare line      prints {"a": {"amqp": "127.0.0.1:PORT", "pid": N}, ...}, runs until stdin ends
 python -m tests.bench.bare single

@@ -1,4 +1,4 @@
-"""A router of the bare line: one address, every subscriber gets everything; nothing is kept but what is under way."""
+"""A router of the bare line: one address, and every subscriber gets every message. It keeps only messages under way."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SESSION_BYTES = 64 << 20
 
 
 class Delivery:
-    """One message: at the publisher's router what it came as, at the subscribers' what it went as."""
+    """One message: its incoming delivery at the publisher's router, its outgoing one at the subscribers' router."""
 
     __slots__ = ("came", "client", "n", "sent", "waits")
 
@@ -126,7 +126,7 @@ def ranges(numbers: Sequence[int]) -> list[list[int]]:
 
 
 class Router:
-    """`role`: alone, home (where the publisher is), edge (where the subscribers are) or relay."""
+    """A router. `role`: alone, home (of the publisher), edge (of the subscribers) or relay."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -251,7 +251,7 @@ class Router:
         await self.neighbour.run(self.flush)
 
     async def run(self) -> None:
-        """Says on stdout where it listens: for clients, and for the relay."""
+        """Prints the ports for clients and for the relay on stdout."""
         async with trio.open_nursery() as nursery:
             ports = []
             for handler in (self.serve, self.link):

@@ -1,4 +1,4 @@
-"""What connects the processes of the bare line: sockets that are written when somebody was woken, and a relay."""
+"""The connections between processes of the bare line: sockets that are written after a wake-up, and a relay."""
 
 import struct
 from collections.abc import Callable
@@ -12,7 +12,7 @@ LENGTH = struct.Struct(">I")
 
 
 class Writer:
-    """Writes what `pull` returns whenever it was woken."""
+    """Writes what `pull` returns after each wake-up."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
@@ -22,7 +22,7 @@ class Writer:
         raise NotImplementedError
 
     async def write(self) -> None:
-        with suppress(trio.BrokenResourceError):  # who reads notices that, too
+        with suppress(trio.BrokenResourceError):  # the reader notices that, too
             while True:
                 await self.wake.wait()
                 self.wake = trio.Event()
@@ -31,7 +31,7 @@ class Writer:
 
 
 class Neighbour(Writer):
-    """One connection between two routers: messages behind their lengths. The relay passes them on as they are."""
+    """One connection between two routers: messages with their lengths in front. The relay passes them on unchanged."""
 
     def __init__(self, stream: trio.SocketStream, handle: Callable[[Any], None], *, decodes: bool = True) -> None:
         super().__init__(stream)

@@ -229,7 +229,7 @@ class MqttJudge:
             return
         if former is None:
             asked = [reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)]
-            if self.hearsay.may_lack(reader, sent.line.router.name):  # that it has asked for another QoS
+            if self.hearsay.may_lack(reader, sent.line.router.name):  # the router may know an earlier QoS
                 asked += self._asked[reader, said.topic]
             assert sent.qos in [min(said.qos, qos) for qos in asked if qos], (
                 f"{reader} is sent {number} at QoS {sent.qos}"
