@@ -4,11 +4,11 @@ a ── b          a ── b ── d          a ── b ── d          a 
  \\  /     ▶      \\  /     |     ▶      \\  / 5    | 3   ▶    \\    |
   c               c ─ f ─ e            c ─ f ─ e            f ── e
 
-Pairs of clients, which begin at a, b and c. Of each stretch the longest time is told in which a publisher read no
-acceptance, and in which a subscriber got nothing, first of one without a change; then how many links each router has;
-and at the end what was lost, doubled, refused or out of order. Exit 1: something was, a pause was longer than
-`LONGEST_MS`, or a router has more than twice the links of another. Where others want the processors, too, the pauses
-are not the mesh's: compare with the stretch without a change.
+Pairs of clients, which begin at a, b and c. For each stretch, first for one without a change, the bench prints the
+longest time in which a publisher read no acceptance, and in which a subscriber got no message; then the number of links
+of each router. At the end it prints the messages that were lost, doubled, refused or out of order. Exit 1: there were
+any, a pause was longer than `LONGEST_MS`, or a router has more than twice the links of another. On a busy machine the
+mesh does not cause all pauses: compare with the stretch without a change.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tests.processes.mesh import RunningMesh
 ROOT: Final = Path(__file__).parent.parent.parent
 LONGEST_MS: Final = 300.0
 EVEN_S: Final = 90.0
-"""For which links may stay uneven: who was asked to go is asked again after a minute."""
+"""Seconds for which links may stay uneven: a router asks a client again after a minute."""
 STEPS: Final = (
     ("6 routers", "abcdef", ("ab", "ac", "bc", "bd", "de", "ef", "cf")),
     ("other costs", "abcdef", ("ab", "ac", "bc5", "bd", "de3", "ef", "cf")),

@@ -1,8 +1,7 @@
 """`python -m tests.bench.audit [--follow] [EVENTS...]`: time and memory that the audit needs for synthetic logs.
 
-Time is that of the whole command, the start of Java included; memory the largest sum over its processes (command,
-Java, Python workers) that samples found, pages shared by them counted once. Processor time tells on a machine with
-other work.
+The time is that of the whole command, including the start of Java. The memory is the largest sampled sum over its
+processes (command, Java, Python workers); pages that they share count once. On a busy machine, compare processor times.
 """
 
 import argparse

@@ -2,11 +2,12 @@
 
 Three parts, on the mesh `topologies/queues.yaml`:
 
-runs 10,000 declares at 100 a second. Meanwhile the leader of a set is killed, later a follower of it, later all
+runs    10,000 declares at 100 a second. Meanwhile the leader of a set is killed, later a follower of it, later all
         routers; each is started again. Then each declare that was answered has to be there, under the id of the answer,
         and no queue twice, at every router.
-kills The leader of a set is killed 50 times. A client sends a declare to another router at once: how long is it until
-the next leader has answered? stops The same when the leader is stopped in good order (SIGTERM).
+kills   The leader of a set is killed 50 times. A declare is asked of another router at once: how long is it until the
+        next leader has answered?
+stops   The same when the leader is stopped in good order (SIGTERM).
 
 With `--results FILE` each finished run and kill is written to the file, and the next call continues after these.
 """

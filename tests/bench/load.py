@@ -1,4 +1,4 @@
-"""The load of benches: meshes started for it, the bare line beside them, `amqpload.c` (qpid-proton C)."""
+"""Meshes for benches, the bare line beside them, and the load from `amqpload.c` (qpid-proton C)."""
 
 import json
 import re

@@ -2,8 +2,8 @@
 
 Both have three nodes that keep each message on disk; messages are of 1 kB, durable and confirmed. The load comes from
 `amqpload.c`, in receiver settle mode first, the only one that RabbitMQ has. The publisher is at the node that leads the
-queue, or elsewhere, the consumers are elsewhere. Told are medians, and the ratios of the runs. With `--kill` the leader
-is killed under load, and the longest time without a delivery is told; each such run has nodes of its own.
+queue, or elsewhere, the consumers are elsewhere. The bench prints medians, and the ratios of the runs. With `--kill` it
+kills the leader under load, and prints the longest time without a delivery; each such run has nodes of its own.
 
 RabbitMQ is Debian's package; without it, only ours is measured. Its nodes have their files and their cookie in a
 directory of the bench. The nodes and their port mapper (`epmd`) are children of the bench, and end with it.

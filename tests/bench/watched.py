@@ -31,7 +31,7 @@ from tests.bench.load import ROOT, Load, Routers, build, measure, mesh
 
 ONCEMESH: Final = str(Path(sys.executable).with_name("oncemesh"))
 WARM_UP: Final = 20_000
-"""Messages, by which the rate is found."""
+"""The messages with which the rate is measured."""
 READY_S: Final = 30.0
 END_S: Final = 15
 """Seconds that a continuous audit has to judge the last entries."""

@@ -67,7 +67,7 @@ def _good_texts() -> dict[str, bytes]:
 
 
 def yaml(rng: Random) -> None:
-    """A topology or a chaos script with changed bytes, or with words of others."""
+    """A topology or a chaos script with changed bytes, or with words of the other texts."""
     texts = _good_texts()
     name = rng.choice(sorted(texts))
     text = damaged(rng, texts[name]) if rng.random() < 0.5 else _reworded(rng, texts[name], [*texts.values()])

@@ -2,12 +2,13 @@
 
     COMMAND publish|subscribe HOST:PORT ADDRESS COUNT SIZE first|second at-once|hold
 
-Every client prints JSON lines: `attached`, a subscriber `received` once it has them all, then `complete` (each has its
-outcome, in mode second the router's settlement too) and, when their input ends, `done` with everything they saw. A
-subscriber that holds gives its outcomes once it is told `accept`. Messages of proton and rhea have the subjects `even`
-and `odd` in turn, their subscribers may have a selector, and their publishers send each message to the anonymous
-terminus instead, if the environment says so. Those that ask and answer have the roles `ask` and `answer`. Times are
-microseconds of the machine's monotonic clock, so those of different processes can be compared.
+Every client prints JSON lines. First comes `attached`. A subscriber prints `received` once it has all messages. Then
+comes `complete`: each message has its outcome, and in mode second also the router's settlement. When its input ends, a
+client prints `done` with everything that it saw. A subscriber that holds sends its outcomes after the order `accept`.
+Messages of proton and rhea have the subjects `even` and `odd` in turn, their subscribers may have a selector, and their
+publishers send each message to the anonymous terminus instead, if the environment says so. Requesters and servers have
+the roles `ask` and `answer`. Times are microseconds of the machine's monotonic clock, so those of different processes
+can be compared.
 """
 
 import json

@@ -3,8 +3,8 @@
     python -m tests.interop.killed_client rhea|proton SPEC        # JSON of `failover.chaos.client.Spec`
 
 rhea resumes by hand, as docs/clients.md says: it brings its unsettled map to any router, and so is promised exactly
-once. proton reconnects as its documentation teaches: it has no map. Its publisher sends again what no router has
-answered; its consumer gets again what was under way. Both keep the same account as our clients do.
+once. proton reconnects as its documentation teaches: it has no map. Its publisher sends unanswered messages again, and
+its consumer gets messages under way again. Both keep the same account as our clients.
 """
 
 import json

@@ -1,8 +1,8 @@
 """A publisher and a subscriber on rhea that bring their unsettled maps, as docs/clients.md asks clients to.
 
-Each life of a link is a process of its own (`rhea_resuming.js`), which does what it is told and tells what it sees.
-What has to outlive it is kept here: the unsettled map, the generation, the epoch. What went over the wire is kept as
-well, one list for each life.
+Each life of a link is a process of its own (`rhea_resuming.js`), which takes orders and reports what it sees. This
+module keeps the state that has to outlive the process: the unsettled map, the generation, the epoch. It also keeps the
+frames of each life in a list.
 """
 
 import json

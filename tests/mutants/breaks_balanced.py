@@ -32,7 +32,7 @@ def holders_not_looked_for(_: Method) -> Method:
 
 @mutant(Balancing, "claimed", by="1", scenario=balanced.test_who_has_it_by_its_map_goes_before_who_has_room)
 def claims_not_heard(_: Method) -> Method:
-    """12.4: a subscriber whose router asks about a delivery has it by its map, and no other one is offered it."""
+    """12.4: a subscriber whose map names a delivery has it, and no other one is offered it."""
 
     def broken(balancing: Balancing, stream: HomeStream, record: Record, router: str) -> None: ...
 

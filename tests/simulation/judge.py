@@ -102,8 +102,8 @@ class Judge:
         self.subscribers.append(client)
 
     def share_name(self, client: "Client", twin: "Client") -> None:
-        """Two clients with one name are promised nothing, and each may get answers to what the other has said (protocol
-        10).
+        """Two clients share one name. They are promised nothing, and each may get answers to the other's messages
+        (protocol 10).
         """
         self.inexact |= {client.name, twin.name}
         if client.name in self.readers:

@@ -128,7 +128,7 @@ class Knobs:
     budget: int = 1 << 20
     """The bytes that may queue on their way to a router before it counts as full."""
     window_bytes: int = 1 << 20
-    """The bytes of a publisher's messages that may be unsettled. One message may be at any size."""
+    """The bytes of a publisher's messages that may be unsettled. A single message may have any size."""
     unwritten: int = 1 << 20
     """The bytes of messages that a router gives to a client's connection before the connection has written any. One
     message may have any size.

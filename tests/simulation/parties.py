@@ -110,7 +110,7 @@ class Reader:
     had: set[bytes] = attrs.Factory(set)
     """Messages that the application got and has not given back."""
     may_repeat: set[bytes] = attrs.Factory(set)
-    """Messages that were unsettled when the application lost its memory, and that it has not got since."""
+    """Messages that were unsettled when the application lost its memory, and that the application has not got since."""
     lost: set[bytes] = attrs.Factory(set)
     """Messages that were ever unsettled when the application lost its memory."""
     outcomes: set[tuple[bytes, int]] = attrs.Factory(set)

@@ -121,10 +121,10 @@ class PlainSubscribers:
         message.home, message.incarnation, message.sent_on = home.name, home.incarnation, link
 
     def is_out_of_reach(self, name: str, reader: Reader, home: "Router") -> bool:
-        """Whether the home cannot know the subscriber as it is. The subscriber is at a router with which the home was
-        not in contact then, or has lost contact since. Or its attach got a lower epoch than an earlier one, which the
-        home takes for the later one. Or the home knows that a home has accepted a message without it, and does not know
-        yet that it has attached elsewhere since, where it is told."""
+        """Whether the home cannot know the subscriber's latest attach. The subscriber is at a router with which the
+        home was not in contact at the attach, or has lost contact since. Or the attach got a lower epoch than an
+        earlier one, which the home takes for the later one. Or the home knows that a message was accepted without the
+        subscriber, and does not know yet that the subscriber has attached elsewhere since, where it is told."""
         newest = _newest(reader)
         if newest is None:
             return True

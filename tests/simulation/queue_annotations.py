@@ -1,9 +1,9 @@
-"""The judge of what consumers add to messages of queues as they modify them (protocol 14.6, AMQP 1.0 3.4.5).
+"""The judge of annotations that consumers add when they modify messages of queues (protocol 14.6, AMQP 1.0 3.4.5).
 
-1. A message that comes back has what it had before, and what the consumer that had it has added.
-2. If the router of that consumer has read the outcome, this is not missing. Limit: the outcome is lost with the router,
-   or with the link, as the map of the next attach tells the state alone.
-3. The next consumer gets exactly this. So does the address of a dead letter.
+1. A message that comes back has its earlier annotations, and those that the consumer which had it has added.
+2. If the consumer's router has read the outcome, none of these is missing. Limit: the outcome is lost with the router,
+   or with the link, as the map of the next attach has only the state.
+3. The next consumer gets exactly these annotations. So does the address of a dead letter.
 """
 
 from collections.abc import Collection

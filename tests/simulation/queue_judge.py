@@ -157,7 +157,7 @@ class Queues:
         self._reused: set[bytes] = set()
         """Messages whose tag was used again while the set had an older delivery of it, or was about to have it."""
         self._latest: dict[bytes, bytes] = {}
-        """By key of a delivery to a set: the message that was sent last under it."""
+        """Key of a delivery to a set -> the last message that was sent with it."""
         self._apart: set[frozenset[str]] = set()
         """Pairs of routers that had no contact when the judge last looked at one of them."""
         self._looked = 0.0
@@ -616,7 +616,7 @@ class QueueApplications:
             of_queue.processed(consumer, text)
 
     def is_settled_for(self, text: bytes) -> bool:
-        """Whether routers may settle the message unknown to its publisher. A queue does not."""
+        """Whether routers may settle the message without its publisher's knowledge. A queue does not."""
         return False
 
     def forgotten(self, client: "SubscriberClient", text: bytes, said: int, how: str) -> None:

@@ -3,7 +3,7 @@
     clients' links ─▶ Node ─▶ wires        the router performs the outputs of an event before the next one; a busy
                                            router, after a few more
 
-A paused router handles nothing; what reaches it meanwhile waits, as bytes do in its sockets. Its store outlives it.
+A paused router handles nothing. Events that reach it wait, as bytes wait in its sockets. Its store outlives it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,10 @@
 """Replica sets in a simulated mesh: their disks, what breaks them, clients that declare queues, and a judge of it all.
 
-A disk does what it is given in order and beside its router, quickly or not. When the router dies, the disk has any of
-what was under way up to some point. Before a router starts, its disk may be replaced by an empty one. At a start, or
-while it runs, the part of one set may be found damaged: then the store begins that part anew. A full disk is one that
-hangs; one that fails ends its router. Clients ask at any router. `watch` checks what holds after each step of a router,
-`unrest` what has to be true in the end (protocol 13).
+A disk does its writes in order, beside its router, quickly or slowly. When the router dies, the disk has done some of
+the first writes under way. Before a router starts, its disk may be replaced by an empty one. At a start, or while the
+router runs, the disk's part of a set may turn out damaged: then the store begins that part anew. A full disk counts as
+one that hangs. A disk that fails ends its router. Clients send requests to any router. `watch` checks the invariants
+after each step of a router, `unrest` the final conditions (protocol 13).
 """
 
 import math
@@ -63,7 +63,7 @@ LAST_S = 40.0
 send them as soon as all sets are in their final condition: after that the mesh only sends HELLOs. On links of few bytes
 a second messages may take longer than an election, for minutes (protocol 13.3, How soon): there routers ask again."""
 PATIENT = 8
-"""One run of this many waits for the whole time."""
+"""One of this many runs waits for the full `LAST_S`."""
 
 
 class SetDisk(TextMarking):

@@ -111,7 +111,7 @@ class Termini:
         for router in [] if later or link.closed else routers:
             directory, name = router.topic.directory, link_name(link.client.identity)
             entry = directory.subscriber(name) if reads else directory.publisher(name)
-            ended = entry is not None and (not reads or entry.expired_life)  # it has ended there, and is told so
+            ended = entry is not None and (not reads or entry.expired_life)  # it ended there; its client is told
             known = entry is not None and entry.epoch == link.epoch and (entry.live or ended)
             what = "6 joined" if reads else "7 announced"
             self._judge.check(known, f"{what}: {link} is answered, and unknown at {router.name}")

@@ -3,8 +3,9 @@
     a ──bodies──▶ b      the fault decides which end notices a break, and when; data under way may
     a ◀──bodies── b      still arrive, up to some point
 
-The lower name dials. A connection that one side still believes in ends for it when the other opens the next. On a
-narrow link bodies wait in an outbox, as in production, and arrive byte by byte: a part of one is a sign of life.
+The lower name dials. If one end still considers a connection intact, it ends there when the other end opens the next
+one. On a narrow link bodies wait in an outbox, as in production, and arrive byte by byte: a part of a body is a sign of
+life.
 """
 
 from math import inf

@@ -355,7 +355,9 @@ class Attaching(OddConnection):
         rng, link.asked = self.rng, False
         credits = (0, 1, 2, 5, 100, *((2**31 - 1, 2**31, 2**32 - 1) if self.draw.has("much_credit") else ()))
         credit = 1000 if most else rng.choice(credits)
-        drain = not most and self.draw.has("drain") and credit < 2**31 and rng.random() < 0.3  # else nobody can compare
+        drain = (
+            not most and self.draw.has("drain") and credit < 2**31 and rng.random() < 0.3
+        )  # else counts do not compare
         count = link.count
         stated = link.initial if count is None else count
         if not self.draw.has("less_credit"):

@@ -46,7 +46,7 @@ class OddConnection(Guest):
         self.idle_ms = rng.choice((1000, 1500)) if draw.has("idle") else 0
         self.heard_at = 0.0
         self.opened = self.closed = self.ended = False
-        """By the router; by us; by the router."""
+        """`opened`: by the router. `closed`: by us. `ended`: by the router."""
         self.left = False
         """The connection is lost, or about to be: nobody reads the router's frames."""
         self._most_frame, self._channels = LEAST_FRAME, 0

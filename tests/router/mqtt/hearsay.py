@@ -89,7 +89,9 @@ class Hearsay:
             self._published_again.add(number)
 
     def is_accepted(self, line: Line, number: int) -> None:
-        """A message that was accepted before its longest wait was known."""
+        """The router accepts the message. If it has not waited for the longest time, the router knows its former router
+        now.
+        """
         if not self._has_waited(self._waits.get((number, line.router.name), -inf)):
             del self._waits[number, line.router.name]
 

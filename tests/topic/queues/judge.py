@@ -1,19 +1,19 @@
-"""The judge of queues: the promises about their messages, checked by all that clients see (protocol 14, queues.md).
+"""The judge of queues: checks the promises about their messages by what clients see (protocol 14, queues.md).
 
-1. what was accepted is in the queue, and is processed once, by one consumer. If a plain client was in doubt of it, or a
-   consumer was away for longer than its timeout: at least once;
-2. a consumer is not given again what it has accepted, once that is settled to it;
-3. no two consumers have a message at a time, unless the first one is in doubt;
-4. nothing comes that nobody has sent;
-5. a message's delivery-count is how often a consumer has said so, or was gone with it;
-6. a dead letter is a message of its own, which was accepted: it comes once, and is not lost. It comes of a message that
-   may have died.
+1. An accepted message is in the queue, and is processed once, by one consumer. It is processed *at least once* if a
+   plain client was in doubt of it, or a consumer was away for longer than its timeout.
+2. A consumer does not get a message again after it has accepted it and read that it is settled.
+3. No two consumers have a message at a time, unless the first one is in doubt.
+4. No message comes that no publisher has sent.
+5. A message's delivery-count is how often a consumer has reported a failure, or has gone with the message.
+6. A dead letter is an accepted message of its own: it comes once, and is not lost. It comes from a message that may
+   have died.
 
-Who is in doubt, the caller says (`Holder`, `Judge.loosen`): it knows links, contacts and clocks. Where the log of a set
-is looked at, too (`enqueued`, `taken`), the judge also says
+The caller says which clients are in doubt (`Holder`, `Judge.loosen`), as it knows links, contacts and clocks. If the
+caller also reports the log of a set (`enqueued`, `taken`), the judge checks one more rule:
 
-7. a message is enqueued once, and is taken out of its queue when it is processed, not before, unless its time is over,
-   or an operator wants that (`left`).
+7. A message is enqueued once. It is taken out of its queue when it is processed, and not before, unless its time is
+   over, or an operator ends it (`left`).
 """
 
 from collections.abc import Callable, Iterable

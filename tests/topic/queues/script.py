@@ -2,9 +2,9 @@
 
 python -m tests.topic.queues.script        # writes all traces anew
 
-The lines are those of `tests.golden.trace`, and besides them what replicas say about entries of their log. A message is
-called by its text, on its way into the queue and out of it. What routers tell each other of links and room, elections,
-and what no deliveries are in are left out.
+The lines are those of `tests.golden.trace`, and lines for the replicas' messages about log entries. A message has its
+text as its name, on its way into the queue and out of it. Messages about links, room and elections, and messages
+without deliveries, are left out.
 
 | command | what happens |
 | --- | --- |

@@ -6,16 +6,16 @@ python -m tests.topic.queues.walks 0 --count 1000    many: those that fail, and 
 a, b, c   the first voters of the set
 d, e      have no replica, unless an operator chooses them
 
-A step of a walk is something that a client does or a fault. Behind it all comes to rest, or only a few of the batches,
-disk writes and frames that are under way get a little further. In the end all faults are healed. Then publishers send
-nothing new, and consumers accept what comes until the queue is empty.
+A step of a walk is an act of a client or a fault. After it either everything comes to rest, or only a few of the
+batches, disk writes and frames under way advance. In the end all faults are healed. Then publishers send nothing new,
+and consumers accept all messages until the queue is empty.
 
 The rules for messages are those of `tests.topic.queues.judge`. A plain client is in doubt if it has lost its link, or
 some router was out of contact with its router. A lasting consumer is in doubt if it was away for longer than its
-timeout. Besides
+timeout. The walk also checks:
 
-1. all is processed within `BOUND_S` after the faults, although nothing new is sent;
-2. at rest nothing is kept of what is over, and replicas with the same applied index are equal at any time.
+1. All messages are processed within `BOUND_S` after the faults, although nothing new is sent.
+2. At rest no router keeps finished deliveries, and replicas with the same applied index are equal at any time.
 """
 
 import argparse

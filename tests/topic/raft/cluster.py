@@ -1,9 +1,9 @@
 """A set of replicas in virtual time, with a network and disks that a test breaks.
 
 A disk finishes writes in order, when the test says so. A crash keeps any number of those that were not finished: the
-kernel may have written them, or not. A contact begins and ends at each of its two ends by itself. What is on a channel
-arrives in order while the contact lasts, and is lost with it. `check` holds after each step. The state of a replica is
-the list of entries that it has applied, and perhaps rot, so a snapshot shows which entries it stands for.
+kernel may have written them, or not. A contact begins and ends at each of its two ends separately. Messages on a
+channel arrive in order while the contact lasts, and are lost with it. `check` holds after each step. The state of a
+replica is the list of entries that it has applied, and perhaps rot, so a snapshot shows which entries it stands for.
 """
 
 import contextlib

@@ -99,7 +99,7 @@ class Step:
     won: tuple[int, int, Replica] | None
     """(life, term, replica) if the replica leads from now on."""
     is_leaders: bool
-    """Whether the leader of the term of the last of these entries has decided them, so that a majority has them."""
+    """Whether a majority has these entries, as the leader of the term of the last one has decided them."""
 
 
 _alone: list["_Alone"] = []
