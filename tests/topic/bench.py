@@ -117,12 +117,19 @@ class Bench:
 
     def kill(self, name: str) -> None:
         """The router dies, and the others notice."""
-        for other in self.names:
-            if other != name and name in self.cores[other].directory.contacts:
-                self._wires[other, name].clear()
-                self._wires[name, other].clear()
+        others = [other for other in self.names if other != name]
+        self._drop(name, others)
+        for other in others:
+            if name in self.cores[other].directory.contacts:
                 self.lose(other, name)
         self.flow()
+        self._drop(name, others)  # what it has said since then, on wires that are held
+
+    def _drop(self, name: str, others: list[str]) -> None:
+        """Nothing is under way between the router and the others any more, whether they see each other or not."""
+        for other in others:
+            self._wires[other, name].clear()
+            self._wires[name, other].clear()
 
     def meet(self, a: str, b: str) -> None:
         for here, there in ((a, b), (b, a)):
