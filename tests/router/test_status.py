@@ -357,6 +357,11 @@ def test_replica_sets_are_shown_where_there_are_any() -> None:
     assert "b set its store of replica set eu aside: a disk was replaced" in text
 
 
+def test_a_router_whose_replicas_wait_for_room_says_so() -> None:
+    disk = {"log": "", "missing": 0, "store": "", "queues": "queues.db: no room"}
+    assert "a cannot write its replica sets: queues.db: no room" in shown(views(view("a", status("a", disk=disk))))
+
+
 def test_it_says_which_routers_may_be_stopped() -> None:
     whole = replica_set("eu", "leader", "a")
     text = shown(views(*(view(name, status(name, sets=[whole] if name == "a" else [])) for name in "abc")))

@@ -174,9 +174,11 @@ async def test_a_full_disk_is_waited_for(store: SlowStore, heard: Heard, monkeyp
     async with running(writer):
         writer.ask([change(1), PIECE])
         await heard.until(1)
+        assert writer.why_full == "queues.db: no room"
         store.failure = None
         store.may_go_on.release(1)
         await heard.until(4)
+        assert writer.why_full == ""
     assert heard.all == [
         "queues.db: no room: the replicas of this router wait until there is room",
         "the disk has room again: the replicas of this router go on",
