@@ -33,7 +33,7 @@ QUIET_S: Final = 5.0
 
 
 class Listener:
-    """A plain subscriber that attaches anew when it is told that it has missed a message."""
+    """A plain subscriber that attaches anew when its router reports a missed message."""
 
     def __init__(self, clients: Clients, at: Address, name: str) -> None:
         self.name, self.told = name, 0

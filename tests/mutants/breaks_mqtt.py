@@ -121,7 +121,7 @@ def accepted_when_received(original: Method) -> Method:
 
 @mutant(MqttEdge, "_take_over_links", by="1", scenario=linked_elsewhere)
 def never_attached_is_ours(original: Method) -> Method:
-    """MQTT: a publisher elsewhere that has not come here yet is here when its client is back."""
+    """MQTT: a link for publishing that is live elsewhere, and was never attached here, comes here with its client."""
 
     def broken(edge: MqttEdge, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
         ours = {end.index for end in session.ends}

@@ -8,7 +8,7 @@ cause. The judge recognises a limit by its cause, and notes it in the trace as "
 - a slower clock gave an older attach of the client a later epoch, or an attach from before the client began afresh came
   later; deliveries of a life that this has ended come twice only if a router resumed the life that did not know the end
 - a router answered an older attach before it read the close that followed that attach: both ended the life begun since
-- a life expired on one side of a partition and continued on the other; or longer ago than routers remember
+- a life expired on one side of a partition and continued on the other; or longer ago than routers remember, or run
 - the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
 - a router that did not know the life of a publisher which echoes nothing ended it, and another one that did not know
   the end resumed it

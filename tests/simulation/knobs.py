@@ -134,7 +134,7 @@ class Knobs:
     message may have any size.
     """
     piece: int = 65_000
-    """The bytes in each piece of a message that goes ahead in pieces, because it has more than two of them."""
+    """The bytes of a piece. A message with more bytes than two pieces goes ahead in pieces."""
     message: int = 1
     """The least bytes of a message."""
     reserve: int = 0

@@ -1,5 +1,5 @@
-"""Follows the lives of publishers: which lives are over, and which publishers a router may tell so (protocol 2,
-7, 8)."""
+"""Follows the lives of publishers: which lives are over, and which publishers a router may tell that theirs is
+(protocol 2, 7, 8)."""
 
 from typing import TYPE_CHECKING
 

@@ -272,6 +272,6 @@ def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
     drawn = [name for name in ODD if name not in (*LIMITS, *LATER)]
     for name in names or random.sample(drawn, random.choice((0, 0, 0, 0, 0, 1, 1, 1, 2, 4))):
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
-    if knobs.routers > 5:  # what so many say of one attach takes longer than `join` on narrower links
+    if knobs.routers > 5:  # what so many routers send of an attach exceeds `join` on slow links
         knobs = attrs.evolve(knobs, rate=max(knobs.rate, 1e4))
     return attrs.evolve(knobs, grace=random.choice(GRACES))  # drawn last: the seeds that tests name keep their runs

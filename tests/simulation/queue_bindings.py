@@ -5,7 +5,7 @@
 3. If the home of a message knows a binding, answered before, as the message comes, and knows it as it accepts the
    message, then the queue has the message, or had it. It has one copy.
 
-Limit: a publisher goes to another home, which has never heard of the binding, as no router around it has.
+Limit: a publisher goes to another home, which does not know the binding, as no router around it does.
 """
 
 from typing import TYPE_CHECKING

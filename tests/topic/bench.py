@@ -32,7 +32,7 @@ from topic.wire.segments import Segment, decode
 LASTING = Lifetime(60, "connection-close", 1)
 SETTINGS = Settings(window=10, redeliveries=2, join=2.0, boot_wait=10.0, grace=0.0, settle_delay=0.0)
 FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
-"""The settings of a mesh that waits for nobody that long."""
+"""The settings of a mesh in which no router waits that long."""
 
 
 class Station(Deaf):

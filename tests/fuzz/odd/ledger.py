@@ -42,7 +42,7 @@ class Message:
     settled: bool = False
     """The publisher or the router has settled it: its publisher gets nothing more about it."""
     loose: bool = False
-    """Its publisher never settles second, and has been away: it may come twice."""
+    """It was sent in receiver settle mode first, and its publisher has been away since: it may come twice."""
     hurries: bool = False
     """It expires after a time that may pass: then no subscriber gets it."""
     refused: bool = False

@@ -35,7 +35,7 @@ class Hearsay:
     # subscriptions
 
     def is_answered(self, reader: Reader, here: str) -> None:
-        """This router answers a subscription. If the reader repeats it, the router has had it since it took the session
+        """This router answers a subscription. For a repeated one, it has had the subscription since it took the session
         over.
         """
         since_us = max((came for came, name in self._been[reader.client] if name == here), default=0)

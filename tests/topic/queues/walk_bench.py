@@ -45,7 +45,7 @@ class WalkBench(QueueBench):
         self._incarnation = 1
         self._dice = Random(f"reads {seed}")
         self.reads = [0, 0]
-        """Reads of bodies: how many nobody needed any more, and how many counted."""
+        """Reads of bodies: how many were no longer needed, and how many counted."""
         settings = attrs.evolve(WITH_QUEUES, grace=grace)
         super().__init__(*routers, seed=seed, compare_every=compare_every, settings=settings, others=[FAR_SET])
         self.stores = {name: station.store for name, station in self.stations.items()}

@@ -1,4 +1,5 @@
-"""Random walks of a queue: routers, disks, contacts and clients do what one seed says, and a judge looks on.
+"""Random walks of a queue: one seed determines all acts of routers, disks, contacts and clients, and a judge checks
+them.
 
 python -m tests.topic.queues.walks 4711 --trace      one seed, with everything that happened
 python -m tests.topic.queues.walks 0 --count 1000    many: those that fail, and how to see each again
