@@ -172,6 +172,15 @@ def refused_for_itself_forgotten(original: Method) -> Method:
     return broken
 
 
+@mutant(Consumers, "announce_anew", by="5", scenario=balanced.test_room_that_is_told_before_an_older_refusal_counts)
+def room_not_told_behind_a_refusal_that_waited(_: Method) -> Method:
+    """12.2: home takes a subscriber for full with its refusal, so its router tells the room behind that."""
+
+    def broken(consumers: Consumers, home: str) -> None: ...
+
+    return broken
+
+
 @mutant(Balancing, "_is_over", by="2", scenario=dynamic.test_what_is_lost_with_the_router_of_its_subscriber_is_rejected)
 def awaits_another_at_a_dynamic_node(_: Method) -> Method:
     """12.8: a dynamic node ends with its subscriber."""

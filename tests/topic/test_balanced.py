@@ -66,6 +66,19 @@ def test_room_that_two_homes_were_told_of_is_used_once() -> None:
     assert reader.delivered == [b"1", b"2"]
 
 
+def test_room_that_is_told_before_an_older_refusal_counts() -> None:
+    """Home has yet to join another subscriber, so the router puts the refusal off."""
+    bench = work("a", "b")
+    reader, pen = reader_at(bench, "b", credit=1), pen_at(bench, "a")
+    bench.hold("b", "a")
+    reader.grant(0)
+    reader_at(bench, "b", "other", credit=0)
+    pen.send(b"1")
+    reader.grant(1)
+    bench.let_go()
+    assert reader.delivered == [b"1"]
+
+
 def batches(reader: Reader) -> list[int]:
     """How many deliveries it was sent at once."""
     return [len(action.records) for action in reader.mine(Deliver)]

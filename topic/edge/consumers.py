@@ -36,6 +36,15 @@ class Consumers:
         subscriber.offered[home] = offered, offered if refused else limit
         self.announce(subscriber)
 
+    def announce_anew(self, home: str) -> None:
+        """Outcomes that had to wait are under way to the home. It takes a subscriber for full that has refused one of
+        these deliveries, also if the edge has announced room since: announce it again."""
+        for subscriber in self._subscribers.values():
+            if home in subscriber.offered:
+                offered, _ = subscriber.offered[home]
+                subscriber.offered[home] = offered, offered
+                self.announce(subscriber)
+
     def announce(self, subscriber: LocalSubscriber, *, exactly: bool = False) -> None:
         """Send the subscriber's room to each home that has no room left, or at most half of the subscriber's room;
         `exactly`: to each that has less.

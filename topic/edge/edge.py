@@ -95,7 +95,8 @@ class Edge:
         self.delivery.asked.drop(subscriber.name)
         self.drains.forget(subscriber)
         subscriber.gated.clear()
-        self.reports.left(subscriber.name)
+        for home in self.reports.left(subscriber.name):
+            self.consumers.announce_anew(home)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self._unname(subscriber, named)
         left = [record for record in named if record.drop(subscriber)]
@@ -109,7 +110,8 @@ class Edge:
         had no final outcome."""
         for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
-        self.reports.left(subscriber.name)
+        for home in self.reports.left(subscriber.name):
+            self.consumers.announce_anew(home)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self._unname(subscriber, named)
         left = [record for record in dict.fromkeys(named) if record.locals.get(subscriber) in OPEN]
@@ -157,7 +159,8 @@ class Edge:
                     self.reports.unproven(publisher, subscriber.name)
         homed = self._homed_at(home, subscriber)
         self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
-        self.reports.joined(home, subscriber.name)
+        if self.reports.joined(home, subscriber.name):
+            self.consumers.announce_anew(home)
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
 

@@ -68,13 +68,14 @@ class Reports:
             if not self.unreported[home]:
                 del self.unreported[home]
 
-    def joined(self, home: str, subscriber: bytes) -> None:
+    def joined(self, home: str, subscriber: bytes) -> bool:
         """`home` has joined the subscriber, or need not join it any more. When it has none left to join, the outcomes
-        that waited are reported."""
+        that waited are reported. Returns whether there were any."""
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
-        if not self.unjoined.get(home):
-            self._report_waited(self.unreported.pop(home, ()))
+        waited = self.unreported.pop(home, []) if not self.unjoined.get(home) else []
+        self._report_waited(waited)
+        return bool(waited)
 
     def _report_waited(self, waited: Iterable[Record]) -> None:
         """Report records that waited. By now a record may have other subscribers, or be settled: then it is left
@@ -107,12 +108,11 @@ class Reports:
             del self.passed[stream]
         return sorted(found, key=attrgetter("n"))
 
-    def left(self, subscriber: bytes) -> None:
-        """A subscriber is gone: no home need join it."""
+    def left(self, subscriber: bytes) -> list[str]:
+        """A subscriber is gone: no home need join it. Returns the homes that outcomes which waited are reported to."""
         for put_off in self._unproven.values():
             put_off.pop(subscriber, None)
-        for home in list(self.unjoined):
-            self.joined(home, subscriber)
+        return [home for home in list(self.unjoined) if self.joined(home, subscriber)]
 
     def _count_unproven(self) -> None:
         for publisher, put_off in list(self._unproven.items()):
