@@ -310,7 +310,7 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     """
     from failover.audit import AuditError, tell_story
 
-    if not run_dirs:  # click takes a single argument for the key
+    if not run_dirs:  # if there is only one argument, click assigns it to KEY
         raise click.UsageError(f"expected RUN_DIR and KEY, got only {key!r}")
     try:
         told = tell_story(run_dirs, key, master)

@@ -57,7 +57,7 @@ class Clocks:
     clock: Mapping[str, str]
     ahead_us: Mapping[str, int]
     unordered: Mapping[str, str] = attrs.field(factory=dict)
-    """Log -> the reason for which its clock orders nothing."""
+    """Log -> the reason for which its clock cannot be used: each entry of the log may have happened at any time."""
     met: Differences = attrs.field(factory=dict)
     """Two logs that noted the same events -> how far the second one's clock is ahead."""
 

@@ -65,7 +65,7 @@ class Rows:
         self.detail: Codes = columns["detail"]
         self.key: Texts = columns["key"]
         self.undated: Flags = np.zeros(len(self.event), np.bool_)
-        """Flags the rows whose time orders nothing (`mesh.clocks`)."""
+        """Flags the rows of logs whose clock cannot be used: they may have happened at any time (`mesh.clocks`)."""
         self.strings = strings
         self.logs = logs
 

@@ -23,7 +23,7 @@ class Patience:
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
-        self.least = HEARD * idle  # seconds; `limit` is never less
+        self.least = HEARD * idle  # seconds; `learn` never sets a shorter `limit`
         self.limit = idle  # seconds of silence
 
     def learn(self, properties: Mapping[str, Any]) -> None:
