@@ -33,7 +33,7 @@ class BodyConnection(Connection):
         self._out: list[Buffer] = []
         self._is_open = False  # `open` was called: the owner accepts the peer
         self._has_opened = False  # our open is written
-        self._has_come = self._has_gone = False  # since the last tick: bytes came after the open; bodies went
+        self._has_come = self._has_gone = False  # since the last tick: we got bytes after the open; we sent bodies
         self._is_heard = False  # we sent bodies between the last two ticks
         self._has_amqp = False  # proton may have events and output; mostly there are only bodies
 

@@ -75,13 +75,13 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self._has_all = False
         """The draining client was given all that there is for it."""
         self._left = 0
-        """How many messages its homes had besides, about."""
+        """About how many more messages its homes had, beyond the messages that the client was given."""
         self.of_pattern = is_pattern(request.identity.address)
 
     def go_on_from(self, former: "SubscriberLink") -> Claim:
-        """Continue the former link. Returns the claim with the map that the client would have sent, without the
-        deliveries that it has released. The answer has a null map, unless the client had sent a map before, and this
-        had not been resumed completely."""
+        """Continue the former link. Returns the claim with the map that the client would have sent. The map lacks the
+        deliveries that the client has released. The answer has our map only if the former link had not yet resumed all
+        deliveries of a map that the client had sent; otherwise its map is null."""
         if former.link.pointer in self.link.continued:  # else it is freed: it had nothing unsettled
             former.forget_unsent()
         named = {key: state for key, state in former.named.items() if key not in former.again}

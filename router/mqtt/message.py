@@ -32,7 +32,7 @@ USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
 """The annotation with all user properties, names and values in turn. AMQP's map has only the last value of each
 name."""
 CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
-_TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6  # places in the header, and in the properties
+_TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6  # field indexes: TTL in the header, others in properties
 _MS: Final = 1000
 _MOST: Final = 2**32 - 1
 _DATA_BEGIN: Final = data_section(b"")[:4]

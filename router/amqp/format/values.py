@@ -57,7 +57,7 @@ class Terminus:
     timeout: int = 0  # seconds
     dynamic: bool = False
     coordinator: bool = False  # a transaction coordinator stands in the target's place
-    filters: Mapping[str, Any] = {}  # of a source: described values by name
+    filters: Mapping[str, Any] = {}  # sources only: name -> described value
     capabilities: tuple[str, ...] = ()
 
 

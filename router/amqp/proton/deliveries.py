@@ -76,7 +76,7 @@ class LinkDeliveries:
         self.draining = False  # sending: the peer wants its credit used or given back: send, then call `drained`
         self.is_vast = False  # the engine's: the peer's last flow gave credit of 2^31 or more
         self.max_message = max_message
-        # The engine's.
+        # The attributes from here on belong to the engine.
         self.available: int | None = None  # sending: messages that wait, as our flows say until the peer's next one
         self.took_back = False  # receiving: we have taken back some credit
         self._kept = 0  # the bytes that proton keeps for this link after its end

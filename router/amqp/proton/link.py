@@ -237,7 +237,7 @@ class Link(LinkDeliveries):
     def _echo_termini(self, source: Any, target: Any) -> None:
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
         lib.pn_terminus_copy(target, lib.pn_link_remote_target(self.pointer))
-        if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # the peer has named one
+        if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # the peer asks for a mode
             mode = lib.PN_DIST_MODE_MOVE if self.moves else lib.PN_DIST_MODE_COPY
             lib.pn_terminus_set_distribution_mode(source, mode)
         for data in (
@@ -342,7 +342,7 @@ class Link(LinkDeliveries):
 
     def drained(self, available: int | None = None) -> None:
         """Sending: give back the remaining credit to a draining peer, as soon as all sent messages are written.
-        `available`: how many messages wait, about; None: our flows do not say."""
+        `available`: about how many messages still wait; None: our flows give no number."""
         if not self.ended and self.draining:
             self.available = available
             self.connection.answer_drain(self)
