@@ -44,8 +44,8 @@ class Members:
         self.acked[router] = -1
 
     def lost(self, router: str) -> None:
-        """Forget how far the router has told. If the plan does not list it any more, this router does not wait for it
-        either."""
+        """The contact is lost: forget the epoch up to which the router has told of its attaches. If the plan does not
+        list the router any more, forget its acknowledgements, too."""
         self._told.pop(router, None)
         if router not in self.others:
             del self.acked[router]

@@ -81,7 +81,7 @@ class LedSet:
         self._patient: dict[ProposingEnd, None] = {}
         """The ends with proposals that nobody waits for."""
         self.deadline = math.inf
-        """The time at which these are told to hurry; infinite if there are none."""
+        """The time at which the ends in `_patient` have to hurry; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
         """Keyed by a queue that has consumers and is not declared: whether its `Declare` is proposed."""
         self.egresses: dict[QueueId, Egress] = {}
