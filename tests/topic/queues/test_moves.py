@@ -328,6 +328,14 @@ def test_an_operator_moves_a_set_that_follows_its_consumers() -> None:
     assert cluster.leader() == "a", "the policy goes on"
 
 
+def test_an_operator_moves_a_set_to_the_router_that_leads_it() -> None:
+    cluster = with_policy(FOLLOW)
+    cluster.sets("a").choose("q0", "abc", cluster.now)
+    cluster.after("a")
+    see(cluster, "b", PAUSE_S + 5)
+    assert cluster.leader() == "b", "the policy goes on"
+
+
 # where consumers are
 
 
@@ -363,6 +371,8 @@ def test_a_consumer_with_a_delivery_keeps_a_set_at_its_leader() -> None:
 
 
 BROKEN: list[Broken] = [
+    (SetMoves, "follow", "led.ring[:1] == (self._router,)", "False",
+     test_an_operator_moves_a_set_to_the_router_that_leads_it),
     (Balancing, "busy", "stream.having() | ", "", test_a_consumer_with_a_delivery_keeps_a_set_at_its_leader),
     (Balancing, "busy", "{entry.name for entry, _ in self._able(stream)}", "set()",
      test_a_set_follows_a_consumer_with_a_delivery_and_one_with_credit),

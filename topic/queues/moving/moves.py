@@ -93,6 +93,8 @@ class SetMoves:
         if led is not self._led:
             self._led = led
             self._begin(now)
+        if led is not None and led.ring[:1] == (self._router,):
+            self._is_ordered = False
         if led is None or self.target(led) is None:
             self.deadline = math.inf
         elif self.deadline == math.inf:
