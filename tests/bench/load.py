@@ -67,12 +67,13 @@ def with_free_ports(text: str) -> str:
 
 
 @contextmanager
-def mesh(name: str, *, http: bool = False) -> Iterator[Routers]:
-    """A running mesh on free ports, with HTTP listeners if `http`. Yields the routers of its mesh.json."""
+def mesh(name: str, *, http: bool = False, more: str = "") -> Iterator[Routers]:
+    """A running mesh on free ports, with HTTP listeners if `http`, and with `more` at the end of its topology. Yields
+    the routers of its mesh.json."""
     oncemesh = [str(Path(sys.executable).with_name("oncemesh"))]
     with tempfile.TemporaryDirectory() as directory:
         plan, run_dir = Path(directory) / f"{name}.yaml", Path(directory) / "run"
-        text = with_free_ports(topology(name))
+        text = with_free_ports(topology(name)) + more
         plan.write_text(text.replace("{amqp:", "{http: 127.0.0.1:0, amqp:") if http else text)
         command = [*oncemesh, "up", str(plan), "--run-dir", str(run_dir), "--detach"]
         try:

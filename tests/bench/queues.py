@@ -3,7 +3,8 @@
 Both have three nodes that keep each message on disk; messages are of 1 kB, durable and confirmed. The load comes from
 `amqpload.c`, in receiver settle mode first, the only one that RabbitMQ has. The publisher is at the node that leads the
 queue, or elsewhere, the consumers are elsewhere. The bench prints medians, and the ratios of the runs. With `--kill` it
-kills the leader under load, and prints the longest time without a delivery; each such run has nodes of its own.
+kills the leader under load, and prints the longest time without a delivery; each such run has nodes of its own. With
+`--moves` it measures only ours, with each policy by which the lead of a set moves, each with a mesh of its own.
 
 RabbitMQ is Debian's package; without it, only ours is measured. Its nodes have their files and their cookie in a
 directory of the bench. The nodes and their port mapper (`epmd`) are children of the bench, and end with it.
@@ -60,8 +61,8 @@ class Broker:
 
 
 @contextmanager
-def ours() -> Iterator[Broker]:
-    with mesh("queues") as routers:
+def ours(more: str = "") -> Iterator[Broker]:
+    with mesh("queues", more=more) as routers:
         nodes = {name: Node(router["amqp"], router["pid"]) for name, router in routers.items()}
         first = Broker(nodes, "a", QUEUE)
         load(first, Case("", 100), "a")
@@ -70,10 +71,14 @@ def ours() -> Iterator[Broker]:
 
 def _leader(nodes: Mapping[str, Node]) -> str:
     """The router that leads the set of the queue."""
+    return str(json.loads(_oncemesh(nodes, "queue", "show", QUEUE, "--json"))["leader"])
+
+
+def _oncemesh(nodes: Mapping[str, Node], *words: str) -> bytes:
+    """What the command prints, which asks the first of these routers."""
     oncemesh = str(Path(sys.executable).with_name("oncemesh"))
     url = f"amqp://{next(iter(nodes.values())).amqp}"
-    told = subprocess.run([oncemesh, "queue", "show", QUEUE, "--url", url, "--json"], check=True, capture_output=True)
-    return str(json.loads(told.stdout)["leader"])
+    return subprocess.run([oncemesh, *words, "--url", url], check=True, capture_output=True).stdout
 
 
 @contextmanager
@@ -201,6 +206,8 @@ class Case:
     """Messages a second; 0: as fast as possible."""
     elsewhere: bool = False
     """The publisher is at a node that does not lead the queue."""
+    everywhere: bool = False
+    """A consumer is at each node."""
 
 
 CASES: Final = (
@@ -216,10 +223,12 @@ def load(broker: Broker, case: Case, consumer: str, *options: str) -> dict[str, 
     """The load generator's results. Ends the bench if a message is missing."""
     publisher = broker.others[0] if case.elsewhere else broker.leader
     command = [str(BINARY), "--pub", f"{broker.nodes[publisher].amqp}/{broker.address}"]
-    command += ["--sub", f"{broker.nodes[consumer].amqp}/{broker.address}"] * case.consumers
+    consumers = list(broker.nodes) if case.everywhere else [consumer] * case.consumers
+    for at in consumers:
+        command += ["--sub", f"{broker.nodes[at].amqp}/{broker.address}"]
     for name, node in broker.nodes.items():
         command += ["--pid", f"{name}={node.pid}"]
-    figures = {"-n": case.count, "-s": SIZE, "-w": 1000, "-c": 1000 // case.consumers, "--timeout": TIMEOUT_S}
+    figures = {"-n": case.count, "-s": SIZE, "-w": 1000, "-c": 1000 // len(consumers), "--timeout": TIMEOUT_S}
     command += [str(word) for pair in figures.items() for word in pair]
     command += ["--shared", "--durable", *broker.options, *options]
     if case.rate:
@@ -290,10 +299,50 @@ def kill(brokers: Mapping[str, Callable[[], AbstractContextManager[Broker]]], ru
         console.print(f"{KILLED.title}: {name}: {statistics.median(each):.2f} s without a delivery ({listed})")
 
 
+# policies
+
+POLICIES: Final = ("prefer", "follow", "share, hold: 1s", "share, hold: 10s")
+MOVED: Final = (
+    Case("one consumer, at c", 0, rate=300),
+    Case("10 consumers, at c", 0, consumers=10, rate=300),
+    Case("a consumer at each router", 0, rate=300, everywhere=True),
+)
+FOLLOWED_S: Final = 31
+"""Seconds after which a leader may follow its consumers."""
+
+
+def policies(seconds: int, console: Console) -> None:
+    """A set that begins at router a, with each policy in turn. The publisher is at a."""
+    table = Table("moves", "workload", "led by", "moves", *list(FIGURES)[1:], "longest gap ms", title="policies")
+    for policy in POLICIES:
+        more = f"  named: [{{name: bench, prefix: {QUEUE}, voters: [a, b, c], moves: {policy}}}]\n"
+        with ours(more) as started:
+            _oncemesh(started.nodes, "queue", "move", "bench", "a")
+            broker = attrs.evolve(started, leader="a")
+            time.sleep(FOLLOWED_S if policy == "follow" else 0)
+            for case in MOVED:
+                load(broker, attrs.evolve(case, count=3 * case.rate), "c")  # the leader follows
+                before = _term(broker)
+                result = load(broker, attrs.evolve(case, count=seconds * case.rate), "c")
+                figures = [f"{of(result):,.1f}" for of in list(FIGURES.values())[1:]]
+                row = (_leader(broker.nodes), str(_term(broker) - before), *figures, f"{result['max_gap_ms']:,.0f}")
+                table.add_row(policy, case.title, *row)
+                console.print(policy, case.title, *row)
+    console.print(table)
+
+
+def _term(broker: Broker) -> int:
+    """The term of the set that has the queue: each move begins another one."""
+    sets = json.loads(_oncemesh(broker.nodes, "queue", "sets", "--json"))
+    return next(int(one["term"]) for one in sets if one["name"] == "bench")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.queues", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs of each case, default 5")
     parser.add_argument("--kill", action="store_true", help="kill the leader instead")
+    parser.add_argument("--moves", action="store_true", help="compare the policies by which the lead of a set moves")
+    parser.add_argument("--seconds", type=int, default=15, help="of a run with --moves, default %(default)s")
     parser.add_argument("--only", default="", help="only cases in whose title this is, as '500'")
     parser.add_argument("--alone", action="store_true", help="only ours")
     options = parser.parse_args()
@@ -302,7 +351,9 @@ def main() -> None:
     brokers: dict[str, Callable[[], AbstractContextManager[Broker]]] = {"ours": ours}
     if (RABBITMQ / "rabbitmq-server").exists() and not options.alone:
         brokers["RabbitMQ"] = rabbitmq
-    if options.kill:
+    if options.moves:
+        policies(options.seconds, console)
+    elif options.kill:
         kill(brokers, options.runs, console)
     else:
         compare(brokers, [case for case in CASES if options.only in case.title], options.runs, console)

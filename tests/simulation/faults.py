@@ -81,6 +81,10 @@ class Faults:
         if self.random.random() < self.knobs.restart:
             self._after(self.random.choice((0.05, 3.0)), self.start, router)
 
+    def end(self, router: Router) -> None:
+        """The router is told to stop, and ends."""
+        self._unless_calm(self._kill_one, (router,))
+
     def _kill_all(self) -> None:
         self._note("world", "all routers are killed")
         for router in self.routers.values():

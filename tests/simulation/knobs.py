@@ -179,6 +179,10 @@ class Knobs:
     """How often operators choose other voters for a set."""
     rash: float = 0.0
     """In a run with such operators: how often one recovers a set that is not lost."""
+    leaving: int = 0
+    """How often a router is about to stop, and hands over the sets that it leads."""
+    moves: bool = False
+    """Whether sets have policies by which their lead moves."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

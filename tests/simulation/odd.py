@@ -206,6 +206,11 @@ def _queues(knobs: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"refusing": random.choice((knobs.refusing, 0.1, 0.3, 0.7))}
 
 
+def _moves(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """In addition to `sets` or `queues`: sets whose lead moves, and routers that are about to stop, which end."""
+    return {"moves": True, "leaving": random.choice((0, 1, 3, 10)), "faults": (*knobs.faults, "kill")}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -241,6 +246,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "balanced": _balanced,
     "sets": _sets,
     "voters": _voters,
+    "moves": _moves,
     "queues": _queues,
 }
 
@@ -262,6 +268,7 @@ LATER = (
     "balanced",
     "sets",
     "voters",
+    "moves",
     "queues",
 )
 """Oddities that run only if they are named, in tests of their own: so seeds that other tests name keep their runs."""

@@ -32,6 +32,11 @@ class SetOperators:
         times = [0.5 + dice.random() * (knobs.turmoil - 0.5) for _ in range(knobs.voters)]
         for at in times:
             self._world.schedule.at(at, self._choose_voters)
+        leaving = Random(f"leaving {self._world.seed}")
+        for _ in range(knobs.leaving):
+            name = leaving.choice(sorted(self._world.routers))
+            stays = leaving.choice((0.05, 0.5, 3.0, 30.0)) * leaving.random()
+            self._world.schedule.at(0.5 + leaving.random() * (knobs.turmoil - 0.5), self._leave, name, stays)
         if times and dice.random() < knobs.rash:
             self._world.schedule.at(0.5 + dice.random() * (knobs.turmoil - 0.5), self._recover_rashly)
 
@@ -43,6 +48,13 @@ class SetOperators:
     def _carry_out(router: "Router", command: "Callable[[Router], None]") -> None:
         with contextlib.suppress(NotLeaderError, BusyError, NotReadyError, ValueError):
             command(router)
+
+    def _leave(self, name: str, stays: float) -> None:
+        """The router is about to stop, and stops after a while, if there are faults yet."""
+        router, schedule = self._world.routers[name], self._world.schedule
+        self._world.note("operator", f"{name} is about to stop")
+        router.handle(lambda: router.node.sets.leave(schedule.now))  # type: ignore[union-attr]
+        schedule.after(stays, self._world.faults.end, router)
 
     # voters
 

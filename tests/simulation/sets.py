@@ -10,10 +10,12 @@ after each step of a router, `unrest` the final conditions (protocol 13).
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import attrs
 
@@ -28,6 +30,9 @@ from topic.identity import CONTAINER, LinkIdentity, ingresses_of, queue_of
 from topic.node import SetPort
 from topic.queues.actions import Answered, BodiesFound, SetView
 from topic.queues.bound.bindings import set_of_binding
+from topic.queues.leader import leaders
+from topic.queues.moving import moves
+from topic.queues.moving.policy import FOLLOW, PREFER, PREFERS, SHARE, MovePolicy
 from topic.queues.operations import (
     Answer,
     Configure,
@@ -220,6 +225,8 @@ class SetWorld:
         """Keyed by set, life and index."""
         self.leaders: dict[tuple[str, int, int], str] = {}
         """Keyed by set, life and term."""
+        self._handed: set[tuple[Any, ...]] = set()
+        """Router, set, term and transfer: those that were seen."""
         self.is_lost: set[str] = set()
         """Sets that have lost so many disks that they may never have a leader again."""
         self.accepted: set[tuple[str, Replica]] = set()
@@ -237,10 +244,26 @@ class SetWorld:
         dice = self.dice
         replicas = dice.choice((1, 2, 3, 3, 3, 5))
         plans = hashed_plans(routers, self.knobs.sets, replicas)
-        if dice.random() < 0.3:
+        if dice.random() < 0.3 or self.knobs.moves:
             voters = tuple(dice.sample(routers, min(3, len(routers))))
-            plans.insert(0, SetPlan("eu", voters, "queue/eu/"))
+            plans.insert(0, SetPlan("eu", voters, "queue/eu/", self._draw_policy()))
         return SetMap(plans, replicas=replicas)
+
+    def _draw_policy(self) -> MovePolicy:
+        if not self.knobs.moves:
+            return PREFERS
+        dice = Random(f"policy {self._world.seed}")
+        return MovePolicy(dice.choice((PREFER, FOLLOW, FOLLOW, SHARE)), dice.choice((0.2, 1.0)))
+
+    @contextmanager
+    def quicker(self) -> Iterator[None]:
+        """In runs whose sets move: they move soon, and often."""
+        if not self.knobs.moves:
+            yield
+            return
+        quick = patch.multiple(moves, RETRY_S=0.5, PAUSE_S=0.5, MOST_PAUSE_S=4.0, SEEN_S=1.0)
+        with quick, patch.object(leaders, "WATCH_S", 0.1):
+            yield
 
     def new_disk(self) -> MemorySets:
         return MemorySets(self.new_store.parts(self.map.plans))
@@ -419,11 +442,19 @@ class SetWorld:
     def plan_last(self) -> None:
         """Plan the last requests, as the faults are over."""
         self.heal()
+        self._rest_policies()
         self._schedule.after(LAST_S / 2, self._end_losses, self._schedule.now + LAST_S)
         for router in self._world.routers.values():
             for name in self.map.plans:
                 self._last.append((self.dice.random(), router, name))
         self._look_for_rest(self._schedule.now + LAST_S)
+
+    def _rest_policies(self) -> None:
+        """Sets that share their lead would move for ever."""
+        for router in self._world.routers.values():
+            if router.alive and router.node.sets is not None:
+                for one in router.node.sets._moves.values():
+                    one.policy = PREFERS
 
     def _end_losses(self, until: float) -> None:
         """When no disk hangs any more, operators mark as lost the sets that lack a majority. Some of these have begun
@@ -576,6 +607,14 @@ class SetWorld:
         """Check that only one router leads in a term, and has all entries that were decided in earlier terms. If its
         last vote arrives late, a leader of a later term may have decided some by then."""
         raft = replica.raft
+        if raft.leadership is not None and (change := raft.leadership._handing_over) is not None:
+            told = raft.stores.get(change.to.router)
+            is_new = (router, name, raft.hard.term, change) not in self._handed
+            self._handed.add((router, name, raft.hard.term, change))
+            wrong = is_new and told is not None and told.leaves
+            self._check(
+                not wrong, f"13 moves: {router} hands {name} over to {change.to.router}, which is about to stop"
+            )
         term = name, raft.hard.life, raft.hard.term
         if raft.leadership is None or self.leaders.get(term) == router:
             return
@@ -662,6 +701,8 @@ class SetWorld:
         found = {one._replicas[name].state.rows.digest for one in sets if one is not None}
         if len(found) > 1:
             return f"13 one state: replicas of {name} differ"
+        if overdue := [router.name for router in alive if router.node.sets and name in router.node.sets.to_hand_over]:
+            return f"13 moves: {overdue} is about to stop, and leads {name}"
         if found - {self._model(name, life).rows.digest}:
             return f"13 one state: replicas have not what the log of {name} leads to"
         return ""

@@ -7,6 +7,7 @@ import pytest
 
 from tests.simulation.parties import Violation
 from tests.simulation.test_simulation import run
+from topic.queues.moving.policy import FOLLOW, PREFER, SHARE
 from topic.queues.operations import Done, RefusedFor
 from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Hard
@@ -14,6 +15,7 @@ from topic.raft.messages import Hard
 FIRST = 15
 """The first seeds, of which is asked what happens in them."""
 COUNT = 18
+MOVING = range(1000, 1003)
 GROWING = 3
 """Seeds of a mesh that grows, and whose sets get other voters."""
 
@@ -43,6 +45,16 @@ def test_it_holds_in_runs_of_which_the_judge_was_wrong(seed: int, odd: tuple[str
 def test_sets_hold_in_a_mesh_that_grows() -> None:
     for seed in range(GROWING):
         run(seed, odd=("sets", "grow", "voters"))
+
+
+def test_sets_hold_whose_lead_moves_and_whose_routers_are_about_to_stop() -> None:
+    worlds = [run(seed, trace=True, odd=("queues", "moves")) for seed in MOVING]
+    worlds += [run(seed, trace=True, odd=("sets", "voters", "moves")) for seed in MOVING]
+    lines = [what for world in worlds for _, _, what in world.trace]
+    for happens in ("is about to stop", "leaves=True", "StandNow("):
+        assert any(happens in line for line in lines), f"no run has: {happens}"
+    policies = {world.sets.map.plans["eu"].policy.kind for world in worlds if world.sets is not None}
+    assert policies == {PREFER, FOLLOW, SHARE}
 
 
 def test_operators_of_sets_are_worth_their_name() -> None:

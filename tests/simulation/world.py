@@ -156,7 +156,8 @@ class World:
 
     def run(self) -> None:
         fuller = nullcontext() if self.queues is None else self.queues.smaller()
-        with patch.object(chunks, "CHUNK", self.knobs.chunk), fuller, suppress(Enough):
+        quicker = nullcontext() if self.sets is None else self.sets.quicker()
+        with patch.object(chunks, "CHUNK", self.knobs.chunk), fuller, quicker, suppress(Enough):
             self._run()
 
     def _run(self) -> None:
