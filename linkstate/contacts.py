@@ -11,7 +11,9 @@ from typing import Any
 from linkstate.channel import Channel
 from linkstate.chunks import Chunk, OversizedError, cut
 from linkstate.contact import Contact, ContactChange
-from linkstate.events import (
+from linkstate.forwarding import Forwarding
+from linkstate.frames import ACK, DATA, GREET, PART, PROBE, ChannelFrame, Target
+from linkstate.mesh_actions import (
     Action,
     ContactLost,
     ContactMade,
@@ -23,8 +25,6 @@ from linkstate.events import (
     Room,
     Unreachable,
 )
-from linkstate.forwarding import Forwarding
-from linkstate.frames import ACK, DATA, GREET, PART, PROBE, ChannelFrame, Target
 from linkstate.plan.plan import Plan
 
 

@@ -27,9 +27,9 @@ from linkstate.chunks import Buffer
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
 from linkstate.contacts import Contacts
-from linkstate.events import CHANNEL, LINKSTATE, Action, Loss, Received, Replanned, Transmit
 from linkstate.forwarding import Forwarding
 from linkstate.frames import decode_channel
+from linkstate.mesh_actions import CHANNEL, LINKSTATE, Action, Loss, Received, Replanned, Transmit
 from linkstate.neighbours import Neighbour
 from linkstate.paths import Route
 from linkstate.plan.plan import Plan

@@ -15,7 +15,7 @@ it only says when a HELLO is due.
 from enum import Enum
 from math import inf
 
-from linkstate.events import Loss
+from linkstate.mesh_actions import Loss
 
 
 class NeighbourState(Enum):

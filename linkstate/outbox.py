@@ -8,7 +8,7 @@ bodies from here. So link state waits only for the bytes that the transport alre
 from collections import deque
 from typing import Literal
 
-from linkstate.events import CHANNEL, LINKSTATE
+from linkstate.mesh_actions import CHANNEL, LINKSTATE
 
 
 class Outbox:

@@ -14,7 +14,6 @@ from itertools import pairwise
 
 from linkstate.chunks import Buffer
 from linkstate.clock import HybridClock
-from linkstate.events import Loss, Reachability, Reached, Rerouted, Unreachable
 from linkstate.flooding import Database, InstallResult, Links
 from linkstate.frames import (
     Entries,
@@ -29,6 +28,7 @@ from linkstate.frames import (
     encode_plan,
     encode_summary,
 )
+from linkstate.mesh_actions import Loss, Reachability, Reached, Rerouted, Unreachable
 from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol
 import trio
 
 from linkstate.chunks import CHUNK, Buffer
-from linkstate.events import CHANNEL, LINKSTATE, Transmit
 from linkstate.frames import PeerError as BrokenFrame
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import CHANNEL, LINKSTATE, Transmit
 from linkstate.outbox import Outbox
 from router.amqp.body_connection import BodyConnection
 from router.amqp.connection import Connection

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import trio
 
-from linkstate.events import ContactLost, ContactMade, Loss, Replanned, Transmit
+from linkstate.mesh_actions import ContactLost, ContactMade, Loss, Replanned, Transmit
 from router.events.kind import EventKind, event
 from topic.actions import LinkAction
 from topic.node import Happening

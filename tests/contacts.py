@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from math import inf
 
-from linkstate.events import Action, ContactLost, ContactMade, Loss, Received
+from linkstate.mesh_actions import Action, ContactLost, ContactMade, Loss, Received
 
 
 class Contacts:

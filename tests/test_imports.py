@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "failover/audit/measure": (*(f"failover.audit.{room}" for room in ("measure", "judge", "mesh", "read")), "topic"),
     "failover/client": ("failover.client", "topic", "router.amqp", "router.disk", "router.journal"),
     "failover/client/attachment": (
-        *(f"failover.client.{what}" for what in ("attachment", "errors", "events", "log")),
+        *(f"failover.client.{what}" for what in ("attachment", "errors", "link_events", "log")),
         "topic",
         "router.amqp",
     ),

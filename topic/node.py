@@ -34,9 +34,9 @@ import attrs
 
 from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
-from linkstate.events import Action as MeshAction
-from linkstate.events import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import Action as MeshAction
+from linkstate.mesh_actions import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.plan.plan import Plan
 from topic.actions import Action, ConsumerDrains, Consumes, Doubt, LinkAction, Note
 from topic.core import Topic

@@ -9,7 +9,7 @@ import attrs
 import click
 import trio
 
-from failover.cli.message import parse_json
+from failover.cli.json_message import parse_json
 from router.amqp.format.message import data_message
 from router.amqp.format.sections import write_message
 from router.mesh.errors import RunError
@@ -121,8 +121,8 @@ def raw_reader(head: bytes) -> Callable[[bytes], bytes]:
 
 
 def json_reader(given: Mapping[str, Mapping[str, Any]]) -> Callable[[bytes], bytes | None]:
-    """Reads lines of JSON (`failover.cli.message`). A field that a line lacks has its value from `given`. An empty line
-    is skipped."""
+    """Reads lines of JSON (`failover.cli.json_message`). A field that a line lacks has its value from `given`. An empty
+    line is skipped."""
 
     def read(line: bytes) -> bytes | None:
         if not line.strip():

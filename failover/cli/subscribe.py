@@ -16,7 +16,7 @@ from failover.cli.clients import (
     tell_of_others,
     teller,
 )
-from failover.cli.message import Show, as_json, as_lines, as_raw, as_text
+from failover.cli.json_message import Show, as_json, as_lines, as_raw, as_text
 from failover.client import Subscriber
 from router.amqp.format.errors import AmqpError
 from router.cli.base import console, standard_output, until_signal

@@ -7,8 +7,8 @@ on both sides, and delivery keys and logs for the audit.
 
 from failover.client.delivery import Delivery
 from failover.client.errors import ClientError, StateError
-from failover.client.events import MISSED, Abandoned, Connected, Event, Lost, Resumed, Searching
 from failover.client.handle import Handle
+from failover.client.link_events import MISSED, Abandoned, Connected, Event, Lost, Resumed, Searching
 from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
 from failover.client.state.store import MemoryStore, SqliteStore, Store

@@ -14,7 +14,7 @@ import trio
 
 from failover.client.attachment.attachment import Attachment
 from failover.client.errors import ClientError, StateError
-from failover.client.events import Listener
+from failover.client.link_events import Listener
 from failover.client.log import ClientLog
 from failover.client.state.store import Attached, Change, LinkStore, MemoryStore, Role, Store
 from router.amqp.format.values import EXPIRE_CONNECTION, AttachOptions

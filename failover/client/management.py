@@ -15,7 +15,7 @@ import trio
 
 from failover.client.endpoint import Endpoint
 from failover.client.errors import ClientError
-from failover.client.events import Listener
+from failover.client.link_events import Listener
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.sections import read_message, write_message

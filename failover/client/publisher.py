@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Unpack
 
 from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
-from failover.client.events import Abandoned, Resumed
 from failover.client.handle import Answer, Handle
+from failover.client.link_events import Abandoned, Resumed
 from failover.client.outcome import LOGGED, OF_STATE, Outcome
 from failover.client.state.comparison import TERMINAL, ResumeStep, agreed_state, step
 from failover.client.state.store import Added, Change, Decided, Ended, Removed, Role, tag_of

@@ -22,7 +22,7 @@ from failover.client.attachment.attachment import LIVED_S
 from failover.client.delivery import Delivery
 from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
-from failover.client.events import Abandoned, Resumed
+from failover.client.link_events import Abandoned, Resumed
 from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
 from failover.client.state.comparison import TERMINAL
 from failover.client.state.store import Decided, Ended, Removed, Role

@@ -14,8 +14,8 @@ from router.entities.observed import ObservedRouter
 from router.entities.rates import RouterLook, Row
 from router.entities.routers import PLAN_ROUTER
 from router.management.agent import MOST_ROWS
-from router.management.message import ManagementError
 from router.management.node import ManagementNodes
+from router.management.requests import ManagementError
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9

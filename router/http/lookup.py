@@ -12,8 +12,8 @@ import trio
 from router.entities.deliveries import DELIVERY
 from router.entities.observed import ObservedRouter
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
-from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
 from router.management.node import ManagementNodes
+from router.management.requests import BAD_REQUEST, NOT_FOUND, ManagementError
 
 PATIENCE_S: Final = 8.0
 LONGEST: Final = 256

@@ -13,8 +13,8 @@ from router.amqp.format.message import annotations_of, sections_of
 from router.entities.observed import ObservedRouter
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
-from router.management.message import ManagementError
 from router.management.node import ManagementNodes
+from router.management.requests import ManagementError
 from topic.properties import DEAD_FROM, DEAD_WHY
 
 PATIENCE_S: Final = 8.0

@@ -16,7 +16,10 @@ import trio
 
 from router.amqp.format.codec import Raw, encode
 from router.management.entity import IDENTITY, NAME, TYPE, EntityType
-from router.management.message import (
+from router.management.pace import LOOKS, WorkPace
+from router.management.recent_events import RecentEvents
+from router.management.recent_log import MOST_LINES, RecentLog
+from router.management.requests import (
     BAD_REQUEST,
     CREATED,
     GOOD,
@@ -29,9 +32,6 @@ from router.management.message import (
     answer_message,
     error_message,
 )
-from router.management.pace import LOOKS, WorkPace
-from router.management.recent_events import RecentEvents
-from router.management.recent_log import MOST_LINES, RecentLog
 
 MOST_ROWS: Final = 500
 MOST_SEQUENCE: Final = 2**53

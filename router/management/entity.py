@@ -12,7 +12,7 @@ from attrs import frozen
 from router.entities.observed import ObservedRouter
 from router.entities.table import Entity, Where
 from router.management.bounds import bounded
-from router.management.message import Request
+from router.management.requests import Request
 
 IDENTITY: Final = "identity"
 NAME: Final = "name"

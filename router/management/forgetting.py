@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from router.entities.observed import ObservedRouter
 from router.events.kind import EventKind, event
-from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
+from router.management.requests import BAD_REQUEST, NOT_FOUND, ManagementError
 from topic.directory.entry import Index
 from topic.ends.nobody import end_link
 

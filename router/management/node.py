@@ -30,7 +30,10 @@ from router.entities.observed import ObservedRouter
 from router.entities.report import report
 from router.management.agent import RESERVED, Agent
 from router.management.looks import Looks
-from router.management.message import (
+from router.management.queues import SetRequests
+from router.management.recent_events import RecentEvents
+from router.management.relay import Relay
+from router.management.requests import (
     BAD_REQUEST,
     FORBIDDEN,
     GOOD,
@@ -39,9 +42,6 @@ from router.management.message import (
     error_message,
     read_request,
 )
-from router.management.queues import SetRequests
-from router.management.recent_events import RecentEvents
-from router.management.relay import Relay
 from router.management.types import types_at
 from router.security.operator import OPERATOR
 

@@ -13,7 +13,7 @@ from linkstate.plan.names import MOST_COST, in_ascii
 from linkstate.plan.plan import Pair, Plan, PlanError, PlannedLink, PlannedRouter
 from router.entities.observed import ObservedRouter
 from router.entities.routers import is_there
-from router.management.message import BAD_REQUEST, CONFLICT, ManagementError
+from router.management.requests import BAD_REQUEST, CONFLICT, ManagementError
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
 from router.mesh.topology import names_a_router

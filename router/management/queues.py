@@ -19,7 +19,7 @@ from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.events.kind import EventKind, event
 from router.management.bounds import bounded
 from router.management.entity import TYPE, Operations
-from router.management.message import (
+from router.management.requests import (
     BAD_REQUEST,
     CONFLICT,
     NOT_FOUND,

@@ -13,7 +13,7 @@ import trio
 from attrs import define
 
 from router.amqp.format.errors import AmqpError
-from router.management.message import TIMEOUT, UNAVAILABLE, ManagementError, Request, read_request
+from router.management.requests import TIMEOUT, UNAVAILABLE, ManagementError, Request, read_request
 from topic.errors import BreachError
 from topic.node import Node
 

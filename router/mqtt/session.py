@@ -16,10 +16,10 @@ from router.mqtt.ends import are_whole
 from router.mqtt.format.packets import AckPacket, PublishPacket, ack, publish, suback
 from router.mqtt.format.values import REFUSED, V3, MqttError, PacketKind, Reason
 from router.mqtt.identifiers import MOST_SENT, Identifiers
-from router.mqtt.message import MqttContent, read_again, to_amqp
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
 from router.mqtt.subscriber import MqttSubscriber, SentMessage, Subacks, WaitingSuback
+from router.mqtt.translation import MqttContent, read_again, to_amqp
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record

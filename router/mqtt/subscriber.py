@@ -22,7 +22,7 @@ from router.edge.unfit import refuse_for
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LINK, EndHost, MqttEnd, identity_at
 from router.mqtt.format.fields import text
-from router.mqtt.message import MqttContent, from_amqp, is_topic
+from router.mqtt.translation import MqttContent, from_amqp, is_topic
 from topic.actions import AnswerSubscriber, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record

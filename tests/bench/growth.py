@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from linkstate.clock import HybridClock
-from linkstate.events import Transmit
+from linkstate.mesh_actions import Transmit
 from router.garbage import tame
 from tests.contacts import Contacts
 from tests.deaf import Deaf

@@ -21,7 +21,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from linkstate.events import ContactLost, ContactMade, Transmit
+from linkstate.mesh_actions import ContactLost, ContactMade, Transmit
 from linkstate.plan.plan import Plan
 from router.garbage import tame
 from tests.deaf import Deaf

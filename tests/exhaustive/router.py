@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from linkstate.events import ContactLost, Loss, Replanned, Transmit
+from linkstate.mesh_actions import ContactLost, Loss, Replanned, Transmit
 from tests.contacts import Contacts
 from tests.deaf import Deaf
 from tests.exhaustive.clients import Frame, Violation

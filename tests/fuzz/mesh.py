@@ -13,7 +13,7 @@ from functools import partial
 from itertools import combinations
 
 from linkstate.clock import HybridClock
-from linkstate.events import ContactLost, Loss, Transmit
+from linkstate.mesh_actions import ContactLost, Loss, Transmit
 from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.errors import AmqpError

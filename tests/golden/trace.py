@@ -4,7 +4,7 @@ client's link. Links and deliveries have the script's names; epochs and versions
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from linkstate.events import ContactLost
+from linkstate.mesh_actions import ContactLost
 from tests.topic.bench import Bench
 from tests.topic.clients import NEWS
 from topic.actions import (

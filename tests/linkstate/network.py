@@ -17,8 +17,8 @@ from math import inf
 from typing import Any, Literal
 
 from linkstate.clock import HybridClock
-from linkstate.events import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.outbox import Outbox
 from linkstate.plan.plan import Plan
 from tests.plans import of

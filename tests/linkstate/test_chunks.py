@@ -10,7 +10,6 @@ from linkstate.channel import BUDGET
 from linkstate.chunks import CHUNK, Chunk, Joiner, OversizedError, cut
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
-from linkstate.events import CHANNEL, LINKSTATE, Full, Loss, Received, Room, Transmit
 from linkstate.frames import (
     DATA,
     GREET,
@@ -24,6 +23,7 @@ from linkstate.frames import (
     encode_hello,
 )
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import CHANNEL, LINKSTATE, Full, Loss, Received, Room, Transmit
 from linkstate.outbox import Outbox
 from tests.linkstate.network import DEAD, DELAY, HELLO, MAX_PAYLOAD, Network, line, ring
 from tests.plans import file

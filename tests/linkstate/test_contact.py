@@ -6,8 +6,8 @@ a: number a1, a2, ...        b: number b1, b2, ...        a GREET is (sender's n
 import pytest
 
 from linkstate.contact import LAST, NUMBER_BITS, Contact, ContactChange
-from linkstate.events import Loss
 from linkstate.frames import GREET, encode_header
+from linkstate.mesh_actions import Loss
 from tests.linkstate.network import HELLO, Network, line
 
 A1 = 100 << NUMBER_BITS | 1

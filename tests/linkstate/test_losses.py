@@ -2,7 +2,7 @@
 
 import pytest
 
-from linkstate.events import Loss
+from linkstate.mesh_actions import Loss
 from linkstate.neighbours import Neighbour
 from tests.linkstate.network import DEAD, HELLO, Network, line
 

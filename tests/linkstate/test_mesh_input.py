@@ -3,7 +3,6 @@
 import pytest
 
 from linkstate.clock import TRUST_MS, HybridClock
-from linkstate.events import Transmit
 from linkstate.frames import (
     PLAN,
     PROBE,
@@ -19,6 +18,7 @@ from linkstate.frames import (
     encode_summary,
 )
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import Transmit
 from linkstate.plan.plan import MOST, plan_of
 from tests.linkstate.network import DEAD, HELLO, MAX_PAYLOAD
 from tests.plans import file

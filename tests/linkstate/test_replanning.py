@@ -2,8 +2,8 @@
 
 import pytest
 
-from linkstate.events import Transmit
 from linkstate.frames import Hello, PeerError, Planned, decode_linkstate, encode_hello
+from linkstate.mesh_actions import Transmit
 from tests.linkstate.network import DEAD, Network, line, ring
 from tests.plans import file
 

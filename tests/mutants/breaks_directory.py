@@ -7,8 +7,8 @@ from linkstate.chunks import Joiner
 from linkstate.clock import HybridClock
 from linkstate.contact import Contact, ContactChange
 from linkstate.contacts import Contacts
-from linkstate.events import CHANNEL, Loss
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import CHANNEL, Loss
 from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
 from router.mqtt.format.packets import PublishPacket
-from router.mqtt.message import MqttContent
 from router.mqtt.publisher import ReceivedMessage
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber, SentMessage
+from router.mqtt.translation import MqttContent
 from tests.mutants.mutant import Method, mutant
 from tests.router.mqtt.test_another_qos import (
     test_what_a_subscriber_refuses_while_its_link_is_attached_anew_it_has_refused as refused_meanwhile,

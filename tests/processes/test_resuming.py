@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from failover.chaos.proxy import LinkProxy
-from failover.client.events import Event, Resumed
+from failover.client.link_events import Event, Resumed
 from failover.client.publisher import Publisher
 from failover.client.subscriber import Subscriber
 from tests.hangs import HANGS_S

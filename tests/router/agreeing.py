@@ -18,9 +18,9 @@ from router.entities.replicas import SET
 from router.entities.routers import PLAN_ROUTER
 from router.management.agent import Agent
 from router.management.entity import EntityType, type_of
-from router.management.message import GOOD, Request
 from router.management.queues import QueueOperations, SetOperations
 from router.management.recent_events import RecentEvents
+from router.management.requests import GOOD, Request
 from topic.delivery.kinds import AddressKinds
 from topic.identity import shown_address
 from topic.queues.actions import SetView

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from linkstate.clock import HybridClock
-from linkstate.events import LINKSTATE
 from linkstate.frames import Hello, encode_hello, encode_plan
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import LINKSTATE
 from linkstate.plan.plan import Plan
 from router.amqp.body_connection import BodyConnection
 from router.neighbours import LANES, MESH, VERSION, WIRE, Neighbours

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from linkstate.clock import COUNTER_BITS, HybridClock
-from linkstate.events import ContactLost, ContactMade, Transmit
+from linkstate.mesh_actions import ContactLost, ContactMade, Transmit
 from linkstate.plan.plan import Plan
 from router.store import StateStore
 from tests.contacts import Contacts

@@ -12,8 +12,8 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from linkstate.events import Loss
 from linkstate.mesh import Mesh
+from linkstate.mesh_actions import Loss
 from linkstate.plan.plan import Plan, Standing
 from tests.simulation.balanced import PREFIX
 from tests.simulation.knobs import FORGET, Knobs

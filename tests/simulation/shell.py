@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from linkstate.events import ContactLost, ContactMade, Loss, Received, Replanned, Transmit
+from linkstate.mesh_actions import ContactLost, ContactMade, Loss, Received, Replanned, Transmit
 from tests.deaf import Deaf
 from tests.simulation.link import Link
 from tests.simulation.wires import Body

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import attrs
 
 from linkstate.clock import HybridClock
-from linkstate.events import ContactLost, Loss, Replanned, Transmit
+from linkstate.mesh_actions import ContactLost, Loss, Replanned, Transmit
 from linkstate.plan.plan import PlannedRouter, Standing
 from tests.contacts import Contacts
 from tests.deaf import Deaf

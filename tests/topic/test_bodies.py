@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from linkstate.events import Full, Room
+from linkstate.mesh_actions import Full, Room
 from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen
 from topic.delivery.outcomes import DeliveryOutcome

@@ -2,7 +2,7 @@
 
 import attrs
 
-from linkstate.events import Full, Room
+from linkstate.mesh_actions import Full, Room
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import NEWS, Pen
 from topic.delivery.outcomes import DeliveryOutcome

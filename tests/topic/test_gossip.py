@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from linkstate.clock import HybridClock
-from linkstate.events import ContactLost
+from linkstate.mesh_actions import ContactLost
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import NEWS
 from topic.actions import Detach

@@ -2,7 +2,7 @@
 
 import math
 
-from linkstate.events import ContactLost
+from linkstate.mesh_actions import ContactLost
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, Note
 from topic.delivery.outcomes import DeliveryOutcome

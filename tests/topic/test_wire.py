@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkstate.events import ContactLost
+from linkstate.mesh_actions import ContactLost
 from tests.topic.bench import Bench, reader_at
 from tests.topic.clients import Pen
 from topic.actions import Detach

@@ -23,7 +23,7 @@ from failover.audit.read.files import distinct
 from failover.audit.read.inventory import take_inventory
 from failover.audit.read.spark import WORKED_SCHEMA, SparkLogs, contents_of, parts_of
 from failover.audit.tables.deliveries import JUDGED, delivery_rows
-from failover.audit.tables.events import event_rows
+from failover.audit.tables.entries import event_rows
 from failover.audit.tables.folder import TablesFolder
 from failover.audit.tables.links import link_rows
 from failover.audit.tables.schema import DELIVERIES, EVENTS, LINKS, spark_schema

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from failover.cli.clients import read_text
-from failover.cli.message import as_json, as_text
+from failover.cli.json_message import as_json, as_text
 from failover.cli.watch.asking import Ask, asking, json_option, table
 from failover.cli.watch.known_queues import (
     NOT_FOUND,

@@ -19,7 +19,7 @@ from failover.client.attachment.refusals import OF_ROUTER, STOLEN, error_of, no_
 from failover.client.attachment.routers import RouterAddress, Routers, told
 from failover.client.attachment.silence import Patience, silence
 from failover.client.errors import ClientError, MovingError, why_unreachable
-from failover.client.events import MISSED, Connected, Listener, Lost, Searching
+from failover.client.link_events import MISSED, Connected, Listener, Lost, Searching
 from failover.client.log import ClientLog
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection

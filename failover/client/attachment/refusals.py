@@ -4,7 +4,7 @@ from typing import Final
 
 from failover.client.attachment.routers import RouterAddress
 from failover.client.errors import ClientError
-from failover.client.events import MISSED
+from failover.client.link_events import MISSED
 from router.amqp.format.errors import UNAUTHORIZED
 from router.amqp.format.values import ErrorCondition
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from failover.cli import clients as cli_clients
 from failover.cli import publish as cli_publish
 from failover.cli import subscribe as cli_subscribe
-from failover.cli.message import as_json
+from failover.cli.json_message import as_json
 from failover.cli.source import Limit, numbered, numbered_body
 from failover.client import ClientError, Connected, Lost
 from failover.client.status import fetch_status

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from failover.cli.message import as_json, as_lines, as_raw, as_text, parse_json
+from failover.cli.json_message import as_json, as_lines, as_raw, as_text, parse_json
 from failover.cli.subscribe import write
 from router.amqp.format.message import data_message
 from router.amqp.format.sections import read_message, write_message

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from failover.cli import clients as cli_clients
 from failover.cli import publish as cli_publish
 from failover.cli import subscribe as cli_subscribe
-from failover.cli.message import as_raw
+from failover.cli.json_message import as_raw
 from failover.cli.source import Limit, Source, numbered
 from failover.client import ClientError, SqliteStore
 from failover.client.log import ClientLog

@@ -4,7 +4,7 @@ import attrs
 import pytest
 import trio
 
-from linkstate.events import Full
+from linkstate.mesh_actions import Full
 from router.entities.survey import DeliveryWait, Survey
 from tests.topic.bench import SETTINGS, Bench
 from tests.topic.clients import NEWS

@@ -14,10 +14,10 @@ from router.amqp.format.message import sections_of
 from router.management.agent import MOST_ROWS, Agent
 from router.management.bounds import LONGEST, MOST_ITEMS, bounded
 from router.management.entity import EntityType, Operations, done_at_once
-from router.management.message import UNAVAILABLE, ManagementError, Request
 from router.management.pace import LOOKS, SHARE, SLICE_S
 from router.management.recent_events import RecentEvents
 from router.management.recent_log import MOST_LINES
+from router.management.requests import UNAVAILABLE, ManagementError, Request
 
 
 async def at_once() -> None:

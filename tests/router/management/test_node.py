@@ -15,9 +15,9 @@ from router.edge.attach import Refusal
 from router.edge.dynamic import DynamicLink
 from router.management.agent import Agent
 from router.management.entity import EntityType
-from router.management.message import ManagementError
 from router.management.node import MOST_LINKS, MOST_REQUESTS, PAUSE_S, Callers, ManagementNodes
 from router.management.recent_events import RecentEvents
+from router.management.requests import ManagementError
 from router.security.operator import OPERATOR
 from topic.identity import LinkIdentity
 

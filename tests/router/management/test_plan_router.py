@@ -13,7 +13,7 @@ from linkstate.plan.names import MOST_COST
 from linkstate.plan.plan import Plan, Standing, plan_of
 from router.entities.observed import ObservedRouter
 from router.management import plan_router
-from router.management.message import ManagementError
+from router.management.requests import ManagementError
 from router.neighbours import VERSION
 from tests.router.observing import observed
 from tests.router.test_node import CountingStore, boot

@@ -11,8 +11,8 @@ from failover.client.management import RefusedError
 from router.amqp.format.message import data_message
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.entities.replicas import SET
-from router.management.message import ManagementError
 from router.management.queues import PEEKED_BYTES, STATUS, QueueOperations, settings_in
+from router.management.requests import ManagementError
 from router.queues.dead_letter import dead_letter
 from tests.router.agreeing import LIFE, AgreeingMesh, AskingMesh
 from tests.topic.queues.test_messages import ONE

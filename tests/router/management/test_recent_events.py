@@ -15,8 +15,8 @@ from router.edge.guard import Guard
 from router.events.kind import EventKind, event
 from router.management.agent import MOST_ROWS, Agent
 from router.management.bounds import LONGEST
-from router.management.message import Request
 from router.management.recent_events import MOST_EVENTS, PER_MS, RecentEvents
+from router.management.requests import Request
 from router.mesh.config import Limits
 from router.security.rules import Rules
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot

@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from router.amqp.format.codec import Described, encode
-from router.management.message import ManagementError, Request
 from router.management.relay import PATIENCE_S, Relay
+from router.management.requests import ManagementError, Request
 from topic.errors import BreachError
 
 REQUEST = encode(Described(0x73, [None, None, None, None, "reply"]))

@@ -16,8 +16,8 @@ from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import sections_of
 from router.management.agent import Agent
 from router.management.looks import Looks
-from router.management.message import read_request
 from router.management.recent_events import RecentEvents
+from router.management.requests import read_request
 from router.management.types import types_at
 from router.neighbours import VERSION
 from tests.router.observing import observed

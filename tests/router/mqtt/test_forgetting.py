@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from router.management.forgetting import forget
-from router.management.message import ManagementError
+from router.management.requests import ManagementError
 from router.mqtt.format.values import PacketKind
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttBench, publish

@@ -11,7 +11,7 @@ from router.amqp.format.message import body_of, in_envelope, sections_of
 from router.amqp.format.sections import read_message, write_message
 from router.mqtt.format.fields import MOST_PROPERTIES, FieldReader, properties
 from router.mqtt.format.values import PacketKind
-from router.mqtt.message import MOST_BESIDE, MOST_SECTIONS, NO_PROPERTIES, MqttContent, from_amqp, to_amqp
+from router.mqtt.translation import MOST_BESIDE, MOST_SECTIONS, NO_PROPERTIES, MqttContent, from_amqp, to_amqp
 from tests.router.mqtt.test_packets import TEXT, TOPIC
 
 NAMES = st.sampled_from(["k", ""]) | TEXT
@@ -80,8 +80,8 @@ NULLS = b"\xd0" + (MOST_BESIDE + 4).to_bytes(4, "big") + MOST_BESIDE.to_bytes(4,
     ],
 )
 def test_a_message_that_takes_long_to_read_is_nothing_for_mqtt(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.mqtt.message.decode", lambda message, at: pytest.fail("it is looked into"))
-    monkeypatch.setattr("router.mqtt.message.sections_of", lambda message: pytest.fail("it is looked into"))
+    monkeypatch.setattr("router.mqtt.translation.decode", lambda message, at: pytest.fail("it is looked into"))
+    monkeypatch.setattr("router.mqtt.translation.sections_of", lambda message: pytest.fail("it is looked into"))
     assert from_amqp(message) is None
 
 
@@ -95,7 +95,7 @@ def test_what_is_beside_a_body_is_read_once_for_all_subscribers(beside: Any, mon
         looked.append(sections)
         return sections_of(sections)
 
-    monkeypatch.setattr("router.mqtt.message.sections_of", counted)
+    monkeypatch.setattr("router.mqtt.translation.sections_of", counted)
     told = [from_amqp(bytes(bytearray(message))) for _ in range(3)]
     assert told == 3 * told[:1] and looked == [encode(beside)]
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from linkstate.events import ContactLost
+from linkstate.mesh_actions import ContactLost
 from tests.golden.trace import TracedBench
 from tests.topic.bench import LASTING, pen_at
 from tests.topic.clients import NEWS, Pen, Reader

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from linkstate.clock import HybridClock
-from linkstate.events import ContactLost, Loss, Transmit
+from linkstate.mesh_actions import ContactLost, Loss, Transmit
 from tests.contacts import Contacts
 from tests.deaf import Deaf
 from tests.failures import TextMarking

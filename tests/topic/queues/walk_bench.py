@@ -10,7 +10,7 @@ from random import Random
 
 import attrs
 
-from linkstate.events import ContactLost
+from linkstate.mesh_actions import ContactLost
 from tests.store import MemoryStore
 from tests.topic.queues.bench import SET, WITH_QUEUES, QueueBench, QueueStation
 from topic.core import Topic
