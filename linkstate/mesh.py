@@ -139,7 +139,7 @@ class Mesh:
             if elsewhere:
                 self._forwarding.relay(frame, elsewhere)
 
-    def heard(self, neighbour: str, now: float) -> None:
+    def bytes_received(self, neighbour: str, now: float) -> None:
         """Note that bytes came from the neighbour, even if only a part of a body: the neighbour lives."""
         self._linkstate.receive_traffic(neighbour, now)
 

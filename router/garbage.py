@@ -13,7 +13,7 @@ MUCH_BYTES: Final = 64 << 20
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
-def tame() -> None:
+def collect_rarely() -> None:
     """Make collections of cycles rare. Messages, links and connections leave no cycles, so reference counts free them
     (`tests/router/test_nothing_left.py`). A collection every 700 objects would cost a third of a message's time, and
     stalls of 100 ms."""

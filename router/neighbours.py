@@ -204,12 +204,12 @@ class Neighbours(Handler):
 
     # receiving
 
-    def heard(self, connection: Connection) -> bool:
+    def bytes_received(self, connection: Connection) -> bool:
         """Count received bytes, also those of an incomplete body, as a sign that the neighbour lives. False if the peer
         is no neighbour yet."""
         transport: Transport | None = connection.context
         if transport is not None and self._counts(transport) and connection.last_received is not None:
-            self._linkstate.heard(transport.name, connection.last_received)
+            self._linkstate.bytes_received(transport.name, connection.last_received)
         return transport is not None
 
     def _counts(self, transport: Transport) -> bool:

@@ -33,7 +33,7 @@ from router.edge.ttl import left_ms
 from router.entities.observed import ObservedRouter
 from router.entities.report import only_of, report
 from router.events.kind import EventKind, event
-from router.garbage import FreeMemory, return_large_blocks, tame
+from router.garbage import FreeMemory, collect_rarely, return_large_blocks
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
 from router.management.node import Callers, management_of
@@ -349,7 +349,7 @@ class Process:
         """Serve a connection with a neighbour. `known` is called when the peer has proven to be one."""
 
         def after_input() -> None:
-            if self.neighbours.heard(connection):
+            if self.neighbours.bytes_received(connection):
                 known()
             self.node.pump()
 
@@ -397,10 +397,10 @@ class Process:
             self._timer.deadline = deadline
 
     def parted(self, router: str) -> None:
-        self._probes.lost(router)
+        self._probes.contact_lost(router)
 
-    def told(self, router: str, payload: bytes) -> None:
-        self._management.told(router, payload)
+    def receive_from_shell(self, router: str, payload: bytes) -> None:
+        self._management.receive(router, payload)
 
     def planned(self) -> None:
         routers = self._mesh.plan.listed
@@ -431,7 +431,7 @@ async def run_router(
     topology: Topology, name: str, *, run_dir: Path, listeners: Listeners, starts: Start = Start.AGAIN
 ) -> None:
     """Run one router on these listeners until it has to stop."""
-    tame()
+    collect_rarely()
     return_large_blocks()
     take_descriptors()
     directory = run_dir / name

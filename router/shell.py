@@ -65,7 +65,7 @@ class ShellOwner(Protocol):
     def parted(self, router: str) -> None:
         """The contact with this router is about to be lost."""
 
-    def told(self, router: str, payload: bytes) -> None:
+    def receive_from_shell(self, router: str, payload: bytes) -> None:
         """Another router's process has sent this payload, which is not for the topics. Raises BreachError if it is
         malformed."""
 
@@ -90,8 +90,8 @@ class Shell:
         self._owner.neighbours.flush()
         self._owner.pumped()
 
-    def told(self, router: str, payload: bytes) -> None:
-        self._owner.told(router, payload)
+    def receive_from_shell(self, router: str, payload: bytes) -> None:
+        self._owner.receive_from_shell(router, payload)
 
     def note(self, happening: Happening) -> None:
         if isinstance(happening, ContactMade):

@@ -6,5 +6,5 @@ from topic.errors import BreachError
 class Deaf:
     __slots__ = ()
 
-    def told(self, router: str, payload: bytes) -> None:
+    def receive_from_shell(self, router: str, payload: bytes) -> None:
         raise BreachError("nothing is said beside the topics")

@@ -301,7 +301,7 @@ class Topic:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         told = told or unsettled is None  # a null map claims nothing from before
         if known is not None and known.ending and not told:
-            return self.home.lapses.tell(known, link, epoch)
+            return self.home.lapses.report_ending(known, link, epoch)
         subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)
         subscriber.overtook = overtakes(seen, known)
         subscriber.unordered = unsettled is not None and not clock and (seen == NOWHERE or subscriber.overtook)
@@ -415,21 +415,21 @@ class Topic:
         self.expiry.contacts_changed()
 
     @event
-    def lost(self, router: str, now: float) -> None:
+    def contact_lost(self, router: str, now: float) -> None:
         """The contact with a router is over (8, Lost router)."""
         self.outlet.batches.forget(router)
         incarnation = self.directory.contacts[router]
-        expired = self.directory.lost(router)
-        self.grace.lost(router, incarnation, now)
+        expired = self.directory.contact_lost(router)
+        self.grace.contact_lost(router, incarnation, now)
         self.changes.trace_lost(expired)
-        self.peers.lost(router)
+        self.peers.contact_lost(router)
         self.changes.follow(expired)
-        self.edge.lost(router)
-        self.home.balancing.lost(router)
+        self.edge.contact_lost(router)
+        self.home.balancing.contact_lost(router)
         self.home.audiences.lose(router, waits=self.grace.waits_for(router))
-        self.home.publishing.lost(router)
-        self.attaches.lost()
-        self.expiry.lost(router)
+        self.home.publishing.contact_lost(router)
+        self.attaches.contact_lost()
+        self.expiry.contact_lost(router)
 
     @event
     def refused(self, router: str) -> None:
@@ -442,9 +442,9 @@ class Topic:
         self.peers.receive(router, payload)
 
     @event
-    def go_on(self) -> bool:
+    def forward_withheld(self) -> bool:
         """Let one publisher continue that waited for a full channel. Returns False if none waits, or none can go on."""
-        return self.home.publishing.go_on()
+        return self.home.publishing.forward_withheld()
 
     # time
 
@@ -456,7 +456,7 @@ class Topic:
 
     @event
     def handle_timer(self, now: float) -> None:
-        self.outlet.batches.hurry()  # some timers send to other routers: waiting settlements go along
+        self.outlet.batches.end_delays()  # some timers send to other routers: waiting settlements go along
         self.edge.reports.handle_timer(now)
         self.edge.drains.handle_timer(now)
         self.home.publishing.ttl.handle_timer(now)
@@ -471,6 +471,6 @@ class Topic:
             )
 
     @event
-    def told(self, subscriber: LocalSubscriber) -> None:
+    def ending_known(self, subscriber: LocalSubscriber) -> None:
         """The client has answered the detach that told it of its ending."""
-        self.home.lapses.told(subscriber)
+        self.home.lapses.ending_known(subscriber)

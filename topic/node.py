@@ -131,8 +131,8 @@ class NodeShell(Protocol):
     def note(self, happening: Happening) -> None:
         """Write a line about this event to the router's log, before the node acts on it."""
 
-    def told(self, router: str, payload: bytes) -> None:
-        """Take a payload of another router's shell (`Node.tell`). Raises BreachError if it is malformed."""
+    def receive_from_shell(self, router: str, payload: bytes) -> None:
+        """Take a payload of another router's shell (`Node.send_to_shell`). Raises BreachError if it is malformed."""
 
 
 class SetShell(Marking, Protocol):
@@ -270,7 +270,7 @@ class Node:
                 self._drain_mesh(now)
             elif self._port is not None and self._port.sets.has_work:
                 self._drain_sets(self._port, now)
-            elif not topic.go_on():
+            elif not topic.forward_withheld():
                 break
         self.save()
         if self._port is not None and self._changes:
@@ -367,11 +367,11 @@ class Node:
                 self._lost(action.router, now)
 
     def _lost(self, router: str, now: float) -> None:
-        self.topic.lost(router, now)
+        self.topic.contact_lost(router, now)
         if self._port is not None:
-            self._port.sets.lost(router, now)
+            self._port.sets.contact_lost(router, now)
 
-    def tell(self, router: str, payload: bytes) -> None:
+    def send_to_shell(self, router: str, payload: bytes) -> None:
         """Send a payload to the shell of a router in contact, beside the topics. It goes in order, with the next
         pump."""
         self.mesh.send((router,), BESIDE + payload, self._shell.now())
@@ -382,7 +382,7 @@ class Node:
             return
         try:
             if received.payload.startswith(BESIDE):
-                self._shell.told(received.router, received.payload[len(BESIDE) :])
+                self._shell.receive_from_shell(received.router, received.payload[len(BESIDE) :])
             elif received.payload.startswith(SETS):
                 if self._port is not None:  # else the other router's topology has queues, and this one's does not
                     self._port.sets.receive(received.router, received.payload, now)

@@ -100,7 +100,7 @@ class Outlet:
         for router in audience.routers:
             self.trace_records(Event.FORWARDED, stream, records, peer=router)
 
-    def tell(self, directory: Directory, entry: LinkEntry) -> Change:
+    def write_entry(self, directory: Directory, entry: LinkEntry) -> Change:
         """Write an entry into this router's section and send the delta to all contacts, so that they know of it before
         they read any later message."""
         change = directory.write(entry)

@@ -64,10 +64,10 @@ class Peers:
         """A contact begins, and our section is on its way to the router."""
         self._gossip.contact(router)
 
-    def lost(self, router: str) -> None:
+    def contact_lost(self, router: str) -> None:
         """The contact is over. The router will not tell us of its subscribers itself, so we now believe the rumours
         about them (3.3)."""
-        self.bodies.lost(router)
+        self.bodies.contact_lost(router)
         self._parts.pop(router, None)
         changes = self.directory.believe_rumours(router)
         self._pass_on(router, changes, learned=True)
@@ -88,7 +88,7 @@ class Peers:
         for kind, *columns in said:
             HANDLERS[kind](self, router, *columns)
         if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait for the key to be free
-            self.outlet.batches.hurry()
+            self.outlet.batches.end_delays()
 
     def _on_part(self, router: str, own: list[Any], gossip: list[Any]) -> None:
         """Keep one part of a section that does not fit into one batch. The parts are applied when all have come."""
@@ -107,20 +107,20 @@ class Peers:
         is_back = self._grace.returned(router, entries)
         changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
-        self.home.balancing.heard(router)
+        self.home.balancing.section_received(router)
         for entry in taken_back:  # before other changes of this section let a home accept a delivery
             self.home.audiences.expect(entry, router)
         self._changes.follow(changes, learned=True)
         for entry in joined_before:
             self.home.audiences.join(entry, known=True)
         if is_back:
-            self.home.evaluate_all()
+            self.home.decide_all()
         self._end_ours(told)
         self._end_later([*entries, *told])
         self._correct(router, [*entries, *told])
         self.outlet.batches.ack(router, version)
         self._expiry.begin_anew(router)
-        self._boot.heard(router)
+        self._boot.section_received(router)
         self._generations.begin_unknown(-math.inf)
 
     def _is_same_subscriber(self, entry: LinkEntry) -> bool:
@@ -148,7 +148,7 @@ class Peers:
         self._changes.follow(changes, learned=True)
         for entry in told:
             self._attaches.overtaken(entry)
-            self.edge.counted_elsewhere(router, entry)
+            self.edge.attached_elsewhere(router, entry)
         self._end_ours(told)
         self._end_later(told)
         self._correct(router, told)

@@ -30,7 +30,7 @@ from failover.audit.read.logs import Logs, open_logs
 from failover.audit.read.stores import find_stores
 from failover.audit.report.report import Finding, Report
 from failover.audit.report.rows import report_of
-from failover.audit.report.story import DeliveryStory, Setting, tell
+from failover.audit.report.story import DeliveryStory, Setting, compose_story
 from topic.identity import KEY_LENGTH
 
 STORIES_KEPT = 5
@@ -113,7 +113,7 @@ def _stories(findings: Sequence[Finding], logs: Logs, setting: Setting) -> Itera
     told: dict[str, list[DeliveryEntry]] = {key: [] for key in keys}
     for entry in _entries(logs, keys):
         told[entry.key].append(entry)
-    yield from (tell(key, entries, setting) for key, entries in told.items())
+    yield from (compose_story(key, entries, setting) for key, entries in told.items())
 
 
 def _entries(logs: Logs, keys: Sequence[str]) -> Iterator[DeliveryEntry]:
@@ -136,7 +136,7 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
         events, chaos = [row for row in control if row.event >= 0], find_chaos(run_dirs, logs.text).chaos
         found = take_inventory(control).logs
         setting = Setting(events, found, find_clients(events, found), chaos.faults if chaos else ())
-        story = tell(whole, list(_entries(logs, [whole])), setting)
+        story = compose_story(whole, list(_entries(logs, [whole])), setting)
         places = {one for found in logs.ask(partial(queue_places, whole)) for one in found}
     return attrs.evolve(story, notes=(*story.notes, *_through_queues(run_dirs, master, whole, places)))
 

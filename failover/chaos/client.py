@@ -24,7 +24,7 @@ from failover.chaos.ledger import Ledger, body, open_database
 from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subscriber
 from failover.client.endpoint import Options
 from failover.client.workload import Pace, publish, subscribe
-from router.garbage import tame
+from router.garbage import collect_rarely
 from router.groups import leaves
 from router.mesh.rundir import RunDirectory
 from router.security.operator import operator_of
@@ -130,7 +130,7 @@ async def _count(connection: sqlite3.Connection, counts: Mapping[str, int]) -> N
 
 
 def run(spec: Spec) -> int:
-    tame()
+    collect_rarely()
     if spec.namespace:
         enter(spec.namespace)
     status = 0

@@ -172,7 +172,7 @@ class RunningClients:
         return [name for name, member in self.members.items() if member.running]
 
     @property
-    def seats(self) -> dict[str, str]:
+    def routers_of_clients(self) -> dict[str, str]:
         """Maps each client to the router to which it is attached, or was last."""
         return {name: member.router for name, member in self.members.items() if member.router is not None}
 

@@ -36,7 +36,7 @@ class Links:
         """Return the links between routers of two sides."""
         return tuple(name for name, (a, b) in self._ends.items() if not any(a in one and b in one for one in sides))
 
-    def spoil(self, fault: int, names: Collection[str], condition: Impairment) -> None:
+    def impair(self, fault: int, names: Collection[str], condition: Impairment) -> None:
         for name in names:
             self._wrong[name][fault] = condition
             self._apply(name)

@@ -74,7 +74,7 @@ class ChaosMesh:
         """The addresses to which clients connect, by router."""
         return {name: router.amqp for name, router in self.topology.routers.items()}
 
-    def that_are(self, *lives: Life) -> list[str]:
+    def routers_in_state(self, *lives: Life) -> list[str]:
         return [name for name, life in self.lives.items() if life in lives]
 
     async def up(self, nursery: trio.Nursery, random: Random) -> None:
@@ -194,13 +194,13 @@ class ChaosMesh:
         """Start and link everything again."""
         self.links.heal()
         self.empty_disks(self.routers)
-        self.resume(self.that_are(Life.PAUSED))
-        await self.stop(self.that_are(Life.BUSY))
-        self.start(self.that_are(Life.DOWN))
+        self.resume(self.routers_in_state(Life.PAUSED))
+        await self.stop(self.routers_in_state(Life.BUSY))
+        self.start(self.routers_in_state(Life.DOWN))
 
     async def down(self) -> None:
         if self.directory.exists():
-            self.resume(self.that_are(Life.PAUSED))
+            self.resume(self.routers_in_state(Life.PAUSED))
             self._are(self.routers, Life.BUSY)
             await self.launcher.stop(self.routers)
 

@@ -67,7 +67,7 @@ class Nemesis:
         async with trio.open_nursery() as nursery:
             for strike in plan:
                 await trio.sleep_until(started + strike.at)
-                nursery.start_soon(self._strike, strike)
+                nursery.start_soon(self._inject, strike)
             await trio.sleep_until(started + self.script.duration)
             nursery.cancel_scope.cancel()
 
@@ -82,7 +82,7 @@ class Nemesis:
 
     # strikes
 
-    async def _strike(self, strike: Strike) -> None:
+    async def _inject(self, strike: Strike) -> None:
         fault = strike.fault
         if fault.verb.ends:
             await self._end_others(strike)
@@ -158,7 +158,7 @@ class Nemesis:
         )
 
     def _field(self, aim: Aim, word: str) -> Field:
-        mesh, sets, seats = self.mesh, self.script.sets, self.clients.seats
+        mesh, sets, seats = self.mesh, self.script.sets, self.clients.routers_of_clients
         if aim is Aim.CLIENTS:
             return Field(list(self.clients.members), self.clients.running, self.script.groups)
         if aim is Aim.LINKS:
@@ -168,7 +168,7 @@ class Nemesis:
             return Field(links.names, links.names, groups, seats)
         if aim is Aim.SIDES:
             return Field(mesh.routers, mesh.routers, sets, seats)
-        return Field(mesh.routers, mesh.that_are(*_OPEN.get(word, (Life.UP,))), sets, seats)
+        return Field(mesh.routers, mesh.routers_in_state(*_OPEN.get(word, (Life.UP,))), sets, seats)
 
     # the words of the vocabulary
 
@@ -200,7 +200,7 @@ class Nemesis:
                 for name in targets:
                     self.clients.members[name].leave()
             case word:
-                mesh.links.spoil(struck.number, targets, condition_of(word, struck.options))
+                mesh.links.impair(struck.number, targets, condition_of(word, struck.options))
 
     async def _undo(self, struck: Struck, names: Sequence[str]) -> None:
         mesh = self.mesh

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import trio
 
-from router.mesh.shown.waits import whom
+from router.mesh.shown.waits import shown_name
 from router.mesh.status import FetchStatus, status_at
 from router.text.printable import printable
 
@@ -62,5 +62,5 @@ def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
                 silent[name] = None
                 continue
             resolved.add(status["router"])
-            names[whom(wait["for"], status)] = None
+            names[shown_name(wait["for"], status)] = None
     return [*names, *(f"router {name}" for name in silent if name not in resolved)]

@@ -97,7 +97,7 @@ class Endpoint(Attachment):
         }
 
     def _settled_on(self) -> None:
-        self._commits.soon(Attached(self.generation, self.epoch))
+        self._commits.write_later(Attached(self.generation, self.epoch))
 
     async def _give_way(self) -> None:
         if trio.current_time() >= self._turn_ends:

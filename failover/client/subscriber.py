@@ -167,7 +167,7 @@ class Subscriber(Endpoint):
         else:
             named = [key for key in ours if key in theirs or (not silent and key not in omitted)]
             self._parts += max(len(named), 1) / max(len(ours), 1)
-            self._beside.start_soon(self._tell_the_rest, link, named)
+            self._beside.start_soon(self._attach_for_rest_of_map, link, named)
         if ours:
             self._tell(Resumed(len(self._unsettled)))
 
@@ -181,7 +181,7 @@ class Subscriber(Endpoint):
         if handed_out:
             self._tell(Abandoned(handed_out))
 
-    async def _tell_the_rest(self, link: Link, named: Collection[bytes]) -> None:
+    async def _attach_for_rest_of_map(self, link: Link, named: Collection[bytes]) -> None:
         """Have the link attached again, to tell the rest of a map that was incomplete.
 
         With incomplete maps no new delivery comes. The subscriber first answers the deliveries that the maps named. It

@@ -118,7 +118,7 @@ class Writer(Protocol):
     def flush(self) -> None:
         """Write as much output as the stream takes at once. The rest follows when there is room."""
 
-    def rouse(self) -> None:
+    def request_write(self) -> None:
         """Write the output soon."""
 
 
@@ -136,7 +136,7 @@ class Outbound:
         if self._is_stepping:
             self._woken[writer] = None
         else:
-            writer.rouse()
+            writer.request_write()
 
     def __enter__(self) -> None:
         assert not self._is_stepping, "steps follow each other"

@@ -218,10 +218,10 @@ class Endpoints:
         for other in stolen:
             other.leave(STOLEN, STOLEN_HERE, closed=True)
             if other.is_sender and lib.pn_link_queued(other.pointer):
-                self._let_go(other)
+                self._flush_detach(other)
         return stolen
 
-    def _let_go(self, link: Link) -> None:
+    def _flush_detach(self, link: Link) -> None:
         """Make proton write our detach at once. Proton would write it only after messages for which the peer has no
         room, so proton gets a detach as if the peer had detached the link."""
         self._tap.let_go(link)

@@ -48,16 +48,16 @@ class TlsPipe(Pipe):
             try:
                 self.tls.do_handshake()
             except ssl.SSLWantReadError:
-                await self.say_all()
+                await self.write_pending()
                 self._take(came := await self._below.read(RECORD))
                 if not came:
                     raise LeftError("the peer closed the connection during the TLS handshake") from None
             except ssl.SSLError:
                 with contextlib.suppress(trio.BrokenResourceError):
-                    await self.say_all()  # writes our TLS alert
+                    await self.write_pending()  # writes our TLS alert
                 raise
             else:
-                await self.say_all()
+                await self.write_pending()
                 return
 
     def _take(self, came: bytes) -> None:
@@ -132,7 +132,7 @@ class TlsPipe(Pipe):
         self._encrypted = memoryview(encrypted)[size:]
         return 0
 
-    async def say_all(self) -> None:
+    async def write_pending(self) -> None:
         """Write TLS's own pending output."""
         data = bytes(self._encrypted) + self._go.read()
         self._encrypted = b""
@@ -181,7 +181,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
     async def send_eof(self) -> None:
         with contextlib.suppress(ssl.SSLError):  # it wants to read the peer's goodbye
             self.pipe.tls.unwrap()
-        await self.pipe.say_all()
+        await self.pipe.write_pending()
         await self.below.send_eof()
 
     async def aclose(self) -> None:
@@ -195,7 +195,7 @@ def peer_of(tls: ssl.SSLObject) -> str:
     return str(subject.get("commonName", ""))
 
 
-def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[str, str]:
+def shake_hands_in_memory(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[str, str]:
     """Let two ends of ours shake hands in memory. Returns the server's name as the client sees it, and the client's
     name as the server sees it. Raises ssl.SSLError."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -140,7 +140,7 @@ class _Driver:
     def figures(self) -> StreamFigures | None:
         return self._kernel.figures() if self._kernel is not None else None
 
-    def rouse(self) -> None:
+    def request_write(self) -> None:
         self._woken.set()
 
     async def read(self) -> None:
@@ -194,7 +194,7 @@ class _Driver:
             self._sent(self._pipe.write(self._unsent))
         connection = self._connection
         if self._unsent or connection.proofs or connection.closing or connection.closed:
-            self.rouse()
+            self.request_write()
 
     async def write(self) -> None:
         connection = self._connection

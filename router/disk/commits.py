@@ -63,7 +63,7 @@ class GroupCommit(Generic[Change, Failure]):
     def lazily(self, change: Change) -> None:
         self._changes.append(change)
 
-    def soon(self, change: Change) -> None:
+    def write_later(self, change: Change) -> None:
         """Write the change without a caller that waits. A threaded store writes it next; another store, with its next
         write."""
         self._changes.append(change)

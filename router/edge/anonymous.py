@@ -258,9 +258,9 @@ class AddressPublisher(PublisherLink):
         self._settled(known)
         self._link_end.settled(sizes)
 
-    def tell(self, action: AnswerDeliveries) -> None:
+    def send_outcomes(self, action: AnswerDeliveries) -> None:
         handles = [self.open[record] for record in action.records]
-        super().tell(action)
+        super().send_outcomes(action)
         if action.settle:
             self._link_end.answered(handles)
             self._link_end.settled([record.size for record in action.records])

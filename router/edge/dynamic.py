@@ -57,7 +57,7 @@ class DynamicLink(SubscriberLink):
         """Whether there is credit for an answer, beside the credit for published messages."""
         return self.is_there and bool(self.subscriber.spare)
 
-    def say(self, tag: bytes, message: bytes) -> None:
+    def send_answer(self, tag: bytes, message: bytes) -> None:
         """Send an answer, settled. Does nothing if the client does not take so large a message."""
         assert self.can_say
         if not self.link.takes(message):

@@ -199,7 +199,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
 
     # actions of the core
 
-    def tell(self, action: AnswerDeliveries) -> None:
+    def send_outcomes(self, action: AnswerDeliveries) -> None:
         of_all = [self.open[record] for record in action.records]
         handles = of_all if not self._told else [handle for handle in of_all if handle not in self._told]
         if action.outcome is DeliveryOutcome.ACCEPTED:

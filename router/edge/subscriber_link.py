@@ -338,5 +338,5 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def _told(self) -> None:
         """Note that the client knows that its link has ended without its doing (protocol 8, Apart)."""
         self.node.now()
-        self.node.topic.told(self.subscriber)
+        self.node.topic.ending_known(self.subscriber)
         self.node.perform()

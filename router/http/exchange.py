@@ -47,7 +47,7 @@ class WebCaller:
     """The credentials that this connection has proven already, and their user."""
 
 
-def told(status: int, text: str, *headers: tuple[str, str]) -> WebAnswer:
+def text_answer(status: int, text: str, *headers: tuple[str, str]) -> WebAnswer:
     """An answer with one line of text."""
     return WebAnswer(status, f"{text}\n".encode(), headers=headers)
 
@@ -57,4 +57,4 @@ class WebRefusal(Exception):
 
     def __init__(self, status: int, text: str, *headers: tuple[str, str]) -> None:
         super().__init__(text)
-        self.answer = told(status, text, *headers)
+        self.answer = text_answer(status, text, *headers)

@@ -11,7 +11,7 @@ ready: each side of a partition continues (protocol 8, Partition), and a load ba
 from collections.abc import Callable
 
 from router.entities.observed import LoopLag
-from router.http.exchange import WebAnswer, WebCaller, WebRequest, told
+from router.http.exchange import WebAnswer, WebCaller, WebRequest, text_answer
 
 
 class HealthPages:
@@ -24,9 +24,9 @@ class HealthPages:
     async def live(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
         lag = self._lag.most
         if lag >= self._dead:
-            return told(503, f"the event loop is {lag:.3f} s late, expected less than {self._dead:g} s")
-        return told(200, "ok")
+            return text_answer(503, f"the event loop is {lag:.3f} s late, expected less than {self._dead:g} s")
+        return text_answer(200, "ok")
 
     async def ready(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
         why = self._unready()
-        return told(503, why) if why else told(200, "ready")
+        return text_answer(503, why) if why else text_answer(200, "ready")

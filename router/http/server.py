@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import h11
 import trio
 
-from router.http.exchange import NextEvent, WebAnswer, WebRequest, told
+from router.http.exchange import NextEvent, WebAnswer, WebRequest, text_answer
 
 log = logging.getLogger("oncemesh.http")
 
@@ -51,7 +51,7 @@ class WebConnection:
                 while await self._exchange():
                     self._http.start_next_cycle()
             except h11.RemoteProtocolError as error:
-                await self._refuse(told(error.error_status_hint, str(error)))
+                await self._refuse(text_answer(error.error_status_hint, str(error)))
             await self._part()
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             pass

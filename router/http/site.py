@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from attrs import evolve, frozen
 
 from router.amqp.format.errors import TOO_MANY
-from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest, told
+from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest, text_answer
 from router.mesh.config import is_loopback
 
 log = logging.getLogger("oncemesh.security")
@@ -87,7 +87,7 @@ class Site:
             answer = refusal.answer
         except Exception:
             log.exception("%s: the page %s could not be served", caller.origin, request.path)
-            answer = told(500, "this page cannot be served; the router's log has the reason")
+            answer = text_answer(500, "this page cannot be served; the router's log has the reason")
         return evolve(answer, headers=(*PRUDENCE, *answer.headers))
 
     def _page(self, request: WebRequest, caller: WebCaller) -> Page:

@@ -108,7 +108,7 @@ class Caller:
                     "bytes that its link takes"
                 )
                 message = error_message(errand.request, ManagementError(BAD_REQUEST, told))
-            source.say(self._answers.to_bytes(8, "big"), message)
+            source.send_answer(self._answers.to_bytes(8, "big"), message)
         self.connection.wake()
 
 
@@ -195,7 +195,7 @@ class ManagementNodes:
         others = {topological(router, MANAGEMENT_ADDRESS): ForRouter(self, router) for router in routers}
         return {MANAGEMENT_ADDRESS: ForRouter(self, self._name), **others}
 
-    def told(self, router: str, payload: bytes) -> None:
+    def receive(self, router: str, payload: bytes) -> None:
         """Handle a payload from the nodes of another router. Raises BreachError."""
         self._relay.receive(router, payload)
 

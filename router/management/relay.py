@@ -92,5 +92,5 @@ class Relay:
 
     def _tell(self, router: str, *parts: bytes) -> None:
         self._node.now()
-        self._node.tell(router, b"".join(parts))
+        self._node.send_to_shell(router, b"".join(parts))
         self._node.pump()

@@ -34,7 +34,7 @@ def shown(value: Value) -> str:
     return "a mapping" if isinstance(value, MarkedMap) else "a list"
 
 
-def either(names: Iterable[str]) -> str:
+def joined_with_or(names: Iterable[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 
@@ -45,7 +45,7 @@ def expected(word: str, known: Iterable[str]) -> str:
     by_look = {name.casefold(): name for name in names}
     like = difflib.get_close_matches(word.casefold(), by_look, n=1)
     meant = f'; did you mean "{by_look[like[0]]}"?' if like else ""
-    return f"expected {either(names)}{meant}"
+    return f"expected {joined_with_or(names)}{meant}"
 
 
 def given(root: MarkedMap, key: str) -> "Value | None":
@@ -101,7 +101,7 @@ def document(path: Path, kind: str, keys: Iterable[str], error: type[FileError])
         where = path if reason.line is None else f"{path}:{reason.line}"
         raise error(path, [f"{where}: {reason.problem}"]) from None
     if not isinstance(root, MarkedMap):
-        raise error(path, [f"{path}:{root.line}: {shown(root)}, expected a mapping with {either(keys)}"])
+        raise error(path, [f"{path}:{root.line}: {shown(root)}, expected a mapping with {joined_with_or(keys)}"])
     return root
 
 

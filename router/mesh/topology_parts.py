@@ -30,7 +30,7 @@ from router.mesh.config import (
 )
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
-from router.mesh.reading import converter, either, expected, shown, size, text, whole
+from router.mesh.reading import converter, expected, joined_with_or, shown, size, text, whole
 from topic.identity import INSIDE
 from topic.queues.moving.policy import POLICIES
 from topic.settings import DYNAMIC, KINDS
@@ -87,7 +87,7 @@ def _prefix(text: str) -> str:
 
 def _kind(text: str) -> str:
     if text not in KINDS:
-        raise ValueError(f'unknown kind "{text}", expected {either(KINDS)}')
+        raise ValueError(f'unknown kind "{text}", expected {joined_with_or(KINDS)}')
     return text
 
 
@@ -100,7 +100,7 @@ def _pair(value: Value, _: Any) -> tuple[str, str]:
 
 def _replicas(text: str) -> int:
     if text not in map(str, REPLICAS):
-        raise ValueError(f'"{text}", expected {either(map(str, REPLICAS))}')
+        raise ValueError(f'"{text}", expected {joined_with_or(map(str, REPLICAS))}')
     return int(text)
 
 
@@ -125,7 +125,7 @@ def _voters(value: Value, _: Any) -> tuple[str, ...]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f'"{twice}" is named twice, expected different routers')
     if len(names) not in REPLICAS:
-        raise ValueError(f"{len(names)} routers, expected {either(map(str, REPLICAS))}")
+        raise ValueError(f"{len(names)} routers, expected {joined_with_or(map(str, REPLICAS))}")
     return tuple(names)
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from router.mesh.config import AddressRule, NamedSet, Queues
 from router.mesh.marked import MarkedMap, MarkedText, Value
-from router.mesh.reading import Reader, either, expected, given
+from router.mesh.reading import Reader, expected, given, joined_with_or
 from router.mesh.topology_parts import REPLICAS
 from topic.delivery.kinds import NAMED
 from topic.queues.moving.policy import PREFER, SHARE
@@ -87,7 +87,10 @@ def _problems(
     if named.hold is not None and named.moves != SHARE:
         yield "hold", f"a set with moves: {named.moves} does not share its lead, expected it with moves: {SHARE} only"
     if prefixes and not named.prefix.startswith(tuple(prefixes)):
-        yield "prefix", f'"{named.prefix}" is of no queue, expected a prefix that begins with {either(prefixes)}'
+        yield (
+            "prefix",
+            f'"{named.prefix}" is of no queue, expected a prefix that begins with {joined_with_or(prefixes)}',
+        )
     for other in former:
         if other.name == named.name:
             yield "name", f'another set has the name "{named.name}", expected different names'

@@ -290,7 +290,7 @@ class MqttEdge:
         if closed:
             self._away.end(session)
 
-    def lost(self, session: MqttSession, action: Detach) -> None:
+    def link_detached(self, session: MqttSession, action: Detach) -> None:
         if self._is_current(session):
             del self.sessions[session.user, session.client]
         if session.connection is not None:

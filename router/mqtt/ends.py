@@ -41,7 +41,7 @@ class EndHost(Protocol):
     def lifetime(self, durable: int) -> Lifetime:
         """The lifetime of a link that is attached now."""
 
-    def lost(self, action: Detach) -> None:
+    def link_detached(self, action: Detach) -> None:
         """The core has detached an end."""
 
 
@@ -152,7 +152,7 @@ class MqttEnd(ClientEnd):
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:
-        self.host.lost(action)
+        self.host.link_detached(action)
 
 
 def identity_at(host: EndHost, name: str, address: str) -> LinkIdentity:

@@ -52,7 +52,7 @@ class Identifiers:
         self._asked += 1
         return sorted(self._held)
 
-    def let_go(self, number: int) -> bool:
+    def release(self, number: int) -> bool:
         """The client has sent PUBCOMP for `number`. Returns False if `number` was not held from another router."""
         was_held = number in self._held
         if was_held:

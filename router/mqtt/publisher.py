@@ -65,7 +65,7 @@ class PublisherHost(EndHost, Protocol):
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Send the client the outcome: whether all have accepted, and otherwise why not (`why`)."""
 
-    def over(self, released: Iterable[ReceivedMessage]) -> None:
+    def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
         """The mesh knows that the client has released these messages, so their identifiers may be used again."""
 
 
@@ -143,7 +143,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         over, self._over = self._over, []
         if (stream := self._attached) is not None:
             self.node.topic.settle(stream, [one.record for one in over if one.record is not None])
-            self.host.over(over)
+            self.host.free_identifiers(over)
             self.node.perform()
 
     def _ready(self) -> list[ReceivedMessage]:
@@ -300,9 +300,9 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             asked = stream.is_questioned if self.connection.can_prove else lambda _: False
             over = {one: None for one in self._stated if not asked(stream.keys.key(one.tag))}
             self._stated = [one for one in self._stated if one not in over]
-            self.host.over(over)
+            self.host.free_identifiers(over)
 
-    def tell(self, action: AnswerDeliveries) -> None:
+    def send_outcomes(self, action: AnswerDeliveries) -> None:
         accepted = action.outcome is DeliveryOutcome.ACCEPTED
         for record in action.records:
             if (incoming := self.open.get(record)) is None:

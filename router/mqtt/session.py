@@ -33,7 +33,7 @@ log = logging.getLogger("oncemesh.mqtt")
 class SessionKeeper(Protocol):
     """Keeps the sessions of this router: `router.mqtt.edge`."""
 
-    def lost(self, session: "MqttSession", action: Detach) -> None:
+    def link_detached(self, session: "MqttSession", action: Detach) -> None:
         """The core has detached a link of this session: the session is at another router, or has ended without its
         client."""
 
@@ -106,7 +106,7 @@ class MqttSession:
             elif outgoing.end is None and outgoing.qos == 1:  # the client sends no PUBACK after its former connection
                 self._forget(outgoing.identifier)
             elif outgoing.end is None:
-                self.let_go(outgoing)
+                self.release(outgoing)
         for subscriber in list(self.subscribers.values()):
             subscriber.subscribe(resumes=True)
         for publisher in list(self.publishers.values()):
@@ -136,8 +136,8 @@ class MqttSession:
             end.gone(now, closed=closed)
         self.received = {number: one for number, one in self.received.items() if one.record is not None}
 
-    def lost(self, action: Detach) -> None:
-        self._keeper.lost(self, action)
+    def link_detached(self, action: Detach) -> None:
+        self._keeper.link_detached(self, action)
 
     # messages from the client
 
@@ -185,7 +185,7 @@ class MqttSession:
         incoming.end.release(incoming)
         self._touched[incoming.end] = None
 
-    def over(self, released: Iterable[ReceivedMessage]) -> None:
+    def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
         """Send PUBCOMP, which has waited for this. Otherwise the client could publish an equal message under the same
         identifier and be cut off; the next router would take the copy of that message for a copy of this one."""
         for incoming in released:
@@ -232,7 +232,7 @@ class MqttSession:
                 if (outgoing := self.sent.get(number)) is not None and outgoing.qos == 1:
                     self._answered(outgoing, packet.reason)
                     self._forget(number)
-            case PacketKind.PUBCOMP if not self._identifiers.let_go(number):
+            case PacketKind.PUBCOMP if not self._identifiers.release(number):
                 if (outgoing := self.sent.get(number)) is not None and outgoing.released:
                     self._answered(outgoing, 0)  # also if the reason is "not found": the client has had the message
                     self._forget(number)
@@ -314,7 +314,7 @@ class MqttSession:
         del self.sent[number]
         self._identifiers.give_back(number)
 
-    def let_go(self, outgoing: SentMessage) -> None:
+    def release(self, outgoing: SentMessage) -> None:
         outgoing.end = None  # keep the identifier: at QoS 1 a PUBACK may be under way
         if outgoing.qos == 2 and not outgoing.released:
             outgoing.released = True
@@ -327,7 +327,7 @@ class MqttSession:
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
         for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # of equal topics, the last
             self._subscribe(address, qos, waiting)
-        if waiting.less():
+        if waiting.count_down():
             self._say_suback(waiting)
 
     def _subscribe(self, address: str, qos: int, waiting: WaitingSuback) -> None:

@@ -66,7 +66,7 @@ class SendingHost(EndHost, Protocol):
 
     def carry_settled(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None: ...
 
-    def let_go(self, outgoing: SentMessage) -> None:
+    def release(self, outgoing: SentMessage) -> None:
         """The subscription is over: the router expects no more answer for this message."""
 
     def answered(self, end: "MqttSubscriber") -> None:
@@ -178,7 +178,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         """The delivery is settled, whether the client has answered it or not."""
         self._answered.pop(key, None)
         if (outgoing := self.records.pop(key, None)) is not None:
-            self.host.let_go(outgoing)
+            self.host.release(outgoing)
 
     def redeliver(self, record: Record) -> None:
         self.deliver([record])
@@ -237,7 +237,7 @@ class WaitingSuback:
     left: int = 1
     """Subscriptions that are not established yet, plus one until all of them are requested."""
 
-    def less(self) -> bool:
+    def count_down(self) -> bool:
         """One thing less to wait for. Returns whether it was the last."""
         self.left -= 1
         return not self.left
@@ -259,7 +259,7 @@ class Subacks:
 
     def answered(self, end: MqttEnd) -> list[WaitingSuback]:
         """The end's subscription is established or over. Returns the SUBACKs that wait for nothing more."""
-        return [waiting for waiting in self._of.pop(end, ()) if waiting.less()]
+        return [waiting for waiting in self._of.pop(end, ()) if waiting.count_down()]
 
     def clear(self) -> None:
         self._of.clear()

@@ -34,7 +34,7 @@ class Probes:
         self._nursery = nursery
         self._gone = gone
 
-    def lost(self, router: str) -> None:
+    def contact_lost(self, router: str) -> None:
         """The contact with a router is lost: probe it, if it is a neighbour."""
         if router in self._mesh.neighbours:
             self._nursery.start_soon(self._probe, router)

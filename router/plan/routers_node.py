@@ -82,7 +82,7 @@ class RoutersNode:
         message = self.message()
         for end in list(self._ends.values()):
             await self._turn()
-            end.tell(message)
+            end.send_list(message)
 
     def _ask(self, takers: list[str], now: float) -> None:
         """Ask clients to move. `takers` has a router for each link that is to move."""
@@ -93,7 +93,7 @@ class RoutersNode:
             links = end.movable if end.askable <= now and end.link.credit > 0 else 0
             if 0 < links <= len(takers) - asked:
                 end.askable = now + AGAIN_S
-                end.tell(self.message(takers[asked]))
+                end.send_list(self.message(takers[asked]))
                 named.add(takers[asked])
                 asked += links
         if asked:
@@ -123,10 +123,10 @@ class RoutersEnd(End):
 
     def on_credit(self) -> None:
         if self._is_behind:
-            self.tell(self._node.message())
+            self.send_list(self._node.message())
         self.link.drained()
 
-    def tell(self, message: bytes) -> None:
+    def send_list(self, message: bytes) -> None:
         """Send a new list. A client without credit gets the list when it gives credit."""
         self._is_behind = self.link.credit <= 0
         if not self._is_behind and self.link.takes(message):

@@ -153,7 +153,7 @@ class RouterReplicas:
     def noted(self, text: str) -> None:
         log.warning("%s", text)
 
-    def heard(self) -> None:
+    def results_reported(self) -> None:
         self._warn()
         self._owner.step()
 

@@ -52,7 +52,7 @@ class Asker(Protocol):
     def damaged(self, name: str, why: str) -> None:
         """The part of a set differs from what was written."""
 
-    def heard(self) -> None:
+    def results_reported(self) -> None:
         """The writer has reported all results of one transaction, or of one scrub."""
 
     def noted(self, text: str) -> None:
@@ -103,13 +103,13 @@ class QueueWriter:
                 self._asker.piece_read(ask, pieces.popleft())
             elif isinstance(ask, ReadBodies):
                 self._asker.bodies_read(ask, bodies.popleft())
-        self._asker.heard()
+        self._asker.results_reported()
 
     async def _scrub(self, thread: StoreThread) -> None:
         if damaged := await thread.run(self._store.scrub):
             for name, why in damaged.items():
                 self._asker.damaged(name, why)
-            self._asker.heard()
+            self._asker.results_reported()
 
     def _take(self) -> list[Ask]:
         """The requests for the next transaction."""

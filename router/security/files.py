@@ -12,7 +12,7 @@ import attrs
 
 from router.amqp.sasl.credentials import Credentials, no_password
 from router.amqp.sasl.scram import LONGEST
-from router.amqp.tls import meet, reason_of
+from router.amqp.tls import reason_of, shake_hands_in_memory
 from router.mesh.config import Topology
 from router.mesh.errors import FileError
 
@@ -48,7 +48,7 @@ class Files:
         """
         made = Contexts(self._server(ssl.CERT_OPTIONAL), self._server(ssl.CERT_REQUIRED), self._client())
         try:
-            names = meet(made.as_neighbour, made.for_neighbours)
+            names = shake_hands_in_memory(made.as_neighbour, made.for_neighbours)
             why = f"names {names[0]!r}"
         except ssl.SSLError as error:
             names, why = ("", ""), reason_of(error)
@@ -71,7 +71,7 @@ class Files:
             return
         for one, neighbour in ((self, other), (other, self)):
             try:
-                meet(one._client(), neighbour._server(ssl.CERT_REQUIRED))
+                shake_hands_in_memory(one._client(), neighbour._server(ssl.CERT_REQUIRED))
             except ssl.SSLError as error:
                 what = f"router {one._name}: {reason_of(error)}, expected a certificate that {one._ca} has signed"
                 raise SecurityError(self._certificate, [f"{neighbour._certificate}: {what}"]) from None

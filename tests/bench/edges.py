@@ -17,7 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 from attrs import frozen
 
 from router.amqp.format.message import data_message
-from router.garbage import tame
+from router.garbage import collect_rarely
 from tests.fuzz.mesh import FuzzMesh, GoodClient
 from topic.settings import BALANCED, Settings
 
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=7, help="runs of each case, default 7")
     parser.add_argument("--messages", type=int, default=5_000, help="of a run, default 5,000")
     options = parser.parse_args()
-    tame()
+    collect_rarely()
     for case in CASES:
         found = compared(case, options.messages, options.runs)
         told = ", ".join(f"{kind} {statistics.median(spent):5.1f}" for kind, spent in found.items())

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from linkstate.clock import HybridClock
 from linkstate.mesh_actions import Transmit
-from router.garbage import tame
+from router.garbage import collect_rarely
 from tests.contacts import Contacts
 from tests.deaf import Deaf
 from tests.store import MemoryStore
@@ -197,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
     parser.add_argument("links", type=int, nargs="*", default=[1000, 4000, 16000])
     options = parser.parse_args()
-    tame()
+    collect_rarely()
     table = Table("routers", "links", "addresses", *ACTS, title="processor µs per link, of all routers together")
     for routers in (1, 3):
         for own in (True, False):

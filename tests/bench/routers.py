@@ -23,7 +23,7 @@ from rich.table import Table
 
 from linkstate.mesh_actions import ContactLost, ContactMade, Transmit
 from linkstate.plan.plan import Plan
-from router.garbage import tame
+from router.garbage import collect_rarely
 from tests.deaf import Deaf
 from tests.plans import of
 from tests.simulation.schedule import Schedule
@@ -238,7 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.routers", description=__doc__)
     parser.add_argument("routers", type=int, nargs="*", default=[6, 12, 25, 50, 100])
     options = parser.parse_args()
-    tame()
+    collect_rarely()
     acts = [column for act in ("attach", "link lost", "router lost") for column in (act, "KiB in all")]
     table = Table("routers", "all in contact", "KiB each", "processor ms each", "idle KiB/s each", *acts)
     for count in options.routers:

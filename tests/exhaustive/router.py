@@ -235,7 +235,7 @@ class Router(Deaf):
         """The client has read a detach. It answers unless it has gone elsewhere."""
         link = self.left.pop((client, serial), None)
         if knows and link is not None and isinstance(link.end, LocalSubscriber):
-            self._core.told(link.end)
+            self._core.ending_known(link.end)
 
     def on_gone(self, client: int, serial: int) -> None:
         """The router notices the end of the connection."""

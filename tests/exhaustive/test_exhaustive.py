@@ -56,15 +56,15 @@ def test_the_same_scope_has_the_same_states_every_time() -> None:
 
 def test_a_broken_rule_is_found_by_a_shortest_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept without waiting for other routers."""
-    spread = Publishing._spread
+    spread = Publishing._forward_new
 
     def hasty(publishing: Publishing, stream, records, take) -> None:  # type: ignore[no-untyped-def]
         spread(publishing, stream, records, take)
         for record in records:
             record.awaited.clear()
-        publishing._home.evaluate(stream, records)
+        publishing._home.decide(stream, records)
 
-    monkeypatch.setattr(Publishing, "_spread", hasty)
+    monkeypatch.setattr(Publishing, "_forward_new", hasty)
     search = Search(attrs.evolve(CALM, messages=1))
     (finding, *_) = search.run().findings.values()
     assert finding.violation.invariant == "2 accepted too early"

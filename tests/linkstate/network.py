@@ -251,7 +251,7 @@ class Network:
             if body:
                 self.meshes[here].receive(source, link, memoryview(body), self.now)
             else:
-                self.meshes[here].heard(source, self.now)
+                self.meshes[here].bytes_received(source, self.now)
             self._drain(here)
 
     def _advance(self, router: str) -> None:

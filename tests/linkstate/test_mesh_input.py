@@ -35,7 +35,7 @@ def mesh() -> Mesh:
 
 def test_bytes_of_a_body_that_is_still_under_way_keep_a_neighbour(mesh: Mesh) -> None:
     mesh.receive_linkstate("b", encode_hello(Hello("b", 200, 0, 100, 0)), 0.0)
-    mesh.heard("b", DEAD - 0.1)
+    mesh.bytes_received("b", DEAD - 0.1)
     mesh.handle_timer(DEAD + 0.1)
     assert mesh.neighbours["b"].up
     mesh.handle_timer(2 * DEAD)

@@ -59,7 +59,7 @@ def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
     return broken, unheard
 
 
-@mutant(Publishing, "again", by="2", **KILLS | {"delay": 0.2})
+@mutant(Publishing, "publish_again", by="2", **KILLS | {"delay": 0.2})
 def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery gets no verdict before home has computed its audience in this epoch."""
 
@@ -73,7 +73,7 @@ def resumed_without_audience(again: Method) -> Method:
     return broken
 
 
-@mutant(Home, "evaluate", by="5", **MOVING)
+@mutant(Home, "decide", by="5", **MOVING)
 def accepted_unconfirmed(evaluate: Method) -> Method:
     """5 Accept: nor before the publisher has transferred it on this attach."""
 
@@ -115,7 +115,7 @@ def accepted_before_booted(_: Method) -> Method:
 
     def broken(boot: Boot, now: float) -> None:
         boot._home.booted = True
-        boot._home.evaluate_all()
+        boot._home.decide_all()
 
     return broken
 

@@ -24,7 +24,7 @@ def holders_not_looked_for(_: Method) -> Method:
 
     def broken(kind: BalancedKind, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
         for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
-            record.let_go(subscriber, has_it=False)
+            record.stop_awaiting(subscriber, has_it=False)
         return []
 
     return broken

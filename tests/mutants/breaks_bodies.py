@@ -14,7 +14,7 @@ IN_PIECES = MOVING | {"piece": 3, "message": 25, "budget": 10, "messages": 20}
 PARTED = IN_PIECES | {"faults": ("flap",) * 8, "restless": 0.0}
 
 
-@mutant(Publishing, "_recall", by="4", **IN_PIECES)
+@mutant(Publishing, "_drop_pieces", by="4", **IN_PIECES)
 def not_recalled(_: Method) -> Method:
     """5 Large messages: a router to which a message went ahead in vain need not keep it."""
 
@@ -24,7 +24,7 @@ def not_recalled(_: Method) -> Method:
     return broken
 
 
-@mutant(Bodies, "lost", by="4", **PARTED)
+@mutant(Bodies, "contact_lost", by="4", **PARTED)
 def kept_beyond_the_contact(_: Method) -> Method:
     """5 Large messages: pieces that came ahead in a contact end with it."""
 

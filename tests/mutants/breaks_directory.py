@@ -47,7 +47,7 @@ def no_gossip(section: Method, _: Method) -> tuple[Method, Method]:
     return broken, silent
 
 
-@mutant(Directory, "lost", by="8", **KILLS)
+@mutant(Directory, "contact_lost", by="8", **KILLS)
 def orphans_expire_at_once(lost: Method) -> Method:
     """3.3, 8: links of a lost router are orphans, and live on for their timeout."""
 
@@ -235,7 +235,7 @@ def overtaken_still_awaited(_: Method) -> Method:
 
 @mutant(
     Edge,
-    "counted_elsewhere",
+    "attached_elsewhere",
     by="1",
     scenario=test_joining.test_who_has_attached_elsewhere_is_given_nothing_newer_where_it_was,
 )
@@ -344,7 +344,7 @@ def chunks_outlive_their_contact(apply: Method) -> Method:
     return broken
 
 
-@mutant(Mesh, "heard", by="7", **NARROW | {"held": 4000, "dead": 1.0})
+@mutant(Mesh, "bytes_received", by="7", **NARROW | {"held": 4000, "dead": 1.0})
 def only_whole_bodies_are_life(_: Method) -> Method:
     """3.1: any bytes count as life, even of a body that is still under way."""
 

@@ -22,7 +22,7 @@ from topic.termini.expiry import Expiry
 FLAPPING = RESUMING | {"plain": 1.0, "restless": 0.0, "faults": ("flap", "one-sided", "cut", "cut")}
 
 
-@mutant(Directory, "lost", by="2", **FLAPPING)
+@mutant(Directory, "contact_lost", by="2", **FLAPPING)
 def plain_subscribers_end_with_a_contact(lost: Method) -> Method:
     """8 Apart: a plain subscriber whose router is lost lapses, and is told of messages accepted without it."""
 
@@ -216,7 +216,7 @@ def an_earlier_link_of_a_session_may_expire_first(_: Method) -> Method:
 
 @mutant(
     Expiry,
-    "_tells_of_the_end",
+    "_shows_session_end",
     by="8",
     scenario=test_certainty.test_who_has_missed_something_is_told_so_for_as_long_as_anything_is_left_of_its_session,
 )

@@ -12,7 +12,7 @@ from topic.termini.grace import Grace
 APART = RESUMING | {"plain": 1.0, "restless": 0.0, "grace": 5.0, "faults": ("flap", "one-sided", "cut", "cut")}
 
 
-@mutant(Grace, "lost", by="8", **APART)
+@mutant(Grace, "contact_lost", by="8", **APART)
 def plain_subscribers_lapse_with_the_contact(_: Method) -> Method:
     """8 Lost router: homes wait for plain subscribers of a router that may still run."""
 
@@ -77,7 +77,7 @@ def gone_processes_are_waited_for(_: Method) -> Method:
 
 @mutant(
     Audiences,
-    "left",
+    "plain_subscriber_ended",
     by="5",
     scenario=test_grace.test_a_subscriber_that_attaches_elsewhere_is_given_there_what_has_waited,
 )
@@ -92,7 +92,7 @@ def routers_without_subscribers_are_waited_for(_: Method) -> Method:
 
 @mutant(
     Audiences,
-    "hear_of",
+    "learn_of",
     by="1",
     scenario=test_grace.test_what_is_not_its_own_gates_a_plain_subscriber_at_a_router_never_met,
 )

@@ -173,7 +173,7 @@ def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Metho
     return ask, acknowledged
 
 
-@mutant(Audiences, "told", by="1", scope="apart")
+@mutant(Audiences, "outcome_sent", by="1", scope="apart")
 def accepted_gates_no_longer(_: Method) -> Method:
     """6.5 Gate: an accepted delivery gates until its publisher knows the outcome."""
 

@@ -89,7 +89,7 @@ def released_before_it_is_known(original: Method) -> Method:
 
     def broken(publisher: MqttPublisher, incoming: ReceivedMessage) -> None:
         original(publisher, incoming)
-        publisher.host.over([incoming])
+        publisher.host.free_identifiers([incoming])
 
     return broken
 

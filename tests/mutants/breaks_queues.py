@@ -50,7 +50,7 @@ def offered_without_a_reservation(_: Method) -> Method:
     return broken
 
 
-@mutant(Egress, "tell", by="1", **KILLS | BUSY)
+@mutant(Egress, "send_outcomes", by="1", **KILLS | BUSY)
 def settled_before_the_dequeue(_: Method) -> Method:
     """14.5: a consumer is settled when the `Dequeue` of its message is decided."""
 
@@ -71,7 +71,7 @@ def next_leader_does_not_ask_holders(_: Method) -> Method:
         for record in records:
             stream.take_holder(record)
         stream.wait_for_room(records)
-        balancing.go_on_at(stream.address)
+        balancing.offer_waiting_to(stream.address)
 
     return broken
 
@@ -281,7 +281,7 @@ def posted_before_it_is_accepted(original: Method) -> Method:
     return broken
 
 
-@mutant(Letters, "come", by="1", **KILLS | DYING)
+@mutant(Letters, "attach_as_leader", by="1", **KILLS | DYING)
 def next_leader_publishes_under_other_keys(original: Method) -> Method:
     """14.11: all leaders give a dead letter the same key."""
 

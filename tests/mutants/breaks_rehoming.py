@@ -34,7 +34,7 @@ UNHEARD = {
 STRAGGLING = {"client_delay": 0.1, "delay": 0.1, "faults": ("slow",) * 6, "pranks": ("elsewhere",)}
 
 
-@mutant(Edge, "lost", by="3", **KILLS)
+@mutant(Edge, "contact_lost", by="3", **KILLS)
 def lost_home_abandoned(lost: Method) -> Method:
     """8 Lost router: deliveries of a lost home are held until its publishers resume."""
 
@@ -326,7 +326,7 @@ def a_contact_knows_all_lives(is_over: Method) -> Method:
     return broken
 
 
-@mutant(Record, "had_again", by="1", scenario=resuming.test_what_was_given_back_here_and_had_again_elsewhere)
+@mutant(Record, "void_outcome", by="1", scenario=resuming.test_what_was_given_back_here_and_had_again_elsewhere)
 def given_back_for_ever(_: Method) -> Method:
     """6.8: a subscriber whose map names a delivery without outcome has had it again since it gave it back here."""
 
@@ -338,7 +338,7 @@ def given_back_for_ever(_: Method) -> Method:
 
 @mutant(
     Directory,
-    "lost",
+    "contact_lost",
     by="2",
     scenario=directory.test_what_was_announced_is_told_to_others_when_its_owner_is_lost,
 )

@@ -21,7 +21,7 @@ def ended_though_given(deliver: Method) -> Method:
     """5 Time to live: a delivery that was transferred to a subscriber stays for all."""
 
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
-        with patch.object(HomeStream, "had"):  # its time still counts
+        with patch.object(HomeStream, "stop_time"):  # its time still counts
             deliver(edge, subscriber, stream, records)
 
     return broken

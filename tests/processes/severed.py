@@ -155,7 +155,7 @@ class Stage:
         return f"amqp://{self.mesh.addresses[router]}"
 
     def cut_off(self, router: str) -> None:
-        self.mesh.links.spoil(PARTITION, self.mesh.links.of([router]), Impairment(severed=True))
+        self.mesh.links.impair(PARTITION, self.mesh.links.of([router]), Impairment(severed=True))
 
     async def heal(self) -> None:
         """Heal all links, and wait until all routers are in contact, and no subscriber counts as lapsed."""

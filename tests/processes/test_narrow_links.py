@@ -42,7 +42,7 @@ async def narrow_pair(folder: Path, nursery: trio.Nursery, link: Impairment) -> 
         await mesh.up(nursery, Random(1))
         for router in mesh.routers:
             await mesh.ready(router, PATIENCE_S)
-        mesh.links.spoil(1, mesh.links.names, link)
+        mesh.links.impair(1, mesh.links.names, link)
         yield mesh
         for router in mesh.routers:
             log = mesh.directory.log_path(router).read_text()

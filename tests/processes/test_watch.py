@@ -17,7 +17,7 @@ from failover.cli.doctor.command import ask_others
 from failover.cli.doctor.symptoms import Clock
 from failover.cli.watch.events import news
 from failover.cli.watch.mesh_client import of_each
-from failover.cli.watch.status import look_from_afar
+from failover.cli.watch.status import ask_one_router
 from failover.client import Subscriber
 from failover.client.management import Management, RefusedError
 from router.cli.main import main
@@ -103,7 +103,7 @@ async def test_who_follows_goes_on_at_another_router_and_misses_nothing(own_tria
                 return any(event["kind"] == "moved" for event in seen)
 
             await eventually(told_of_the_move)
-            afar = await look_from_afar(management, [])
+            afar = await ask_one_router(management, [])
             assert {name: view.status is None for name, view in afar.views.items()} == {
                 "a": True,
                 "b": False,

@@ -80,7 +80,7 @@ def test_a_plan_may_take_away_the_neighbour_that_tells_it(b: B) -> None:
     b.open()
     b.read(encode_hello(Hello("a", 200, 0, 100, 0)), encode_plan(0, WITHOUT_A))
     assert "a" not in b.mesh.neighbours
-    assert b.neighbours.heard(b.connection), "its bytes have come, and nothing follows from them any more"
+    assert b.neighbours.bytes_received(b.connection), "its bytes have come, and nothing follows from them any more"
     b.neighbours.follow()
     assert b.connection.ended == "the router is no longer a neighbour"
 
@@ -98,7 +98,7 @@ def test_a_connection_does_not_come_up_when_the_plan_has_taken_its_neighbour_awa
     assert not b.neighbours.connections
     assert b.connection.ended == "only routers of the mesh may connect to this listener"
     b.read(b"nothing that anybody would understand")
-    assert not b.neighbours.heard(b.connection)
+    assert not b.neighbours.bytes_received(b.connection)
 
 
 def test_a_plan_closes_a_connection_that_is_up_and_its_end_is_no_news(b: B) -> None:

@@ -260,7 +260,7 @@ def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
 def test_what_another_routers_shell_says_is_not_for_the_topics() -> None:
     shell = Eager()
     told: list[tuple[str, bytes]] = []
-    shell.told = lambda router, payload: told.append((router, payload))  # type: ignore[method-assign]
+    shell.receive_from_shell = lambda router, payload: told.append((router, payload))  # type: ignore[method-assign]
     shell.contacts.made("b", 1)
     shell.contacts.received("b", BESIDE + b"hello")
     shell.node.pump()

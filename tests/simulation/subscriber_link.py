@@ -82,7 +82,7 @@ class SubscriberLink(Link):
         return not self.ended and entry is not None and entry.live and entry.epoch == self.epoch
 
     def knows(self) -> None:
-        self.router.topic.told(self.subscriber)
+        self.router.topic.ending_known(self.subscriber)
 
     def suspend(self) -> None:
         self.router.judge.plain.gone(self)

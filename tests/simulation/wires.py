@@ -163,7 +163,7 @@ class Wire:
         if neighbour not in mesh.neighbours:
             return  # the plan has removed the link, and the connection is about to be closed
         if not bodies:
-            mesh.heard(neighbour, now)
+            mesh.bytes_received(neighbour, now)
         for link, body in bodies:
             mesh.receive(neighbour, link, memoryview(body), now)  # as `router.neighbours` does
 

@@ -148,7 +148,7 @@ class Reader(Party):
     def answer_detach(self) -> None:
         """The client answers a detach that it did not ask for."""
         assert self.mine(Detach), "it was detached"
-        self.bench.tick(self.router).told(self.end)
+        self.bench.tick(self.router).ending_known(self.end)
         self.bench.flow()
 
     def vanish(self) -> None:

@@ -104,7 +104,7 @@ class InsidePublisher(PublishingEnd[bytes], InsideEnd):
         self.credit = action.credit
         self.node.later(self._go_on)
 
-    def tell(self, action: AnswerDeliveries) -> None:
+    def send_outcomes(self, action: AnswerDeliveries) -> None:
         self.state.outcomes |= {self.open[record]: action.outcome for record in action.records}
         if self.settles:
             self._settle(action.records)

@@ -136,13 +136,13 @@ def test_who_knows_of_one_ending_has_not_heard_of_the_next() -> None:
     bench.kill("b")  # so what has ended is remembered
     core, first = bench.cores["a"], reader_at(bench, "a")
     core.changes.end_apart(entry_of(core, first), "first")
-    core.told(first.end)
+    core.ending_known(first.end)
     version = core.directory.version
-    core.told(first.end)
+    core.ending_known(first.end)
     assert core.directory.version == version, "that is no news"
     second = reader_at(bench, "a", told=True)
     core.changes.end_apart(entry_of(core, second), "second")
-    core.told(first.end)
+    core.ending_known(first.end)
     assert entry_of(core, second).ending == "second"
 
 

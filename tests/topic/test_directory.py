@@ -93,7 +93,7 @@ def test_who_moved_to_a_router_in_contact_is_nowhere_until_that_says_so() -> Non
 def test_what_others_say_of_one_that_does_not_outlive_its_router_is_no_rumour() -> None:
     rumours = Rumours()
     for told in (entry("x", "b", 5), lasting("y", "b", 6), attrs.evolve(lasting("z", "b", 7), status=Status.CLOSED)):
-        rumours.hear(told, None)
+        rumours.learn(told, None)
     assert [told.identity.container for told in rumours.take("b")] == ["y"]
 
 
@@ -123,7 +123,7 @@ def test_a_lost_router_takes_plain_publishers_along_and_its_plain_subscribers_la
     here = directory("b", "c")
     here.apply_delta("b", 1, 2, [entry("p", "b", 1, role=Role.PUBLISHER), entry("x", "b", 2)])
     here.apply_delta("c", 1, 3, [entry("y", "c", 3)])
-    [change] = here.lost("b")
+    [change] = here.contact_lost("b")
     assert here.audience(ADDRESS).counted_on == ("b",), "the router may come back with its plain subscriber"
     here.give_up(("b", 1), since_us=7)
     assert (change.entry.role, change.new, where(here)) == (Role.PUBLISHER, None, {"x": "b", "y": "c"})
@@ -207,7 +207,7 @@ def test_what_was_announced_is_told_to_others_when_its_owner_is_lost() -> None:
     here.apply_delta("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
     here.apply_departures("b", [moved])
     assert moved not in here.section()[1]
-    here.lost("c")
+    here.contact_lost("c")
     assert moved in here.section()[1]
     assert here.audience(ADDRESS).orphans == (moved.name,)
 
@@ -236,7 +236,7 @@ def test_a_contact_starts_with_nothing_acknowledged() -> None:
     here.write(entry("x", "a", 1))
     here.acknowledge("b", 1)
     assert here.members.have(here.contacts, 1)
-    here.lost("b")
+    here.contact_lost("b")
     here.contact("b", 2)
     assert not here.members.have(here.contacts, 1)
 
@@ -255,14 +255,14 @@ def with_one_that_has_ended() -> Directory:
 def test_the_end_of_an_older_attach_that_is_told_late_does_not_make_a_later_one_live() -> None:
     here = with_one_that_has_ended()
     here.apply_delta("c", 1, 3, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
-    here.lost("b")
+    here.contact_lost("b")
     assert here.apply_gossip("c", [lasting("x", "b", 5)]) == []
     assert where(here) == {}
 
 
 def test_who_has_moved_to_an_attach_that_has_ended_is_gone() -> None:
     here = with_one_that_has_ended()
-    here.lost("b")
+    here.contact_lost("b")
     here.apply_delta("c", 1, 3, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
     here.apply_departures("c", [lasting("x", "b", 5)])
     assert where(here) == {}

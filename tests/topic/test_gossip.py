@@ -93,7 +93,7 @@ def test_a_new_contact_has_had_all_with_our_section(b: Router) -> None:
 
 def test_who_has_left_is_no_news(b: Router) -> None:
     b.learn("s1")
-    b.directory.lost("a")
+    b.directory.contact_lost("a")
     b.directory.forget(next(b.directory.entries()))
     assert b.gossip.lacking("c", {}) == []
 

@@ -99,7 +99,7 @@ def test_an_attach_that_none_can_follow_costs_its_client_alone() -> None:
     of_pen = [0, ["p", "link", NEWS], [(1 << 63) - 1, "b", 1], b"8 bytes!", 0, 60, "connection-close", 1, False, "", 0]
     made_up = bench.tick("b")
     for fields in (subscriber((1 << 63) - 1), of_pen):
-        made_up.outlet.tell(made_up.directory, unpack_entry(fields))
+        made_up.outlet.write_entry(made_up.directory, unpack_entry(fields))
     bench.flow()
     reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
     for end in (reader, pen):

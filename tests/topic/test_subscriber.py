@@ -56,7 +56,7 @@ def test_what_is_settled_while_it_waits_is_cleared_away_before_it_piles_up(subsc
     subscriber.resuming[resumed] = 0
     settle(some[1:])
     for _ in some:
-        subscriber.pass_over()
+        subscriber.skip_settled()
     assert list(subscriber.ready) == [kept, resumed] and subscriber.open_gate(P) == []
 
 
@@ -77,7 +77,7 @@ def test_what_it_gave_back_it_is_given_again_on_the_link_that_still_has_it(
     [record] = records(subscriber, 1)
     if on_its_link:
         subscriber.attempts[record] = 1
-    record.let_go(subscriber, has_it=True)
+    record.stop_awaiting(subscriber, has_it=True)
     assert record.locals[subscriber] == DeliveryOutcome.RELEASED
     assert name_fresh(record, [subscriber], QUEUED) == [subscriber] * on_its_link
 
@@ -124,7 +124,7 @@ def test_what_is_not_for_it_any_more_is_resumed_when_it_is_settled_and_not_befor
     subscriber.offer(P, [record])
     subscriber.resuming[record] = 0
     subscriber.credit = 10
-    record.let_go(subscriber, has_it=False)
+    record.stop_awaiting(subscriber, has_it=False)
     subscriber.ready.extend(subscriber.open_gate(P))
     assert subscriber.next_ready() == []
     settle([record])

@@ -94,10 +94,10 @@ def test_settlements_travel_with_what_else_is_said_in_order() -> None:
 
 def test_settlements_that_are_hurried_do_not_wait_and_the_next_ones_do() -> None:
     outgoing = Outgoing(settle_delay=1.0)
-    outgoing.hurry()
+    outgoing.end_delays()
     outgoing.settle(("a",), STREAM, [1])
     assert not outgoing.take(10.0)
-    outgoing.hurry()
+    outgoing.end_delays()
     assert kinds(outgoing.take(10.0)) == [("a", Segment.SETTLE)]
     outgoing.settle(("a",), STREAM, [2])
     assert not outgoing.take(10.0)

@@ -72,10 +72,10 @@ class TopicKind(AddressKind):
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
         return DeliveryOutcome.REJECTED
 
-    def spread(
+    def forward(
         self, home: AtHome, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
-        home.spread_to_all(stream, records, take)
+        home.forward_to_all(stream, records, take)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
         """All subscribers have accepted or refused, or there are none: send the publisher the outcome (protocol 5,
@@ -85,7 +85,7 @@ class TopicKind(AddressKind):
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
         """Wait: there may be a subscriber that the home does not know."""
 
-    def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
+    def offer_waiting(self, choosing: Choosing, stream: HomeStream) -> None:
         """A topic chooses no subscriber."""
 
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
@@ -116,7 +116,7 @@ class TopicKind(AddressKind):
         """The edge sends the delivery to the same subscriber again (protocol 5, Redelivery)."""
         return edge.queue_again(subscriber, records)
 
-    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+    def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
         """The edge does not wait for this subscriber any more."""
 
 
@@ -167,7 +167,7 @@ class BalancedKind(AddressKind):
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
         return DeliveryOutcome.REJECTED
 
-    def spread(
+    def forward(
         self, home: AtHome, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         if records[0].presettled:
@@ -181,7 +181,7 @@ class BalancedKind(AddressKind):
         """A subscriber may have these records: ask all."""
         choosing.ask_all(stream, records)
 
-    def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
+    def offer_waiting(self, choosing: Choosing, stream: HomeStream) -> None:
         choosing.share_out(stream, choosing.assign)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
@@ -210,7 +210,7 @@ class BalancedKind(AddressKind):
         (12.4)."""
         record.seek_holders()
         for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME and not s.has(record)]:
-            record.let_go(subscriber, has_it=False)
+            record.stop_awaiting(subscriber, has_it=False)
         return [subscriber for subscriber in subscribers if subscriber.has(record)]
 
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
@@ -245,7 +245,7 @@ class BalancedKind(AddressKind):
         edge.give_back(subscriber, records)
         return []
 
-    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+    def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
         """The home may offer these records to another subscriber."""
 
 
@@ -298,7 +298,7 @@ class EgressKind(BalancedKind):
         """The queue has said which consumer may have each record: ask only this one."""
         choosing.ask_holders(stream, records)
 
-    def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
+    def offer_waiting(self, choosing: Choosing, stream: HomeStream) -> None:
         if stream.link is not None:  # otherwise no queue can agree
             choosing.share_out(stream, choosing.propose)
             choosing.want(stream)
@@ -330,7 +330,7 @@ class EgressKind(BalancedKind):
         edge.end(subscriber, records, failed=failed)
         return []
 
-    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+    def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
         """The consumer may have begun to process these records."""
         for record in records:
             if record.chosen == subscriber.name:

@@ -339,7 +339,7 @@ class Record:
         self.refusals = add_refusals(self.refusals, refusal(outcome))
         return True
 
-    def had_again(self, subscriber: Any) -> None:
+    def void_outcome(self, subscriber: Any) -> None:
         """The subscriber gave the record back here, and got it again elsewhere: its outcome does not count any more."""
         known = self.locals.get(subscriber)
         if known in GIVEN_BACK:
@@ -348,7 +348,7 @@ class Record:
             if self.stream.kind.counts_again(known):
                 self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
-    def let_go(self, subscriber: Any, *, has_it: bool) -> None:
+    def stop_awaiting(self, subscriber: Any, *, has_it: bool) -> None:
         """Await the subscriber no more. If it `has_it`, the record is released on its link, and settled there later."""
         assert self.locals[subscriber] in OPEN
         if has_it:
@@ -377,7 +377,7 @@ class Record:
 # events of many records at once: the hot path
 
 
-def spread(records: Sequence[Record], first: int, audience: AddressAudience) -> None:
+def await_audience(records: Sequence[Record], first: int, audience: AddressAudience) -> None:
     """The home gives the records their places, from `first` on, and awaits this audience."""
     routers, in_order = audience.routers, records[0].stream.records
     for n, record in enumerate(records, first):
@@ -546,7 +546,7 @@ class AtHome(Protocol):
     @property
     def balancing(self) -> Choosing: ...
 
-    def spread_to_all(
+    def forward_to_all(
         self, stream: "HomeStream", records: list[Record], take: Callable[["HomeStream", list[Record]], None]
     ) -> None:
         """Give transfers their places in the publisher's order, and forward them to all subscribers of the address. The
@@ -640,7 +640,7 @@ class AddressKind(ABC):
     # at home
 
     @abstractmethod
-    def spread(
+    def forward(
         self,
         home: AtHome,
         stream: "HomeStream",
@@ -659,7 +659,7 @@ class AddressKind(ABC):
         subscribers yet."""
 
     @abstractmethod
-    def go_on(self, choosing: Choosing, stream: "HomeStream") -> None:
+    def offer_waiting(self, choosing: Choosing, stream: "HomeStream") -> None:
         """Subscribers may have room for waiting records."""
 
     @abstractmethod
@@ -705,7 +705,7 @@ class AddressKind(ABC):
         is the final outcome."""
 
     @abstractmethod
-    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+    def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
         """The subscriber's link has ended here without an outcome of these."""
 
 
@@ -762,7 +762,7 @@ class Stream:
         """Whether records wait here for their keys."""
         return bool(self.withheld_at_edge)
 
-    def had(self, records: Iterable[Record]) -> None:
+    def stop_time(self, records: Iterable[Record]) -> None:
         """A subscriber may have these records from now on. Only a home counts their time to live."""
 
     def abandon(self, followed_by: bytes | None) -> None:
@@ -1059,7 +1059,7 @@ class HomeStream(Stream):
         """Withhold these records: they get no place in the publisher's order yet."""
         self.withheld.extend(records)
 
-    def go_on(self) -> Record:
+    def release_withheld(self) -> Record:
         """The first withheld record goes on. Returns it."""
         return self.withheld.popleft()
 
@@ -1092,7 +1092,7 @@ class HomeStream(Stream):
         live)."""
         self.until.update(until)
 
-    def had(self, records: Iterable[Record]) -> None:
+    def stop_time(self, records: Iterable[Record]) -> None:
         """A subscriber may have these records from now on, or they are over: their time counts no longer."""
         if self.until:
             for record in records:

@@ -256,10 +256,10 @@ class Directory:
         self._prune()
         return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
 
-    def lost(self, router: str) -> list[Change]:
+    def contact_lost(self, router: str) -> list[Change]:
         """A contact is lost. The router's links are orphans at once. Its plain publishers end; return these changes."""
         del self.contacts[router]
-        self.members.lost(router)
+        self.members.contact_lost(router)
         self.applied.pop(router, None)
         self._audiences.clear()
         self._announced.difference_update([entry.index for entry in self._entries.at(router)])  # it cannot confirm them
@@ -309,7 +309,7 @@ class Directory:
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
             if not self.members.has_told(entry.epoch):  # else the owner's own news of this attach has arrived
-                self._rumours.hear(entry, self.entry(entry.index))
+                self._rumours.learn(entry, self.entry(entry.index))
         moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]
         left = self.apply_departures(router, [e for e in moved if e.live and e.role is Role.PUBLISHER])
         return left + self._merge([e for e in others if not (e.live and self.tells_itself(e))])

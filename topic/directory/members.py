@@ -43,7 +43,7 @@ class Members:
     def contact(self, router: str) -> None:
         self.acked[router] = -1
 
-    def lost(self, router: str) -> None:
+    def contact_lost(self, router: str) -> None:
         """The contact is lost: forget the epoch up to which the router has told of its attaches. If the plan does not
         list the router any more, forget its acknowledgements, too."""
         self._told.pop(router, None)

@@ -13,7 +13,7 @@ class Rumours:
     def __init__(self) -> None:
         self._entries: dict[Index, LinkEntry] = {}
 
-    def hear(self, entry: LinkEntry, known: LinkEntry | None) -> None:
+    def learn(self, entry: LinkEntry, known: LinkEntry | None) -> None:
         """A contact tells of the link of another contact. `known` is the link's entry here."""
         lasts = entry.role is Role.SUBSCRIBER and entry.live and entry.lifetime.timeout > 0
         if lasts and (known is None or known.epoch < entry.epoch):

@@ -44,7 +44,7 @@ class Bodies:
         """Drop the pieces: the publisher has moved or is gone, or its home has said so."""
         self.come.pop(publisher, None)
 
-    def lost(self, home: str) -> None:
+    def contact_lost(self, home: str) -> None:
         """The contact is lost: drop the pieces of this home. In the next contact the home begins again."""
         for publisher in [publisher for publisher, (of, *_) in self.come.items() if of == home]:
             self.drop(publisher)

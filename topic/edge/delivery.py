@@ -176,7 +176,7 @@ class EdgeDelivery:
         assert subscriber.link is not None
         subscriber.delivered += len(records)
         self._records.delivered[subscriber.kind.name] += len(records)
-        stream.had(records)
+        stream.stop_time(records)
         if subscriber.armed:
             subscriber.mark(records)
         if subscriber.resuming and any(record in subscriber.resuming for record in records):
@@ -202,7 +202,7 @@ class EdgeDelivery:
             else:
                 self.outlet.actions.append(Resume(subscriber.link, record, state, record.state is State.SETTLED))
                 if record.state is State.SETTLED:
-                    self._receipts.told(subscriber, record)
+                    self._receipts.settlement_sent(subscriber, record)
                     self._receipts.ask(subscriber)
             if not state and record.state is not State.SETTLED:
                 awaited.append(record)
@@ -276,7 +276,7 @@ class EdgeDelivery:
             if stream.abandoned:
                 self.settlement.close(stream, [record for record in run if record.state is not State.SETTLED])
             elif isinstance(stream, HomeStream):
-                self._home.evaluate(stream, run)
+                self._home.decide(stream, run)
             else:
                 in_doubt = [record for record in run if record.state is State.IN_DOUBT]  # not reported, nor settled
                 self._reports.report(stream, in_doubt)

@@ -95,7 +95,7 @@ class Edge:
         self.delivery.asked.drop(subscriber.name)
         self.drains.forget(subscriber)
         subscriber.gated.clear()
-        for home in self.reports.left(subscriber.name):
+        for home in self.reports.subscriber_ended(subscriber.name):
             self.consumers.announce_anew(home)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self._unname(subscriber, named)
@@ -110,13 +110,13 @@ class Edge:
         had no final outcome."""
         for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
-        for home in self.reports.left(subscriber.name):
+        for home in self.reports.subscriber_ended(subscriber.name):
             self.consumers.announce_anew(home)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self._unname(subscriber, named)
         left = [record for record in dict.fromkeys(named) if record.locals.get(subscriber) in OPEN]
         for record in left:
-            subscriber.let_go(record)
+            subscriber.stop_awaiting(record)
         return left
 
     def _unname(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
@@ -164,7 +164,7 @@ class Edge:
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
 
-    def counted_elsewhere(self, home: str, entry: LinkEntry) -> None:
+    def attached_elsewhere(self, home: str, entry: LinkEntry) -> None:
         """`home` tells of this attach. It may be a later attach, at another router, of a subscriber that we still have.
         Then `home` forwards there what is for the subscriber, and our subscriber gets nothing more that `home` forwards
         to us. Otherwise it would get a newer message here before an older one there (6.2)."""
@@ -187,7 +187,7 @@ class Edge:
     def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         records = list(dict.fromkeys(records))
         for record in records:
-            subscriber.let_go(record)
+            subscriber.stop_awaiting(record)
         self.delivery.finished([record for record in records if not record.open])
 
     def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
@@ -452,16 +452,16 @@ class Edge:
         """Give unconfirmed records to no subscriber any more: the subscribers may have had them at another router."""
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
-                subscriber.let_go(record)
+                subscriber.stop_awaiting(record)
         self.settlement.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
-    def lost(self, home: str) -> None:
+    def contact_lost(self, home: str) -> None:
         """The contact is over, and with it the joins, gates and unreported outcomes of this home. The records that it
         forwarded are held until it is back, or until their publishers have another home."""
         for stream in self.streams.values():
             if stream.home == home:
                 self.unconfirmed.hold(stream)
-        self.reports.lost(home)
+        self.reports.contact_lost(home)
         self.drains.lost(home)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)

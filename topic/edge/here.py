@@ -10,7 +10,7 @@ from topic.edge.subscriber import LocalSubscriber
 class HomeHere(Protocol):
     """The calls of an edge to the home at its own router: `topic.home.home`."""
 
-    def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
+    def decide(self, stream: HomeStream, records: list[Record]) -> None:
         """These records, whose home is here, await fewer outcomes than before."""
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:

@@ -30,9 +30,9 @@ class Receipts:
         """The record's settlement is under way to the subscriber, or waits until the subscriber comes back."""
         assert record.state is State.SETTLED
         record.unread += 1
-        self.told(subscriber, record)
+        self.settlement_sent(subscriber, record)
 
-    def told(self, subscriber: LocalSubscriber, record: Record) -> None:
+    def settlement_sent(self, subscriber: LocalSubscriber, record: Record) -> None:
         """The record's settlement has just been written to the subscriber's link."""
         subscriber.unread.append(record)
         subscriber.armed = subscriber.marker is None

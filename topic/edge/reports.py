@@ -43,7 +43,7 @@ class Reports:
         assert home not in self.unjoined
         self.unjoined[home] = set(self._subscribers)
 
-    def lost(self, home: str) -> None:
+    def contact_lost(self, home: str) -> None:
         """A contact is over, and with it the joins of the home and the outcomes that waited for it."""
         self.unjoined.pop(home, None)
         self.unreported.pop(home, None)
@@ -108,7 +108,7 @@ class Reports:
             del self.passed[stream]
         return sorted(found, key=attrgetter("n"))
 
-    def left(self, subscriber: bytes) -> list[str]:
+    def subscriber_ended(self, subscriber: bytes) -> list[str]:
         """A subscriber is gone: no home need join it. Returns the homes that outcomes which waited are reported to."""
         for put_off in self._unproven.values():
             put_off.pop(subscriber, None)

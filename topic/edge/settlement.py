@@ -76,7 +76,7 @@ class Settlement:
                 if subscriber in resuming and record in subscriber.resuming:
                     continue
                 if state == QUEUED:
-                    subscriber.pass_over()
+                    subscriber.skip_settled()
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():

@@ -241,7 +241,7 @@ class LocalSubscriber:
         for publisher in publishers:
             self.gated.pop(publisher, None)
 
-    def pass_over(self) -> None:
+    def skip_settled(self) -> None:
         """A waiting record was settled. When there are many settled ones, they are removed."""
         self.stale += 1
         if 2 * self.stale > self.queued() + CLEAR_AWAY:
@@ -332,10 +332,10 @@ class LocalSubscriber:
         this link."""
         return self.wants is not None and record not in self.exempt and record not in self.attempts
 
-    def let_go(self, record: Record) -> None:
+    def stop_awaiting(self, record: Record) -> None:
         """The record awaits the subscriber no longer. If the subscriber had released it, the record is still on its
         link, and is settled there in the end."""
-        record.let_go(self, has_it=record in self.attempts)
+        record.stop_awaiting(self, has_it=record in self.attempts)
 
     def forget_attempts(self) -> None:
         """Forget the redeliveries of the last link. Home may name the subscriber again in a record that it had released

@@ -150,7 +150,7 @@ class Unconfirmed:
                 self.outlet.trace_records(Event.OUTCOME, record.stream, [record], **columns)
         else:
             if state not in GIVEN_BACK:
-                record.had_again(subscriber)
+                record.void_outcome(subscriber)
             if subscriber not in record.locals:
                 record.name(subscriber, AWAITING_HOME)
 

@@ -88,7 +88,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
     def perform(self, action: LinkAction) -> None:
         match action:
             case AnswerDeliveries():
-                self.tell(action)
+                self.send_outcomes(action)
             case Credit() | Echo() if not self.is_answered:
                 pass  # of an earlier attach: it was still waiting when this attach began
             case Credit():
@@ -116,7 +116,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         order."""
         raise NotImplementedError
 
-    def tell(self, action: AnswerDeliveries) -> None:
+    def send_outcomes(self, action: AnswerDeliveries) -> None:
         """Send the outcomes of these records. If the end has attached again meanwhile, some records may no longer be
         open."""
         raise NotImplementedError

@@ -75,7 +75,7 @@ class Audiences:
             self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
-    def hear_of(self, subscriber: LinkEntry) -> None:
+    def learn_of(self, subscriber: LinkEntry) -> None:
         """A plain subscriber that this router did not know is at a router out of contact. The home may owe it the
         messages published from now on, so all unsettled deliveries gate it (6.5)."""
         for stream in self._busy(subscriber):
@@ -109,9 +109,9 @@ class Audiences:
         if remaining or unproven:
             stream.gate(Gate(name, subscriber.router, remaining, unproven=unproven))
             self.outlet.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
-            self.told(stream, [record for record in records if record.state is State.ACCEPTED])
+            self.outcome_sent(stream, [record for record in records if record.state is State.ACCEPTED])
 
-    def told(self, stream: HomeStream, records: list[Record]) -> None:
+    def outcome_sent(self, stream: HomeStream, records: list[Record]) -> None:
         """The publisher was sent the outcome of these records. When it has read the outcome, they gate no longer: if it
         resumes, its map states the outcome, and it never transfers them again. A publisher without a timeout does not
         resume, so its records stop gating at once."""
@@ -163,7 +163,7 @@ class Audiences:
             _runs(list(alike)) for _, alike in groupby(to_be_sent, key=attrgetter("chosen"))
         ):
             self._forward(run, name)
-        self._home.evaluate(stream, owed)
+        self._home.decide(stream, owed)
 
     def _custodian(self, subscriber: LinkEntry) -> str | None:
         return None if self.directory.is_mine(subscriber) else subscriber.router
@@ -210,7 +210,7 @@ class Audiences:
             if not subscriber.lifetime.timeout:  # its client is told, or gone: no other loss matters
                 for record in stream.records.values():
                     record.is_back(subscriber.name)
-            self._home.evaluate(stream, awaited)
+            self._home.decide(stream, awaited)
 
     def count_on(self, router: str) -> None:
         """Messages published from now on may await this router, which is out of contact, until `returned` or
@@ -236,7 +236,7 @@ class Audiences:
                     record.await_router_no_more(router)
                     if not record.awaited and not record.unread:
                         self.edge.receipts.forget([record])
-            self._home.evaluate(stream, list(stream.records.values()))
+            self._home.decide(stream, list(stream.records.values()))
 
     def _left_at(self, router: str, address: str) -> _Left:
         """The subscribers of the address at a router that is lost."""
@@ -278,17 +278,17 @@ class Audiences:
                 record.await_by_name_no_more(lapsed)
                 self._await_orphans(record, [], lapsed)
             count += len(waiting)
-            self._home.evaluate(stream, waiting)
+            self._home.decide(stream, waiting)
         return count
 
-    def left(self, router: str, address: str) -> None:
+    def plain_subscriber_ended(self, router: str, address: str) -> None:
         """A plain subscriber of a router out of contact has ended, or has attached elsewhere. If it was the last plain
         subscriber of the address there, no delivery awaits that router any more."""
         for stream in list(self._streams.at(address)) if router in self._counts_on else ():
             if not self._counted_on(router, stream.address):
                 waiting = _waiting_for(stream, router)
                 answered_by(router, waiting)
-                self._home.evaluate(stream, waiting)
+                self._home.decide(stream, waiting)
 
     # subscribers awaited by name
 
@@ -374,7 +374,7 @@ class Audiences:
         assert subscriber is not None
         stream, router = records[0].stream, subscriber.router
         attach = None if stream.kind.asks_all(records[0]) else (name, subscriber.epoch)
-        stream.had(records)
+        stream.stop_time(records)
         self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 

@@ -15,7 +15,7 @@ import attrs
 from topic.actions import Chosen, ConsumerDrains, Forget, Wanted
 from topic.delivery.kinds import UNASSIGNED, verdict
 from topic.delivery.outcomes import NOT_HAD
-from topic.delivery.record import Giving, HomeStream, Record, State, spread
+from topic.delivery.record import Giving, HomeStream, Record, State, await_audience
 from topic.delivery.room import NO_ROOM, Demand, Drain, DrainAnswer, SubscriberRoom
 from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
@@ -74,25 +74,25 @@ class Balancing:
         self._place(stream, records, NO_AUDIENCE)
         stream.leave_out_refusers(records)
         stream.wait_for_room(records)
-        self.go_on(stream)
+        self.offer_waiting(stream)
         if stream.unassigned and self._is_over(stream):
-            self._home.evaluate(stream, list(stream.unassigned))
+            self._home.decide(stream, list(stream.unassigned))
 
     def ask_all(self, stream: HomeStream, records: list[Record]) -> None:
         """Give transfers their places that a subscriber may have already. Ask all routers for that subscriber."""
         audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
         self._place(stream, records, audience)
-        stream.had(records)
+        stream.stop_time(records)
         if audience.routers:
             self.outlet.batches.forward(audience.routers, stream, records, self.directory.applied, None)
         for record in records:
             self._give(record, stream.kind.holders(record, self._edge.delivery.joined_at(stream)))
-        self._home.evaluate(stream, records)
+        self._home.decide(stream, records)
 
     def ask_holders(self, stream: HomeStream, records: list[Record]) -> None:
         """Give transfers their places. The queue says which consumer may have each: ask only this consumer's router."""
         self._place(stream, records, NO_AUDIENCE)
-        stream.had(records)
+        stream.stop_time(records)
         if not self._home.booted:
             self.asked.update(records)
         for name, run in groupby(records, key=stream.take_holder):
@@ -100,10 +100,10 @@ class Balancing:
             for record in theirs:
                 record.choose(name)
             self._home.seek_all(theirs, name)
-        self._home.evaluate(stream, records)
+        self._home.decide(stream, records)
 
     def _place(self, stream: HomeStream, records: list[Record], audience: AddressAudience) -> None:
-        spread(records, stream.place(len(records)), audience)
+        await_audience(records, stream.place(len(records)), audience)
         self.outlet.trace_received(stream, records, audience)
 
     def _give(self, record: Record, subscribers: list[LocalSubscriber]) -> None:
@@ -111,8 +111,8 @@ class Balancing:
 
     def hand_on(self, stream: HomeStream, records: list[Record]) -> None:
         """Give presettled records to subscribers that have room now, and drop the rest."""
-        spread(records, stream.place(len(records)), NO_AUDIENCE)
-        stream.had(records)
+        await_audience(records, stream.place(len(records)), NO_AUDIENCE)
+        stream.stop_time(records)
         left = records
         while left and (share := self._share(stream, left)) is not None:
             entry, theirs = share
@@ -121,13 +121,13 @@ class Balancing:
                 self._edge.delivery.hand_on(stream, theirs, [self._edge.subscribers[entry.name]])
             else:
                 self._forward(stream, theirs, entry)
-        self._home.evaluate(stream, records)
+        self._home.decide(stream, records)
 
     # choosing
 
-    def go_on(self, stream: HomeStream) -> None:
+    def offer_waiting(self, stream: HomeStream) -> None:
         """Give waiting records to subscribers that have room."""
-        stream.kind.go_on(self, stream)
+        stream.kind.offer_waiting(self, stream)
 
     def share_out(self, stream: HomeStream, give: Giving) -> None:
         """Choose subscribers that have room for the waiting records, and call `give` with the share of each."""
@@ -168,7 +168,7 @@ class Balancing:
             for record in records:
                 record.choose(name)
                 record.sum_up(NOT_HAD)
-            self._home.evaluate(stream, records)
+            self._home.decide(stream, records)
             return
         first = stream.before_waiting(records, name)
         able = [one for one in self._able(stream) if one[0].name == name]
@@ -177,14 +177,14 @@ class Balancing:
             self.assign(stream, now, able[0][0])
         if left := records[len(now) :]:
             stream.wait_for_room(left)
-            self.go_on(stream)
+            self.offer_waiting(stream)
 
     def not_reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
         """The queue has not reserved these deliveries for the subscriber: they wait again."""
         records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
         if records:
             stream.wait_for_room(records)
-            self.go_on(stream)
+            self.offer_waiting(stream)
 
     @staticmethod
     def _is_for_nobody(record: Record) -> bool:
@@ -202,7 +202,7 @@ class Balancing:
         stream.wait_no_more([record])
         record.seek_holders()
         record.forwarded_to(router)
-        stream.had([record])
+        stream.stop_time([record])
         if router in self.directory.applied:
             self._ask(record, router)
         else:
@@ -213,7 +213,7 @@ class Balancing:
         self.outlet.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
         self.outlet.batches.forward((router,), record.stream, [record], self.directory.applied, None)
 
-    def heard(self, router: str) -> None:
+    def section_received(self, router: str) -> None:
         """The router has told its section. Forward it the records that it has asked about before."""
         for record in self._claims.pop(router, ()):
             if isinstance(record.stream, HomeStream) and record.state is State.IN_DOUBT:
@@ -257,7 +257,7 @@ class Balancing:
 
     def assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
         """Offer these records to the subscriber."""
-        stream.had(records)
+        stream.stop_time(records)
         for record in records:
             record.choose(entry.name)
             record.sum_up(None)
@@ -271,7 +271,7 @@ class Balancing:
                 self._offer_again(stream, theirs, chosen)
             else:
                 self._edge.delivery.take_offers(stream, theirs, [chosen])
-        self._home.evaluate(stream, records)
+        self._home.decide(stream, records)
 
     def _offer_again(self, stream: HomeStream, records: list[Record], chosen: LocalSubscriber) -> None:
         """Offer records to the chosen local subscriber. A local subscriber has had them before, or the chosen one may
@@ -307,7 +307,7 @@ class Balancing:
         if known is None or known.epoch != epoch:
             known = self._offers[name] = _Offers(epoch)
         known.limit = limit
-        self.go_on_at(entry.identity.address)
+        self.offer_waiting_to(entry.identity.address)
 
     def drain(self, asked: Drain) -> None:
         """A subscriber is to be given all that there is for it. What it has room for it has by now, unless a queue has
@@ -339,10 +339,10 @@ class Balancing:
         room = self._room_of(entry)
         return room.size <= 0 < room.deliveries
 
-    def go_on_at(self, address: str) -> None:
+    def offer_waiting_to(self, address: str) -> None:
         """A subscriber of the address has room: give it waiting records."""
         for stream in list(self._streams.at(address)):
-            self.go_on(stream)
+            self.offer_waiting(stream)
 
     def refused(self, record: Record, router: str) -> None:
         """The router has answered that none of its subscribers has the record. If home has offered the record to one of
@@ -352,7 +352,7 @@ class Balancing:
         if known is not None and record.last_offer is known:
             known.limit = known.offered
 
-    def lost(self, router: str) -> None:
+    def contact_lost(self, router: str) -> None:
         self._claims.pop(router, None)
         self._offers = {name: known for name, known in self._offers.items() if known.epoch.router != router}
 
@@ -378,13 +378,13 @@ class Balancing:
         """Give the deliveries to one subscriber until that subscriber has ended (`only`), or to all."""
         if only != stream.serves_one:
             stream.serve(None, only=only)
-        self.go_on(stream)
+        self.offer_waiting(stream)
 
     def _serve_next(self, stream: HomeStream, gone: bytes) -> None:
         """If the subscriber that is gone was served alone, serve another one."""
         if stream.served == gone:
             stream.serve(None)
-            self.go_on(stream)
+            self.offer_waiting(stream)
 
     def _served(self, stream: HomeStream) -> Collection[LinkEntry]:
         """The subscribers that get deliveries. If only one does, it is the one that has deliveries already, else the
@@ -462,7 +462,7 @@ class Balancing:
             self._home.leave_out(stream, without)
             for record in without:
                 record.leave_out(NOBODY)
-        self.go_on(stream)
+        self.offer_waiting(stream)
 
     @staticmethod
     def _is_free(record: Record) -> bool:

@@ -35,7 +35,7 @@ class Boot:
         """The routers whose section has not come in this incarnation; empty once publishers are answered."""
         return [] if self._home.booted else sorted(self._unheard)
 
-    def heard(self, router: str) -> None:
+    def section_received(self, router: str) -> None:
         """The router's section has come."""
         self._heard.add(router)
         self.check(-math.inf)
@@ -52,7 +52,7 @@ class Boot:
             self._home.outlet.actions.append(Note(note))
         self._home.booted = True
         self._home.balancing.asked.clear()
-        self._home.evaluate_all()
+        self._home.decide_all()
 
     def deadline(self) -> float:
         """When `check` has to be called; infinity if never."""

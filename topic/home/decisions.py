@@ -11,7 +11,7 @@ class Decisions(AtHome, Protocol):
     booted: bool
     """Until the home has booted it answers no publisher (protocol 8)."""
 
-    def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
+    def decide(self, stream: HomeStream, records: list[Record]) -> None:
         """Fewer outcomes are awaited for these records: answer the publisher for the records that await none."""
 
     def seek_all(self, records: list[Record], name: bytes) -> None:

@@ -80,7 +80,7 @@ class Home:
         records = [record for record in in_ranges(stream, ranges) if record.state is State.IN_DOUBT]
         answered_by(router, records)
         stream.kind.accepted(records)
-        self.evaluate(stream, records)
+        self.decide(stream, records)
 
     def outcome_in_full(
         self,
@@ -107,9 +107,9 @@ class Home:
             stream.kind.refused(self, record, router, refusals, moved)
         for name in moved if not stream.kind.is_over(record) else ():
             self.audiences.seek(record, name, not_at=router)
-        self.evaluate(stream, [record])
+        self.decide(stream, [record])
 
-    def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
+    def decide(self, stream: HomeStream, records: list[Record]) -> None:
         """Answer the publisher for each of these records that awaits nobody (protocol 5, Accept)."""
         if not self.booted:
             stream.kind.decide_early(self, stream, records)
@@ -130,17 +130,17 @@ class Home:
         if len(presettled) < len(done):  # last: an acceptance may end the link of a lapsed subscriber
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
-    def spread_to_all(
+    def forward_to_all(
         self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         """Forward new transfers to all subscribers of the address."""
-        self.publishing.spread_to_all(stream, records, take)
+        self.publishing.forward_to_all(stream, records, take)
 
     def _handed_on(self, stream: HomeStream, records: list[Record]) -> None:
         """End presettled records: every edge has handed them on or dropped them."""
         settle(records)
         self.records.forget(stream, records)
-        self.settlement.over(stream, records)
+        self.settlement.free_window(stream, records)
 
     @contextmanager
     def deciding_later(self) -> Iterator[None]:
@@ -154,11 +154,11 @@ class Home:
             self._undecided = None
         for stream in undecided:
             if self.streams.get(stream.publisher) is stream:
-                self.evaluate(stream, list(stream.records.values()))
+                self.decide(stream, list(stream.records.values()))
 
-    def evaluate_all(self) -> None:
+    def decide_all(self) -> None:
         for stream in list(self.streams.values()):
-            self.evaluate(stream, list(stream.records.values()))
+            self.decide(stream, list(stream.records.values()))
 
     def accept(self, stream: HomeStream, records: list[Record]) -> None:
         """Answer the publisher: *accepted*, or the outcome that follows from the refusals. If the publisher has
@@ -180,7 +180,7 @@ class Home:
         if stream.link is not None:
             self._tell(stream, records)
             if stream.gates:
-                self.audiences.told(stream, records)
+                self.audiences.outcome_sent(stream, records)
 
     def _tell(self, stream: HomeStream, records: list[Record]) -> None:
         accepted = [record for record in records if record.refusals is None]
@@ -216,7 +216,7 @@ class Home:
             if stream.settles_first:
                 self.settlement.settle(stream, ended)
             if stream.gates:
-                self.audiences.told(stream, ended)
+                self.audiences.outcome_sent(stream, ended)
         if stream.withheld:
             self.records.unblocked.append(stream)
 
@@ -300,7 +300,7 @@ class Home:
         if record is None or record.message is None or stream.came_again(key) is None:
             return None
         self.edge.unconfirmed.take(stream, key)
-        return self.publishing.again(stream, tag, record, settled=settled)
+        return self.publishing.publish_again(stream, tag, record, settled=settled)
 
     def abort(self, stream: HomeStream, tag: bytes) -> None:
         """The publisher aborted a transfer. If its map has the delivery, the publisher gives the delivery up, whether
@@ -327,7 +327,7 @@ class Home:
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
         """A local subscriber has room for deliveries."""
-        self.balancing.go_on_at(subscriber.identity.address)
+        self.balancing.offer_waiting_to(subscriber.identity.address)
 
     def drain(self, asked: Drain) -> None:
         """A subscriber here drains."""
@@ -338,7 +338,7 @@ class Home:
         acknowledged the bytes."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
-            self.balancing.go_on(stream)  # the subscriber may have had room before
+            self.balancing.offer_waiting(stream)  # the subscriber may have had room before
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:

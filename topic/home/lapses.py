@@ -68,7 +68,7 @@ class Lapses:
             for record in awaited:
                 record.await_by_name_no_more([name])
                 self._audiences.await_by_name(record, name)
-            self._home.evaluate(stream, awaited)
+            self._home.decide(stream, awaited)
 
     def accepted(self, stream: HomeStream, records: list[Record]) -> None:
         """These records are accepted without some subscribers that they had awaited: end the links of these
@@ -104,7 +104,7 @@ class Lapses:
             self.outlet.batches.gossip(ended.router, [ended])
         return ended
 
-    def tell(self, known: LinkEntry, link: Any, epoch: Epoch) -> LocalSubscriber:
+    def report_ending(self, known: LinkEntry, link: Any, epoch: Epoch) -> LocalSubscriber:
         """Tell a client that attaches again that its link has ended. The client may then begin afresh."""
         subscriber = LocalSubscriber(known.name, known.identity, self._edge.kinds.of(known.identity.address))
         subscriber.begin(link, epoch, None, complete=True)
@@ -112,7 +112,7 @@ class Lapses:
         subscriber.suspend()  # the connection may end before the client has read this
         return subscriber
 
-    def told(self, subscriber: LocalSubscriber) -> None:
+    def ending_known(self, subscriber: LocalSubscriber) -> None:
         """The client knows that its link has ended: tell all other routers that it knows."""
         directory = self.directory
         known = directory.subscriber(subscriber.name)
@@ -120,7 +120,7 @@ class Lapses:
             return
         told = attrs.evolve(known, ending="")
         if directory.is_mine(known):
-            self.outlet.tell(self.directory, told)
+            self.outlet.write_entry(self.directory, told)
         else:
             directory.mark(known, Status.EXPIRED)
             for router in directory.contacts:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import inf
 
-from topic.delivery.record import HomeStream, Record, State, presettle, spread
+from topic.delivery.record import HomeStream, Record, State, await_audience, presettle
 from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
 from topic.home.decisions import Decisions
@@ -94,7 +94,7 @@ class Publishing:
                 self._home.expire(stream, over)
             self._release(stream)
         else:
-            self._spread(stream, records, self._edge.delivery.take)
+            self._forward_new(stream, records, self._edge.delivery.take)
         self._settlement.grant(stream)
         return records
 
@@ -110,9 +110,9 @@ class Publishing:
             alone = [key], [tag], [message], None if is_expected else [until]
             (record,) = self._publish_new(stream, *alone, presettled=presettled, is_expected=is_expected)
             return record
-        return self.again(stream, tag, record, message, settled=presettled)
+        return self.publish_again(stream, tag, record, message, settled=presettled)
 
-    def again(
+    def publish_again(
         self, stream: HomeStream, tag: bytes, record: Record, message: bytes | None = None, *, settled: bool = False
     ) -> Record:
         """Give a delivery that was unconfirmed here an audience in this epoch (7.3). `message`: the message, if the
@@ -125,17 +125,17 @@ class Publishing:
         if stream.withheld:
             stream.withhold([record])
         else:
-            self._spread(stream, [record], self._edge.delivery.take_again)
+            self._forward_new(stream, [record], self._edge.delivery.take_again)
         self._settlement.grant(stream)
         return record
 
-    def _spread(
+    def _forward_new(
         self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         assert not stream.abandoned
-        stream.kind.spread(self._home, stream, records, take)
+        stream.kind.forward(self._home, stream, records, take)
 
-    def spread_to_all(
+    def forward_to_all(
         self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         """Forward these records to all subscribers of the address. `take` gives them to the local ones."""
@@ -143,17 +143,17 @@ class Publishing:
         first = stream.place(len(records))
         routers = audience.routers
         ahead = bool(stream.ahead) and self._went_ahead(stream, records[0], routers)
-        spread(records, first, audience)
+        await_audience(records, first, audience)
         if not audience.size:
             stream.placed_for_nobody()
         if routers or records[0].presettled:
-            stream.had(records)
+            stream.stop_time(records)
         if not records[0].presettled:
             self.outlet.trace_received(stream, records, audience)
         if routers:
             self.outlet.batches.forward(routers, stream, records, self.directory.applied, None, ahead=ahead)
         take(stream, records)
-        self._home.evaluate(stream, records)
+        self._home.decide(stream, records)
 
     # what is withheld
 
@@ -168,24 +168,24 @@ class Publishing:
             if record.state is State.ACCEPTED:
                 return
             if record.state is not State.IN_DOUBT:
-                stream.go_on()
-                self._recall(stream, record.key)
+                stream.release_withheld()
+                self._drop_pieces(stream, record.key)
             elif stream.is_questioned(record.key):
                 return
             elif room <= 0 or self._awaits_room(stream) or self._send_ahead(stream, record):
                 self._queue[stream] = None
                 self._may_go_on = True
             elif self.records.by_key.get(record.key) is record:
-                stream.go_on()  # first: spreading may settle it at once, and call this again
+                stream.release_withheld()  # first: spreading may settle it at once, and call this again
                 room -= record.size
-                self._spread(stream, [record], self._edge.delivery.take_again)
+                self._forward_new(stream, [record], self._edge.delivery.take_again)
             elif self._enters(record):
                 batch = self._taken_with(stream, record, room)
                 room -= sum(record.size for record in batch)
-                self._spread(stream, batch, self._edge.delivery.take)
+                self._forward_new(stream, batch, self._edge.delivery.take)
             else:
                 self.records.busy_keys[record.key] = stream
-                self.outlet.batches.hurry()
+                self.outlet.batches.end_delays()
                 return
 
     def _enters(self, record: Record) -> bool:
@@ -196,7 +196,7 @@ class Publishing:
         """Take the first withheld record, and those behind it that may go on in the same batch: all presettled or none,
         all new or none, no large ones, and at most `room` bytes."""
         withheld, batch = stream.withheld, [first]
-        stream.go_on()
+        stream.release_withheld()
         room -= first.size
         while withheld and room > 0 and max(first.size, withheld[0].size) <= 2 * self._piece:
             record = withheld[0]
@@ -204,7 +204,7 @@ class Publishing:
             is_alike = record.presettled == first.presettled and record.chosen == first.chosen
             if is_held or not is_alike or not self._enters(record):
                 break
-            batch.append(stream.go_on())
+            batch.append(stream.release_withheld())
             room -= record.size
         return batch
 
@@ -228,16 +228,16 @@ class Publishing:
         """Whether these routers have the message already, because it went ahead. Tells other routers that have pieces
         of it to drop them."""
         found = stream.arrived_ahead(routers)
-        self._recall(stream, record.key)
+        self._drop_pieces(stream, record.key)
         assert all(at == record.size for at in found)
         return found != []
 
     def gone(self, stream: HomeStream) -> None:
         """The publisher is elsewhere or gone: its withheld deliveries do not go on."""
         if stream.ahead:
-            self._recall(stream, stream.withheld[0].key)
+            self._drop_pieces(stream, stream.withheld[0].key)
 
-    def _recall(self, stream: HomeStream, key: bytes) -> None:
+    def _drop_pieces(self, stream: HomeStream, key: bytes) -> None:
         """Tell the routers that have pieces of this delivery, and get no Forward of it, to drop the pieces."""
         for router, at in stream.recall().items():
             if router in self.directory.contacts:
@@ -260,7 +260,7 @@ class Publishing:
         """The channel to the router is full."""
         self._full.add(router)
 
-    def lost(self, router: str) -> None:
+    def contact_lost(self, router: str) -> None:
         """The contact is over, and the router has dropped the pieces that went ahead in it."""
         for stream in self._streams.values():
             stream.lost_ahead(router)
@@ -271,7 +271,7 @@ class Publishing:
         self._full.discard(router)
         self._may_go_on = True
 
-    def go_on(self) -> bool:
+    def forward_withheld(self) -> bool:
         """Let the next publisher go on whose channels have room. Returns False if there is none."""
         if not self._may_go_on:
             return False

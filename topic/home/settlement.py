@@ -29,14 +29,14 @@ class HomeSettlement:
         """The publisher has settled these records. It abandons a record that has no outcome yet. Abandoned records come
         first, because the settlement of the others opens gates, and further deliveries may then be accepted and
         answered."""
-        stream.had(records)
+        stream.stop_time(records)
         stream.wait_no_more(records)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]
         settled = records if not abandoned else [r for r in records if r.state is State.ACCEPTED]
         for event, run in ((Event.ABANDONED, abandoned), (Event.SETTLED, settled)):
             if run:
                 self._settle(stream, run, event)
-        self.over(stream, settled + abandoned)
+        self.free_window(stream, settled + abandoned)
 
     def _settle(self, stream: HomeStream, records: list[Record], event: Event) -> None:
         assert stream.begun
@@ -64,7 +64,7 @@ class HomeSettlement:
         if known:
             self._edge.receipts.forget(known)
 
-    def over(self, stream: HomeStream, records: list[Record]) -> None:
+    def free_window(self, stream: HomeStream, records: list[Record]) -> None:
         """These deliveries are settled, so they no longer count against the publisher's window."""
         if stream.link is not None:
             stream.window.give_back(sizes(records))

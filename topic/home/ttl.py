@@ -46,7 +46,7 @@ class TimeToLive:
         self.due = inf
         for stream in [stream for stream in self._streams.values() if stream.until]:
             over = [record for record, at in stream.until.items() if at <= now]
-            stream.had(over)
+            stream.stop_time(over)
             ended = [record for record in over if record.state is State.IN_DOUBT]
             if ended:
                 self._home.expire(stream, ended)

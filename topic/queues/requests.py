@@ -82,7 +82,7 @@ class Requests:
         if router in (former, self.leader):
             self._send_anew()
 
-    def lost(self, router: str) -> None:
+    def contact_lost(self, router: str) -> None:
         """The contact with the router has ended. The requests that it had go to the next router that tells that it
         leads."""
         self._leaders.pop(router, None)

@@ -143,7 +143,7 @@ class ReplicaSets:
             if name in self._leads:
                 self._tell(router, name, Leads(*self._leads[name], leads=True))
 
-    def lost(self, router: str, now: float) -> None:
+    def contact_lost(self, router: str, now: float) -> None:
         """The contact with the router has ended."""
         if router in self._contacts:
             del self._contacts[router]
@@ -152,7 +152,7 @@ class ReplicaSets:
         for name, replica in self._replicas.items():
             replica.forget(router)
             replica.raft.disconnect(router, now)
-            self._requests[name].lost(router)
+            self._requests[name].contact_lost(router)
             self._touched[name] = None
 
     def receive(self, router: str, payload: bytes, now: float) -> None:

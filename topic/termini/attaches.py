@@ -216,7 +216,7 @@ class Attaches:
         for waiting in self._publishers.values():
             self._deadlines.set(waiting, now + self._join)
 
-    def lost(self) -> None:
+    def contact_lost(self) -> None:
         """A contact is over: no attach waits for that router any more."""
         self.answer_publishers()
         for subscriber in list(self._subscribers.values()):

@@ -38,7 +38,7 @@ class Changes:
 
     def write(self, entry: LinkEntry) -> None:
         """Write an entry into our own section, and apply the consequences."""
-        self.follow([self.outlet.tell(self.directory, entry)])
+        self.follow([self.outlet.write_entry(self.directory, entry)])
 
     def follow(self, changes: list[Change], *, learned: bool = False) -> None:
         """Apply the consequences of these changes. `learned`: they came with a section or gossip, not as they
@@ -96,13 +96,13 @@ class Changes:
             self._home.audiences.join(entry, known=former is not None)
         elif self.directory.is_counted_on(entry):
             if former is None:
-                self._home.audiences.hear_of(entry)
+                self._home.audiences.learn_of(entry)
             self._grace.wait_for(entry)
 
     def _leaves(self, old: LinkEntry | None) -> None:
         """A plain subscriber has left its router. If that router is out of contact, homes may still wait for it."""
         if old is not None and old.live and not old.lasts:
-            self._home.audiences.left(old.router, old.identity.address)
+            self._home.audiences.plain_subscriber_ended(old.router, old.identity.address)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
         """The subscriber has closed or expired. It may have closed at another router under a higher epoch, given by a
@@ -111,7 +111,7 @@ class Changes:
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
         left = self._edge.drop(subscriber)
-        subscriber.kind.left(subscriber, left)
+        subscriber.kind.subscriber_ended(subscriber, left)
         self._edge.delivery.finished([record for record in left if not record.open])
 
     def _subscriber_moved(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
@@ -139,7 +139,9 @@ class Changes:
         if self.is_here(entry):
             self._detach(entry, ending or OUT_OF_CONTACT)
         if self.directory.is_mine(entry):
-            self.follow([self.outlet.tell(self.directory, attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])
+            self.follow(
+                [self.outlet.write_entry(self.directory, attrs.evolve(entry, status=Status.EXPIRED, ending=ending))]
+            )
         else:
             self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
 
@@ -172,7 +174,7 @@ class Changes:
             return
         if not current.live:
             if current.ending and not entry.ending:
-                self.follow([self.outlet.tell(self.directory, entry)])
+                self.follow([self.outlet.write_entry(self.directory, entry)])
             return
         if entry.ending:
             self.outlet.actions.append(Note(f"subscriber {entry.identity} was ended: {entry.ending}"))

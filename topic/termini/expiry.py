@@ -120,7 +120,7 @@ class Expiry:
                 if not self._is_live(attach):  # the decision about another link has ended this one, too
                     continue
                 if not self._speaks_for(entry):
-                    self._point_out(entry)
+                    self._gossip_link(entry)
                 elif decision is Decision.EXPIRED and self._is_followed(entry, self.outlet.router):
                     continue
                 elif not self._has_proposed(entry, decision):
@@ -175,11 +175,11 @@ class Expiry:
             is_due = now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s
             if session in here and not entry.ending:
                 self._links.leave_behind(entry)
-            elif is_due and not (session in first and self._tells_of_the_end(entry, first[session])):
+            elif is_due and not (session in first and self._shows_session_end(entry, first[session])):
                 self.directory.forget(entry)
 
     @staticmethod
-    def _tells_of_the_end(entry: LinkEntry, first: Epoch) -> bool:
+    def _shows_session_end(entry: LinkEntry, first: Epoch) -> bool:
         """Whether this ended link shows that its session is over, while the session's link attached at `first` still
         exists."""
         return entry.ending != "" or first < entry.epoch
@@ -213,7 +213,7 @@ class Expiry:
 
     # proposing
 
-    def _point_out(self, entry: LinkEntry) -> None:
+    def _gossip_link(self, entry: LinkEntry) -> None:
         """Tell the proposer of the link by gossip, because it may not know the link."""
         self.outlet.batches.gossip(min(self.directory.contacts), [entry])
 
@@ -293,7 +293,7 @@ class Expiry:
         if lonely is not None:
             lonely.lapsed_at.discard(router)
 
-    def lost(self, router: str) -> None:
+    def contact_lost(self, router: str) -> None:
         """The contact is over. In the next contact, `router` has to learn of all lapses again."""
         for lonely in self._lonely.values():
             lonely.lapsed_at.discard(router)

@@ -110,7 +110,7 @@ class Generations:
             versions = {router: (contacts[router], version) for router, version in self.directory.applied.items()}
             self.outlet.batches.applied(contacts, versions)
         lifetime = stream.lifetime
-        self.outlet.tell(
+        self.outlet.write_entry(
             self.directory,
             LinkEntry(Role.PUBLISHER, name, stream.identity, epoch, stream.generation, lifetime=lifetime),
         )

@@ -71,7 +71,7 @@ class Grace:
             self._absent[router] = _Absence(incarnation, self.outlet.time_us, None)
             self._audiences.count_on(router)
 
-    def lost(self, router: str, incarnation: int, now: float) -> None:
+    def contact_lost(self, router: str, incarnation: int, now: float) -> None:
         """The contact is over: begin the wait. If the router had not told its section in this contact, the former wait
         goes on."""
         waits = self._grace > 0 and self._ended.get(router, 0) < incarnation
@@ -87,7 +87,7 @@ class Grace:
         homes no longer wait for it."""
         absence = self._absent.get(router)
         if absence is not None and absence.incarnation != incarnation:
-            self._over(router)
+            self._forget_absence(router)
         if self._ended.get(router, 0) < incarnation:
             self._ended.pop(router, None)
 
@@ -103,15 +103,15 @@ class Grace:
     def follow(self, plan: Plan) -> None:
         """The plan has changed: stop waiting for routers that it no longer lists."""
         for router in [router for router in self._absent if router not in plan.listed]:
-            self._over(router)
+            self._forget_absence(router)
         self._ended = {router: last for router, last in self._ended.items() if router in plan.listed}
 
-    def _over(self, router: str) -> None:
+    def _forget_absence(self, router: str) -> None:
         """The directory has no plain links of the router any more: stop waiting for it."""
-        self._wait_no_more(router)
+        self._end_wait(router)
         self._audiences.give_up(router)
 
-    def _wait_no_more(self, router: str) -> _Absence:
+    def _end_wait(self, router: str) -> _Absence:
         absence = self._absent.pop(router)
         self.outlet.trace(Event.GIVEN_UP, peer=router, detail=json.dumps({"incarnation": absence.incarnation}))
         return absence
@@ -143,7 +143,7 @@ class Grace:
             self._give_up(router, "has ended")
 
     def _give_up(self, router: str, why: str) -> None:
-        absence = self._wait_no_more(router)
+        absence = self._end_wait(router)
         self.directory.give_up((router, absence.incarnation), absence.since_us)
         count = self._audiences.give_up(router)
         if count:

@@ -75,7 +75,7 @@ class Outgoing:
     def __bool__(self) -> bool:
         return bool(self._batches)
 
-    def hurry(self) -> None:
+    def end_delays(self) -> None:
         """Do not delay the settlements that wait at present."""
         self._waits = not self._batches
 
@@ -106,7 +106,7 @@ class Outgoing:
             self._batches.append(batch)
         return batch
 
-    def _say(self, targets: Iterable[str], *segment: Any, size: int = 0) -> None:
+    def _append(self, targets: Iterable[str], *segment: Any, size: int = 0) -> None:
         """Append a segment to the batch for the targets. `size`: estimated bytes of the entries in the segment."""
         targets = tuple(targets)
         if targets:
@@ -124,11 +124,11 @@ class Outgoing:
         size = _size(own) + _size(gossip)
         if size > FLUSH_BYTES:
             for part in _in_parts(own):
-                self._say((router,), Segment.PART, _packed(part), [], size=_size(part))
+                self._append((router,), Segment.PART, _packed(part), [], size=_size(part))
             for part in _in_parts(gossip):
-                self._say((router,), Segment.PART, [], _packed(part), size=_size(part))
+                self._append((router,), Segment.PART, [], _packed(part), size=_size(part))
             own, gossip, size = [], [], 0
-        self._say((router,), Segment.SECTION, version, latest, _packed(own), _packed(gossip), size=size)
+        self._append((router,), Segment.SECTION, version, latest, _packed(own), _packed(gossip), size=size)
 
     def delta(
         self, routers: Iterable[str], version: int, latest: int, entries: list[LinkEntry], departed: list[LinkEntry]
@@ -136,36 +136,36 @@ class Outgoing:
         """Send a change of the section. `latest`: as in `section`. `departed`: entries of links that have left this
         router, as their new owners wrote them."""
         size = _size(entries) + _size(departed)
-        self._say(routers, Segment.DELTA, version, latest, _packed(entries), _packed(departed), size=size)
+        self._append(routers, Segment.DELTA, version, latest, _packed(entries), _packed(departed), size=size)
 
     def gossip(self, router: str, entries: list[LinkEntry]) -> None:
         """Send entries that this router has learned from others."""
         for part in _in_parts(entries):
-            self._say((router,), Segment.GOSSIP, _packed(part), size=_size(part))
+            self._append((router,), Segment.GOSSIP, _packed(part), size=_size(part))
 
     def applied(self, routers: Iterable[str], versions: Mapping[str, tuple[int, int]]) -> None:
         """Send how far this router has applied the sections of others: incarnation and version by router. The receiver
         answers with the later news."""
-        self._say(routers, Segment.APPLIED, versions)
+        self._append(routers, Segment.APPLIED, versions)
 
     def ack(self, router: str, version: int) -> None:
-        self._say((router,), Segment.ACK, version)
+        self._append((router,), Segment.ACK, version)
 
     def expire(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
         """Ask the routers whether this attach of a link may expire, or lapse (8, Expiry)."""
-        self._say(routers, Segment.EXPIRE, entry.role, entry.name, entry.epoch, decision)
+        self._append(routers, Segment.EXPIRE, entry.role, entry.name, entry.epoch, decision)
 
     def vote(self, router: str, index: tuple[Role, bytes], epoch: Epoch, decision: Decision, *, yes: bool) -> None:
-        self._say((router,), Segment.VOTE, *index, epoch, decision, yes)
+        self._append((router,), Segment.VOTE, *index, epoch, decision, yes)
 
     def expired(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
         """Tell the routers that the link has expired or lapsed. If the decision is `NOTHING`, a router that agreed is
         free again."""
-        self._say(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
+        self._append(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
 
     def gone(self, router: str, owner: Owner) -> None:
         """Tell a router that the process of that incarnation has ended (8, Lost router)."""
-        self._say((router,), Segment.GONE, *owner)
+        self._append((router,), Segment.GONE, *owner)
 
     # joining
 
@@ -173,23 +173,23 @@ class Outgoing:
         """Tell a router that its subscriber is in the audience of every delivery published here from now on (6.2). The
         subscriber gets an older delivery only if this router forwards it to the subscriber by name. A publisher in
         `gated` holds the subscriber back from the given `n` on."""
-        self._say((router,), Segment.JOINED, subscriber, epoch, gated)
+        self._append((router,), Segment.JOINED, subscriber, epoch, gated)
 
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
-        self._say((router,), Segment.ADMIT, subscriber, publisher)
+        self._append((router,), Segment.ADMIT, subscriber, publisher)
 
     def room(self, home: str, subscriber: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
         """Tell the home how many deliveries, and how many bytes, it may offer to that attach in all (12)."""
-        self._say((home,), Segment.ROOM, subscriber, epoch, limit.deliveries, limit.size)
+        self._append((home,), Segment.ROOM, subscriber, epoch, limit.deliveries, limit.size)
 
     def drain(self, home: str, asked: Drain) -> None:
         """Ask the home whether it has given this attach of a subscriber all that there is for it (12.9)."""
-        self._say((home,), Segment.DRAIN, asked.subscriber, asked.attach, asked.number)
+        self._append((home,), Segment.DRAIN, asked.subscriber, asked.attach, asked.number)
 
     def given(self, asked: Drain, left: int, answer: DrainAnswer) -> None:
         """Answer the router of the subscriber. `left`: how many messages still wait at this home."""
         segment = Segment.GIVEN, asked.subscriber, asked.attach, asked.number, left, answer
-        self._say((asked.attach.router,), *segment)
+        self._append((asked.attach.router,), *segment)
 
     # deliveries: hot
 
@@ -250,7 +250,7 @@ class Outgoing:
     def outcome_in_full(self, home: str, record: Record, moved: list[bytes]) -> None:
         assert record.n >= 0
         stream, said = record.stream, (record.n, record.refusals, moved, record.annotations)
-        self._say((home,), Segment.OUTCOME_IN_FULL, stream.publisher, stream.epoch, *said)
+        self._append((home,), Segment.OUTCOME_IN_FULL, stream.publisher, stream.epoch, *said)
 
     def settle(self, routers: tuple[str, ...], stream: Stream, ns: Iterable[int]) -> None:
         self._ranges(routers, Segment.SETTLE, stream, ns)
@@ -267,17 +267,17 @@ class Outgoing:
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
         """Report that deliveries under this epoch were dropped, because it is not the publisher's current epoch (5,
         Fence)."""
-        self._say((router,), Segment.FENCED, publisher, epoch)
+        self._append((router,), Segment.FENCED, publisher, epoch)
 
     def resolve(self, home: str, stream: Stream, keys: list[bytes]) -> None:
         """Ask which of these deliveries the publisher still holds in doubt (6.1, 7.4)."""
-        self._say((home,), Segment.RESOLVE, stream.publisher, stream.epoch, b"".join(keys))
+        self._append((home,), Segment.RESOLVE, stream.publisher, stream.epoch, b"".join(keys))
 
     def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """Tell a router that the publisher has settled these deliveries. A key that the router asked for, and that is
         not in the list, is in doubt; another message follows when it is settled. If the receiver is the publisher's
         home: the publisher settled these before its attach there (5, Reused tags)."""
-        self._say((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
+        self._append((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 
     def _ranges(self, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
         """Append at least one `n`, in order. If the last segment has the same kind, publisher and epoch, it is

@@ -120,8 +120,8 @@ def _unread(judged: Judged, case: Case) -> Flags:
     till = np.array([*(heard.get(name, FOREVER) for name in rows.strings), FOREVER], np.int64)
     here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]
     number = len(rows.strings) + 1
-    read = (uses.of * number + here)[facts.by_router & facts.tells(Event.RECEIVED)]
-    sent = facts.by_router & facts.tells(Event.FORWARDED) & (rows.time > till[rows.peer])
+    read = (uses.of * number + here)[facts.by_router & facts.flags_of(Event.RECEIVED)]
+    sent = facts.by_router & facts.flags_of(Event.FORWARDED) & (rows.time > till[rows.peer])
     found = np.zeros(len(uses.key), np.bool_)
     found[uses.of[sent & ~np.isin(uses.of * number + rows.peer, read)]] = True
     return found

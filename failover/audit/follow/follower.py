@@ -308,8 +308,8 @@ class Follower:
         assert self._case is not None
         facts, clients = Facts(rows), self._case.clients.subscribers
         own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
-        by_own = facts.by_subscriber & facts.tells(Event.DELIVERED, Event.PROCESSED) & own[rows.subscriber]
-        by_edge = facts.by_router & facts.tells(Event.DELIVERED) & ~own[rows.subscriber]
+        by_own = facts.by_subscriber & facts.flags_of(Event.DELIVERED, Event.PROCESSED) & own[rows.subscriber]
+        by_edge = facts.by_router & facts.flags_of(Event.DELIVERED) & ~own[rows.subscriber]
         at = np.flatnonzero((by_own | by_edge) & (rows.subscriber != NONE))
         names, publisher = np.unique(rows.key[at].astype(f"S{NAME_LENGTH}"), return_inverse=True)
         number = max(len(rows.strings), 1)

@@ -72,11 +72,11 @@ class Deliveries:
 def gather(facts: Facts, uses: Uses) -> Deliveries:
     rows, groups = facts.rows, Groups(uses.of, len(uses.key))
     (one_of_many,) = codes_of([ONE_OF_MANY], rows.strings).tolist()
-    received = facts.by_router & facts.tells(Event.RECEIVED)
-    published = facts.by_publisher & facts.tells(Event.PUBLISHED)
-    kept = facts.by_publisher & facts.tells(Event.KEPT)
-    home_says = facts.at_home & facts.tells(Event.ACCEPTED)
-    told = facts.by_publisher & facts.tells(Event.OUTCOME)
+    received = facts.by_router & facts.flags_of(Event.RECEIVED)
+    published = facts.by_publisher & facts.flags_of(Event.PUBLISHED)
+    kept = facts.by_publisher & facts.flags_of(Event.KEPT)
+    home_says = facts.at_home & facts.flags_of(Event.ACCEPTED)
+    told = facts.by_publisher & facts.flags_of(Event.OUTCOME)
     stamp, instant = (rows.hlc, facts.source, rows.place), (rows.time, facts.host)
     received_hlc = groups.lowest(received, rows.hlc)
     heard, named = received_hlc != BIG, facts.home != NONE
@@ -87,14 +87,14 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
         uses,
         address=taken(rows.address, groups.first(rows.has_address)),
         published=groups.first(published | kept, facts.incarnation, rows.place),
-        handed=groups.any(facts.tells(Event.DELIVERED, Event.PROCESSED)),
+        handed=groups.any(facts.flags_of(Event.DELIVERED, Event.PROCESSED)),
         ranked=groups.first(received & (rows.n >= 0), facts.epoch_hlc, rows.n, ~facts.at_home, *stamp),
         begun_time=groups.lowest(facts.by_router | published, rows.time),
         undated=groups.any(rows.undated),
         received_hlc=received_hlc,
         sent_last=groups.highest(received, facts.epoch_hlc),
-        has_audience=groups.any(facts.tells(Event.AUDIENCE)),
-        balanced=groups.any(facts.tells(Event.AUDIENCE) & (rows.detail == one_of_many) & (one_of_many != NONE)),
+        has_audience=groups.any(facts.flags_of(Event.AUDIENCE)),
+        balanced=groups.any(facts.flags_of(Event.AUDIENCE) & (rows.detail == one_of_many) & (one_of_many != NONE)),
         answered=groups.first(home_says, *stamp),
         accepted=accepted,
         accepted_first=groups.first(home_says & facts.accepted, *instant),
@@ -102,9 +102,9 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
         told_accepted=groups.first(told & facts.accepted, *instant),
         told_time=groups.lowest(told, rows.time),
         told_refused=groups.any(told & ~facts.accepted),
-        abandoned=groups.any(facts.by_router & facts.tells(Event.ABANDONED)),
+        abandoned=groups.any(facts.by_router & facts.flags_of(Event.ABANDONED)),
         omitted=groups.any(_omitted(facts, groups)),
-        home_settled_time=groups.lowest(facts.at_home & facts.tells(Event.SETTLED), rows.time),
+        home_settled_time=groups.lowest(facts.at_home & facts.flags_of(Event.SETTLED), rows.time),
         first_home=np.where(heard & (first_home != BIG), first_home, NONE),
         last_home=np.where(heard, last_home, NONE),
     )
@@ -114,8 +114,8 @@ def _omitted(facts: Facts, groups: Groups) -> Flags:
     """Flags the rows that show that a publisher's map lacks a delivery. A home without a record logs nothing, but the
     routers that asked it log its answer."""
     rows, number = facts.rows, len(facts.rows.strings) + 1
-    resolved, under = facts.by_router & facts.tells(Event.RESOLVED), groups.of * number + rows.epoch
-    received = facts.at_home & facts.tells(Event.RECEIVED)
+    resolved, under = facts.by_router & facts.flags_of(Event.RESOLVED), groups.of * number + rows.epoch
+    received = facts.at_home & facts.flags_of(Event.RECEIVED)
     found: Flags = resolved & (facts.at_home | ~np.isin(under, under[received]))
     return found
 
@@ -157,7 +157,7 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
     rows, at = facts.rows, np.flatnonzero(facts.by_router)
     number = max(len(rows.logs), 1)
     distinct, record = np.unique(uses.of[at] * number + rows.log[at], return_inverse=True)
-    groups, tells = Groups(record.astype(np.int64), len(distinct), at), facts.tells
+    groups, tells = Groups(record.astype(np.int64), len(distinct), at), facts.flags_of
     return Records(
         groups,
         delivery=distinct // number,

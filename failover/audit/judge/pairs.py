@@ -65,7 +65,7 @@ class Pairs:
 
 
 def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs:
-    names, rows, tells = list(facts.rows.strings), facts.rows, facts.tells
+    names, rows, tells = list(facts.rows.strings), facts.rows, facts.flags_of
     at, subscriber = _tellings(facts, names, stays)
     number = max(len(names), 1)
     distinct, pair = np.unique(uses.of[at] * number + subscriber, return_inverse=True)
@@ -110,7 +110,7 @@ class Acceptances:
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
         self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery
-        self.since = pairs.lowest(facts.tells(*MEANT), facts.epoch_hlc)
+        self.since = pairs.lowest(facts.flags_of(*MEANT), facts.epoch_hlc)
         """For each pair, the clock of the first epoch whose audience has the subscriber; `BIG` if there is none."""
 
     def counting(self, accepted: Flags, pairs: Ints, plain: Flags) -> tuple[Ints, Ints]:
@@ -121,10 +121,10 @@ class Acceptances:
         if not len(pairs):
             return pairs, pairs
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
-        of, tells = pairs[place], self._facts.tells
-        epoch, home, meant = self._facts.rows.epoch, self._facts.home, self._pairs.told(tells(*MEANT))
-        without = self._under(epoch, of, answers, *self._pairs.told(tells(Event.APART)))
-        told = self._under(epoch, self._delivery[of], answers, *self._deliveries.told(tells(Event.AUDIENCE)))
+        of, tells = pairs[place], self._facts.flags_of
+        epoch, home, meant = self._facts.rows.epoch, self._facts.home, self._pairs.flagged_rows(tells(*MEANT))
+        without = self._under(epoch, of, answers, *self._pairs.flagged_rows(tells(Event.APART)))
+        told = self._under(epoch, self._delivery[of], answers, *self._deliveries.flagged_rows(tells(Event.AUDIENCE)))
         before = (self._facts.epoch_hlc[answers] < self.since[of]) & ~self._under(epoch, of, answers, *meant)
         unknown = plain[of] & ~self._under(home, of, answers, *meant)
         counts = ~without & ~(told & (before | unknown))
@@ -138,8 +138,8 @@ class Acceptances:
         return found
 
     def apart(self) -> Flags:
-        found = self._pairs.any(self._facts.tells(Event.APART))
-        accepted = self._facts.at_home & self._facts.tells(Event.ACCEPTED) & self._facts.accepted
+        found = self._pairs.any(self._facts.flags_of(Event.APART))
+        accepted = self._facts.at_home & self._facts.flags_of(Event.ACCEPTED) & self._facts.accepted
         found[self.counting(accepted, np.flatnonzero(found), np.zeros_like(found))[0]] = False
         return found
 
@@ -156,7 +156,7 @@ def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> I
 def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tuple[Ints, Ints]:
     """All entries about pairs, as two columns: the row, and the subscriber's index into `names`. Subscribers that no
     row names are added to `names`."""
-    named = facts.tells(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART, Event.PASSED)
+    named = facts.flags_of(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART, Event.PASSED)
     at = np.flatnonzero(named & (facts.rows.subscriber != NONE))
     found = [(at, facts.rows.subscriber[at].astype(np.int64))]
     found += [*_listed(facts, names), *_joined(facts, names, stays)]
@@ -167,7 +167,7 @@ def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tu
 def _listed(facts: Facts, names: list[str]) -> Iterator[tuple[Ints, Ints]]:
     """The pairs in AUDIENCE entries. Most of these entries are equal, so each distinct one is parsed once."""
     codes = {text: code for code, text in enumerate(names)}
-    at = np.flatnonzero(facts.tells(Event.AUDIENCE) & (facts.rows.detail != NONE))
+    at = np.flatnonzero(facts.flags_of(Event.AUDIENCE) & (facts.rows.detail != NONE))
     details, which = np.unique(facts.rows.detail[at], return_inverse=True)
     for index, detail in enumerate(details.tolist()):
         listed = [codes.setdefault(name, len(codes)) for name in audience_of(facts.rows.strings[detail])]
@@ -190,7 +190,7 @@ def _joined(facts: Facts, names: list[str], stays: Sequence[Membership]) -> Iter
     delivery."""
     codes = {text: code for code, text in enumerate(names)}
     publishers = facts.rows.key.astype("S12")
-    received = facts.at_home & facts.tells(Event.RECEIVED)
+    received = facts.at_home & facts.flags_of(Event.RECEIVED)
     here = {(log.source, log.incarnation): number for number, log in enumerate(facts.rows.logs)}
     by_log = {number: np.flatnonzero(received & (facts.rows.log == number)) for number in set(here.values())}
     for stay in stays:

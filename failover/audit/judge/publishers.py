@@ -109,16 +109,16 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
     second = [name for name in case.whole if not case.clients.publishers[name].settles_first]
     logged = np.isin(found.uses.publisher(), [name.encode() for name in second])
     place, groups = facts.rows.place, records.groups
-    settled = groups.first(facts.at_home & facts.tells(Event.SETTLED), place)
+    settled = groups.first(facts.at_home & facts.flags_of(Event.SETTLED), place)
     before = np.zeros(len(place), np.bool_)
     before[groups.at] = place[groups.at] < taken(place, settled)[groups.of]
     received, named = (
-        groups.highest(facts.tells(event) & before, place) for event in (Event.RECEIVED, Event.PLACEHOLDER)
+        groups.highest(facts.flags_of(event) & before, place) for event in (Event.RECEIVED, Event.PLACEHOLDER)
     )
     by_home = np.flatnonzero(received > named)
     told = np.zeros(len(found.uses.key), np.bool_)
     told[records.delivery[by_home[~outlived(facts, records, found, case, by_home)]]] = True
-    stored = facts.by_publisher & facts.tells(Event.KEPT) & (facts.rows.outcome != LoggedOutcome.NONE)
+    stored = facts.by_publisher & facts.flags_of(Event.KEPT) & (facts.rows.outcome != LoggedOutcome.NONE)
     unknown = (found.told_time == BIG) & ~found.groups.any(stored)
     found_here: Flags = logged & told & unknown & (found.published >= 0)
     return found_here
@@ -129,8 +129,8 @@ def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
     epoch, that they expired before any subscriber got them. If a router sent the delivery under a later epoch, this is
     no violation: the publisher had not read the answer, and transferred the delivery again."""
     rows, (by_ttl,) = facts.rows, codes_of([BY_TTL], facts.rows.strings).tolist()
-    ended = facts.at_home & facts.tells(Event.ACCEPTED) & (rows.detail == by_ttl) & (by_ttl != NONE)
-    sent = np.flatnonzero(facts.by_router & facts.tells(Event.DELIVERED))
+    ended = facts.at_home & facts.flags_of(Event.ACCEPTED) & (rows.detail == by_ttl) & (by_ttl != NONE)
+    sent = np.flatnonzero(facts.by_router & facts.flags_of(Event.DELIVERED))
     under = found.uses.of * (len(rows.strings) + 1) + rows.epoch
     wrong = np.zeros(len(found.uses.key), np.bool_)
     wrong[found.uses.of[sent[np.isin(under[sent], under[ended])]]] = True
@@ -187,8 +187,8 @@ def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags
     and was published before the publisher came back."""
     rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
     in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
-    kept = found.groups.any(in_last & facts.tells(Event.KEPT) & (rows.outcome == LoggedOutcome.NONE))
-    settled = found.groups.any(in_last & facts.tells(Event.SETTLED))
+    kept = found.groups.any(in_last & facts.flags_of(Event.KEPT) & (rows.outcome == LoggedOutcome.NONE))
+    settled = found.groups.any(in_last & facts.flags_of(Event.SETTLED))
     first = found.published
     new = taken(in_last, first, False) & (taken(rows.event, first) == Event.PUBLISHED)
     resumed = np.isin(found.uses.publisher(), [name.encode() for name in case.resumed])

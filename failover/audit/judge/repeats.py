@@ -35,14 +35,14 @@ class Repeats:
             of = _witness(each, pair)
             repeated[pair] = of.repeats(rows)
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
-        by_publisher = weaker(each, repeated)
+        by_publisher = with_weaker_promise(each, repeated)
         afresh &= ~np.logical_or.reduce([*by_publisher.values()])
         self.unpromised: Mapping[str, Flags] = {**by_publisher, AFRESH: afresh}
         """Reason of `kinds.REPEATED` -> flags of the pairs that were processed more than once for this reason."""
         self.duplicated: Flags = repeated & ~np.logical_or.reduce([*self.unpromised.values()])
 
 
-def weaker(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
+def with_weaker_promise(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
     """Reason of `kinds.REPEATED` that is about publishers -> flags of the repeated pairs for which it holds."""
     first = repeated & _settled_first(each)
     ended = repeated & ~first & has_ended(each)
@@ -56,7 +56,7 @@ def _suspects(each: Testimony) -> Flags:
     times; or there are more acceptances than routers with an acceptance."""
     pairs, accepted, facts = each.pairs, each.pairs.edge_stamp >= 0, each.facts
     later = pairs.last_sent_hlc > taken(facts.rows.hlc, pairs.edge_stamp)
-    later |= pairs.groups.count(facts.by_router & facts.tells(Event.DELIVERED)) > 1
+    later |= pairs.groups.count(facts.by_router & facts.flags_of(Event.DELIVERED)) > 1
     return np.where(each.own, pairs.own_count > 1, (accepted & later) | (pairs.edge_count > pairs.edges))
 
 
@@ -65,8 +65,8 @@ def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
     if not len(pairs):
         return
     facts = each.facts
-    tells = facts.accepted & facts.tells(Event.PROCESSED, Event.KEPT, Event.OUTCOME)
-    place, rows = each.pairs.groups.all_told(tells | facts.tells(Event.DELIVERED), pairs)
+    tells = facts.accepted & facts.flags_of(Event.PROCESSED, Event.KEPT, Event.OUTCOME)
+    place, rows = each.pairs.groups.all_told(tells | facts.flags_of(Event.DELIVERED), pairs)
     judged = np.where(each.own[pairs[place]], facts.by_subscriber[rows], facts.by_router[rows])
     for at, pair in enumerate(pairs.tolist()):
         yield pair, rows[judged & (place == at)].tolist()
@@ -174,7 +174,7 @@ def _settled_first(each: Testimony) -> Flags:
     """Flags the pairs whose publisher ever used settle mode first, if homes received the delivery under several
     epochs."""
     facts = each.facts
-    received = facts.at_home & facts.tells(Event.RECEIVED)
+    received = facts.at_home & facts.flags_of(Event.RECEIVED)
     found: Flags = (each.deliveries.groups.distinct(received, facts.rows.epoch) > 1)[each.at]
     return found & _published_by(each, lambda publisher: publisher.settles_first)
 
@@ -184,7 +184,7 @@ def sent_anew(each: Testimony) -> Flags:
     which also settled it. The publisher has not read the answer; the home to which it transfers the delivery again
     takes it for a new delivery."""
     facts, deliveries = each.facts, each.deliveries
-    answered = deliveries.groups.lowest(facts.at_home & facts.tells(Event.ACCEPTED), facts.epoch_hlc)
+    answered = deliveries.groups.lowest(facts.at_home & facts.flags_of(Event.ACCEPTED), facts.epoch_hlc)
     found: Flags = (answered < deliveries.sent_last)[each.at]
     return found & _published_by(each, lambda publisher: publisher.settles_first)
 
@@ -193,7 +193,7 @@ def has_ended(each: Testimony) -> Flags:
     """Flags the pairs whose delivery a router, other than its home, gave up because the publisher, which has no
     timeout, had ended for this router."""
     facts = each.facts
-    given_up = facts.by_router & facts.tells(Event.ABANDONED) & (facts.rows.peer != NONE)
+    given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (facts.rows.peer != NONE)
     found: Flags = each.deliveries.groups.any(given_up)[each.at]
     return found & _published_by(each, lambda publisher: not publisher.timeout_s)
 
@@ -203,7 +203,7 @@ def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
     another life, although the former life went on. The sign: a home received the delivery on a later attach, which did
     not belong to the other life."""
     facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
-    given_up = facts.by_router & facts.tells(Event.ABANDONED) & (rows.detail != NONE)
+    given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (rows.detail != NONE)
     given_up &= facts.epoch_hlc < deliveries.sent_last[deliveries.uses.of]
     given_up &= np.isin(deliveries.uses.of, each.at[repeated])
     publisher, found = deliveries.uses.publisher(), np.zeros(len(deliveries.uses.key), np.bool_)

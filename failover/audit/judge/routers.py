@@ -62,7 +62,7 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
 def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
     """One flag for each of `records`: whether a router settled it before all answers of homes. A home and its zombie
     may both answer, and by their own clocks either answer may be the first."""
-    answers = facts.at_home & facts.tells(Event.ACCEPTED)
+    answers = facts.at_home & facts.flags_of(Event.ACCEPTED)
     record, answer = of.groups.all_told(answers, found.delivery[records])
     late = ~_was_before(facts, found.settled[records[record]], answer)
     before: Flags = np.bincount(record[late], minlength=len(records)) == 0
@@ -130,12 +130,12 @@ class _Edges:
     def __init__(self, facts: Facts, uses: Uses, case: Case) -> None:
         self._facts = facts
         rows, number = facts.rows, len(facts.rows.strings) + 1
-        received = facts.by_router & facts.tells(Event.RECEIVED)
+        received = facts.by_router & facts.flags_of(Event.RECEIVED)
         logs = [case.logs.get(name) for name in facts.homes]
         whole = np.array([*(log is not None and log.whole for log in logs), False], np.bool_)
         self._at = np.flatnonzero(received & ~facts.at_home & whole[facts.home])
         self._home_at = np.flatnonzero(received & facts.at_home)
-        self._sent_at = np.flatnonzero(facts.by_router & facts.tells(Event.FORWARDED))
+        self._sent_at = np.flatnonzero(facts.by_router & facts.flags_of(Event.FORWARDED))
         self._stream = uses.of * number + rows.epoch
         self._number = number
         self._here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]

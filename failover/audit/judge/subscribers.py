@@ -167,7 +167,7 @@ def outcome_disputed(each: Testimony, owed: Owed) -> Flags:
 
 def _is_refused_on_link(each: Testimony) -> Flags:
     facts = each.facts
-    refused = facts.by_router & facts.tells(Event.OUTCOME) & ~facts.accepted
+    refused = facts.by_router & facts.flags_of(Event.OUTCOME) & ~facts.accepted
     return each.pairs.groups.any(refused & (facts.rows.detail == NONE))
 
 
@@ -238,11 +238,14 @@ def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
     sure = each.deliveries.balanced & each.deliveries.uses.sure
     if not sure.any():
         return {"processed by several": sure, "processed by nobody": sure}, sure
-    found = {"processed by several": had_by_several(each) & sure, "processed by nobody": had_by_nobody(each) & sure}
+    found = {
+        "processed by several": processed_by_several(each) & sure,
+        "processed by nobody": accepted_before_processed(each) & sure,
+    }
     return concluded(found, each.lacking_of_any)
 
 
-def had_by_several(each: Testimony) -> Flags:
+def processed_by_several(each: Testimony) -> Flags:
     """Flags the deliveries that more than one subscriber has processed. Subscribers whose link had ended at the
     acceptance, or that were apart for too long, do not count: the home may have offered the delivery to another
     subscriber after them."""
@@ -251,7 +254,7 @@ def had_by_several(each: Testimony) -> Flags:
     return found
 
 
-def had_by_nobody(each: Testimony) -> Flags:
+def accepted_before_processed(each: Testimony) -> Flags:
     """Flags the deliveries that were accepted at a time at which certainly no subscriber had processed them."""
     too_early, _ = early(each)
     may_have = (each.taken & ~too_early) | each.doubted | each.edge_doubted

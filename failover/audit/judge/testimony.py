@@ -73,11 +73,11 @@ class Testimony:
     def _acceptances(self) -> tuple[Ints, Ints, Flags]:
         facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows
         found = of.accepted[self.at], of.accepted_first[self.at]
-        accepted = facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted
+        accepted = facts.at_home & facts.flags_of(Event.ACCEPTED) & facts.accepted
         earliest = of.groups.lowest(accepted, facts.epoch_hlc)[self.at]
         again = pairs.in_audience & (earliest < pairs.acceptances.since)
-        apart = pairs.groups.any(facts.tells(Event.APART)) & ~pairs.apart
-        several = of.groups.distinct(facts.at_home & facts.tells(Event.RECEIVED, Event.ACCEPTED), facts.home) > 1
+        apart = pairs.groups.any(facts.flags_of(Event.APART)) & ~pairs.apart
+        several = of.groups.distinct(facts.at_home & facts.flags_of(Event.RECEIVED, Event.ACCEPTED), facts.home) > 1
         plain = pairs.in_audience & several[self.at] & self._flag(lambda client: not client.timeout_s)
         pair, answers = pairs.acceptances.counting(accepted, np.flatnonzero(again | apart | plain), plain)
         groups, each_row = Groups(pair, len(self.at), answers), np.ones(len(rows), np.bool_)
@@ -91,7 +91,7 @@ class Testimony:
         """The hybrid clock at which the home that accepted the delivery had received it; `BIG` if this home's log does
         not show it."""
         facts, number = self.facts, len(self.facts.homes) + 1
-        rows = np.flatnonzero(facts.at_home & facts.tells(Event.RECEIVED))
+        rows = np.flatnonzero(facts.at_home & facts.flags_of(Event.RECEIVED))
         told, of = np.unique(self.deliveries.uses.of[rows] * number + facts.home[rows] + 1, return_inverse=True)
         first = np.full(len(told) + 1, BIG, np.int64)
         np.minimum.at(first, of, facts.rows.hlc[rows])
@@ -185,7 +185,7 @@ def sent_under(facts: Facts, case: Case) -> Ints:
     other rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
-    sent = facts.by_router & facts.tells(Event.DELIVERED) & ~own[rows.subscriber]
+    sent = facts.by_router & facts.flags_of(Event.DELIVERED) & ~own[rows.subscriber]
     at, number, found = np.flatnonzero(sent), len(rows.strings) + 1, np.where(sent, rows.hlc, NONE)
     links, link = np.unique(rows.log[at].astype(np.int64) * number + rows.subscriber[at] + 1, return_inverse=True)
     at, ends = at[np.argsort(link, kind="stable")], np.cumsum(np.bincount(link, minlength=len(links)))

@@ -89,8 +89,8 @@ def tell_apart(
 def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -> Flags:
     """Flags the keys that may have been used again: the publisher sent them more than once, or homes received them at
     several places in the publisher's order. Keys that were sent once by a whole log are left out."""
-    sent = groups.count(facts.tells(Event.PUBLISHED))
-    received = facts.tells(Event.RECEIVED) & (facts.rows.n >= 0)
+    sent = groups.count(facts.flags_of(Event.PUBLISHED))
+    received = facts.flags_of(Event.RECEIVED) & (facts.rows.n >= 0)
     moved = groups.distinct(received, facts.epoch_hlc, facts.rows.n) > 1
     by_itself = np.isin(keys.astype(f"S{NAME_LENGTH}"), [name.encode() for name in whole]) & (sent == 1)
     again: Flags = (sent > 1) | (moved & ~by_itself)

@@ -101,10 +101,10 @@ def meter(facts: Facts, uses: Uses, records: Records, frame: Frame) -> Metered:
 def _count_latencies(metered: Metered, facts: Facts, uses: Uses, frame: Frame) -> None:
     """Count the times from each publication to its acceptance and to its processing."""
     time, host = facts.rows.time, facts.host
-    learned = facts.by_publisher & facts.tells(Event.OUTCOME)
-    processed = facts.by_subscriber & facts.tells(Event.PROCESSED)
+    learned = facts.by_publisher & facts.flags_of(Event.OUTCOME)
+    processed = facts.by_subscriber & facts.flags_of(Event.PROCESSED)
     at = np.flatnonzero((learned | processed) & facts.accepted & uses.sure[uses.of])
-    published = np.flatnonzero(facts.by_publisher & facts.tells(Event.PUBLISHED))
+    published = np.flatnonzero(facts.by_publisher & facts.flags_of(Event.PUBLISHED))
     begun, begun_host = np.full(len(uses.key), NONE, np.int64), np.full(len(uses.key), NONE, np.int64)
     begun[uses.of[published]], begun_host[uses.of[published]] = time[published], host[published]
     since, since_host = begun[uses.of[at]], begun_host[uses.of[at]]
@@ -135,15 +135,15 @@ def _of_subscribers(facts: Facts, frame: Frame) -> Iterator[tuple[Who, Progress]
     """The deliveries that each subscriber has processed, by its own log, or by its routers' logs if it has none."""
     subscriber, names = facts.rows.subscriber, facts.rows.strings
     logged = np.array([*(name in frame.subscribers for name in names), False])
-    answered = facts.by_router & facts.tells(Event.OUTCOME) & ~logged[subscriber] & (subscriber != NONE)
-    processed = facts.by_subscriber & facts.tells(Event.PROCESSED)
+    answered = facts.by_router & facts.flags_of(Event.OUTCOME) & ~logged[subscriber] & (subscriber != NONE)
+    processed = facts.by_subscriber & facts.flags_of(Event.PROCESSED)
     at = np.flatnonzero((answered | processed) & facts.accepted)
     return _progress(facts, frame, "subscriber", at, names, subscriber[at].astype(np.int64))
 
 
 def _of_publishers(facts: Facts, frame: Frame) -> Iterator[tuple[Who, Progress]]:
-    learned = facts.by_publisher & facts.tells(Event.OUTCOME)
-    told = facts.at_home & facts.tells(Event.ACCEPTED)
+    learned = facts.by_publisher & facts.flags_of(Event.OUTCOME)
+    told = facts.at_home & facts.flags_of(Event.ACCEPTED)
     at = np.flatnonzero((learned | told) & facts.accepted)
     distinct, who = np.unique(facts.rows.key[at].astype(f"S{NAME_LENGTH}"), return_inverse=True)
     names = [name.decode() for name in distinct.tolist()]
@@ -180,10 +180,10 @@ def _spans(facts: Facts, records: Records) -> Iterator[tuple[str, Ints, Ints]]:
     """The states of `STATES`, each with the times at which records entered and left it."""
 
     def first(*events: Event) -> Ints:
-        return records.groups.lowest(facts.tells(*events), facts.rows.time)
+        return records.groups.lowest(facts.flags_of(*events), facts.rows.time)
 
     def last(event: Event) -> Ints:
-        return records.groups.highest(facts.tells(event), facts.rows.time)
+        return records.groups.highest(facts.flags_of(event), facts.rows.time)
 
     received, sent, told = first(Event.RECEIVED, Event.PLACEHOLDER), first(Event.DELIVERED), first(Event.ACCEPTED)
     answered, ended = last(Event.OUTCOME), records.settled_time

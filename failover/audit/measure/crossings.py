@@ -118,14 +118,14 @@ def count_happenings(
 
 def _doings(facts: Facts, found: Deliveries) -> dict[str, Flags]:
     rows = facts.rows
-    received, sent = facts.at_home & facts.tells(Event.RECEIVED), facts.by_router & facts.tells(Event.DELIVERED)
+    received, sent = facts.at_home & facts.flags_of(Event.RECEIVED), facts.by_router & facts.flags_of(Event.DELIVERED)
     return {
         "received": received,
         "received_again": _again(received, rows.hlc, found.groups),
         "sent": sent,
         "sent_again": _again(sent, rows.hlc, _by_subscriber(facts, found)),
-        "refused": facts.by_router & facts.tells(Event.OUTCOME) & ~facts.accepted,
-        "rehomed": facts.by_router & facts.tells(Event.REHOMED),
+        "refused": facts.by_router & facts.flags_of(Event.OUTCOME) & ~facts.accepted,
+        "rehomed": facts.by_router & facts.flags_of(Event.REHOMED),
     }
 
 
@@ -147,7 +147,7 @@ def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[
     """Yields the router and the fate of each record that began as a placeholder."""
 
     def last(event: Event) -> Ints:
-        return records.groups.highest(facts.tells(event), facts.rows.place)
+        return records.groups.highest(facts.flags_of(event), facts.rows.place)
 
     begun = last(Event.PLACEHOLDER)
     if not (begun >= 0).any():
@@ -163,7 +163,7 @@ def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[
 def _ended(facts: Facts, found: Deliveries) -> Ints:
     """The time at which the publisher of each delivery read an outcome or gave the delivery up, in µs of wall clock;
     `BIG` if no log shows it."""
-    given_up = found.groups.lowest(facts.by_router & facts.tells(Event.ABANDONED), facts.rows.time)
+    given_up = found.groups.lowest(facts.by_router & facts.flags_of(Event.ABANDONED), facts.rows.time)
     ended = found.told_time
     for other in (taken(facts.rows.time, found.answered, BIG), found.home_settled_time, given_up):
         ended = np.where(ended != BIG, ended, other)

@@ -52,10 +52,10 @@ def _of_publishers(facts: Facts, groups: Groups) -> _Exchanges:
     rows = facts.rows
     own, home = (rows.log, rows.place), (rows.hlc, rows.log, rows.place)
     return _Exchanges(
-        groups.first(facts.by_publisher & facts.tells(Event.PUBLISHED), *own),
-        groups.first(facts.at_home & facts.tells(Event.RECEIVED), *home),
-        groups.first(facts.at_home & facts.tells(Event.ACCEPTED), *home),
-        groups.first(facts.by_publisher & facts.tells(Event.OUTCOME), *own),
+        groups.first(facts.by_publisher & facts.flags_of(Event.PUBLISHED), *own),
+        groups.first(facts.at_home & facts.flags_of(Event.RECEIVED), *home),
+        groups.first(facts.at_home & facts.flags_of(Event.ACCEPTED), *home),
+        groups.first(facts.by_publisher & facts.flags_of(Event.OUTCOME), *own),
     )
 
 
@@ -63,11 +63,11 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
     rows = facts.rows
     pairs, pair = np.unique(of * (len(rows.strings) + 1) + rows.subscriber + 1, return_inverse=True)
     groups, own, router = Groups(pair.astype(np.int64), len(pairs)), (rows.log, rows.place), (rows.hlc, rows.place)
-    answered = facts.by_router & facts.tells(Event.OUTCOME) & (rows.detail == NONE)
+    answered = facts.by_router & facts.flags_of(Event.OUTCOME) & (rows.detail == NONE)
     return _Exchanges(
-        groups.first(facts.by_router & facts.tells(Event.DELIVERED), *router),
-        groups.first(facts.by_subscriber & facts.tells(Event.DELIVERED), *own),
-        groups.first(facts.by_subscriber & facts.tells(Event.PROCESSED), *own),
+        groups.first(facts.by_router & facts.flags_of(Event.DELIVERED), *router),
+        groups.first(facts.by_subscriber & facts.flags_of(Event.DELIVERED), *own),
+        groups.first(facts.by_subscriber & facts.flags_of(Event.PROCESSED), *own),
         groups.first(answered, *router),
     )
 
@@ -79,8 +79,10 @@ def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterato
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
     asked, heard, own = publishers.came[of], publishers.answered[of], (rows.hlc, rows.place)
-    came = here.first(facts.by_router & ~facts.at_home & facts.tells(Event.RECEIVED), *own)
-    answered = here.first(facts.by_router & facts.tells(Event.OUTCOME) & facts.accepted & (rows.detail == NONE), *own)
+    came = here.first(facts.by_router & ~facts.at_home & facts.flags_of(Event.RECEIVED), *own)
+    answered = here.first(
+        facts.by_router & facts.flags_of(Event.OUTCOME) & facts.accepted & (rows.detail == NONE), *own
+    )
     same = (taken(rows.epoch, asked) == taken(rows.epoch, came)) & (taken(rows.hlc, answered) < taken(rows.hlc, heard))
     came = np.where(same, came, NONE)
     yield _Exchanges(asked, came, answered, heard)

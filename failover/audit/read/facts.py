@@ -36,7 +36,7 @@ class Facts:
         """Index into `homes`."""
         self.epoch_hlc = hlc[rows.epoch]
 
-    def tells(self, *events: Event) -> Flags:
+    def flags_of(self, *events: Event) -> Flags:
         """Flags the rows of these events."""
         found: Flags = np.logical_or.reduce([self.rows.event == event for event in events])
         return found
@@ -84,7 +84,7 @@ class Groups:
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
         self._is_of_all = at is None
 
-    def told(self, flags: Flags) -> tuple[Ints, Ints]:
+    def flagged_rows(self, flags: Flags) -> tuple[Ints, Ints]:
         """Return two columns: the group of each flagged row, and the row. A row in several groups occurs several
         times."""
         if self._is_of_all:
@@ -96,7 +96,7 @@ class Groups:
     def all_told(self, flags: Flags, groups: Ints) -> tuple[Ints, Ints]:
         """Return two columns for all flagged rows of these groups: the index in `groups` of the row's group, and the
         row."""
-        group, rows = self.told(flags)
+        group, rows = self.flagged_rows(flags)
         order = np.argsort(group, kind="stable")
         start, end = (np.searchsorted(group[order], groups, side) for side in ("left", "right"))
         spans = [np.arange(*span) for span in zip(start, end, strict=True)]
@@ -104,7 +104,7 @@ class Groups:
 
     def first(self, flags: Flags, *by: Any) -> Ints:
         """The flagged row of each group with the lowest `by`; the first of these columns counts most."""
-        group, rows = self.told(flags)
+        group, rows = self.flagged_rows(flags)
         ordered = np.lexsort((*(column[rows] for column in reversed(by)), group))
         rows, group = rows[ordered], group[ordered]
         opening = np.flatnonzero(np.diff(group, prepend=NONE))
@@ -117,25 +117,25 @@ class Groups:
         return found
 
     def count(self, flags: Flags) -> Ints:
-        return np.bincount(self.told(flags)[0], minlength=self.number)
+        return np.bincount(self.flagged_rows(flags)[0], minlength=self.number)
 
     def lowest(self, flags: Flags, column: Any) -> Ints:
         """The lowest value of the flagged rows of each group; `BIG` for a group without any."""
-        group, rows = self.told(flags)
+        group, rows = self.flagged_rows(flags)
         found = np.full(self.number, BIG, np.int64)
         np.minimum.at(found, group, column[rows])
         return found
 
     def highest(self, flags: Flags, column: Any) -> Ints:
         """The highest value of the flagged rows of each group; `NONE` for a group without any."""
-        group, rows = self.told(flags)
+        group, rows = self.flagged_rows(flags)
         found = np.full(self.number, NONE, np.int64)
         np.maximum.at(found, group, column[rows])
         return found
 
     def distinct(self, flags: Flags, *columns: Any) -> Ints:
         """The number of different values of these columns in the flagged rows of each group."""
-        group, rows = self.told(flags)
+        group, rows = self.flagged_rows(flags)
         together = (group, *(column[rows] for column in columns))
         ordered = np.lexsort(together)
         new = np.zeros(len(rows), np.bool_)

@@ -168,7 +168,7 @@ class Setting:
         return self.names.get(link or "", link or "?")
 
 
-def tell(key: str, entries: Sequence[DeliveryEntry], setting: Setting) -> DeliveryStory:
+def compose_story(key: str, entries: Sequence[DeliveryEntry], setting: Setting) -> DeliveryStory:
     publisher = setting.clients.publishers.get(key[:NAME_LENGTH])
     entries = [attrs.evolve(entry, host=setting.clock(entry)) for entry in entries]
     whole, first = (publisher.logged, publisher.settles_first) if publisher else (False, False)

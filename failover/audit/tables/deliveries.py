@@ -84,12 +84,12 @@ def _rows(judged: Judged) -> _Rows:
 def _links(judged: Judged, case: Case, rows: _Rows) -> dict[str, pa.Array]:
     """The columns about the publisher, the routers and the subscriber."""
     facts, found, groups = judged.facts, judged.found, judged.found.groups
-    received = facts.at_home & facts.tells(Event.RECEIVED)
+    received = facts.at_home & facts.flags_of(Event.RECEIVED)
     last = groups.first(received, -facts.epoch_hlc, facts.rows.hlc)
     home = taken(facts.home, np.where(found.accepted >= 0, found.accepted, last))[rows.delivery]
     names, publisher = np.unique(judged.uses.publisher()[rows.delivery], return_inverse=True)
     publishers = [name.decode() for name in names.tolist()]
-    sent = facts.by_router & facts.tells(Event.DELIVERED)
+    sent = facts.by_router & facts.flags_of(Event.DELIVERED)
     clients = case.clients
     return {
         "publisher": named(publisher, publishers),
@@ -128,21 +128,21 @@ def _steps(judged: Judged, rows: _Rows) -> dict[str, pa.Array]:
     facts, found, pairs = judged.facts, judged.found, judged.pairs
     logged, first, of = facts.rows, judged.found.groups.first, rows.delivery
     stamp = logged.hlc, facts.source, logged.place
-    told = first(facts.by_publisher & facts.tells(Event.OUTCOME), facts.incarnation, logged.place)
+    told = first(facts.by_publisher & facts.flags_of(Event.OUTCOME), facts.incarnation, logged.place)
     told = np.where(found.told_accepted >= 0, found.told_accepted, told)
     answered = np.where(found.accepted >= 0, found.accepted, found.answered)
-    published = first(facts.by_publisher & facts.tells(Event.PUBLISHED), facts.incarnation, logged.place)[of]
+    published = first(facts.by_publisher & facts.flags_of(Event.PUBLISHED), facts.incarnation, logged.place)[of]
     steps = {
         "published": published,
-        "received": first(facts.at_home & facts.tells(Event.RECEIVED), *stamp)[of],
+        "received": first(facts.at_home & facts.flags_of(Event.RECEIVED), *stamp)[of],
         "sent": taken(pairs.first_sent, rows.pair),
         "handed": taken(pairs.own_order, rows.pair),
         "processed": taken(pairs.own_processed, rows.pair),
         "reported": taken(pairs.edge_stamp, rows.pair),
         "answered": answered[of],
         "told": told[of],
-        "settled": first(facts.at_home & facts.tells(Event.SETTLED), *stamp)[of],
-        "forgotten": first(facts.by_router & facts.tells(Event.FORGOTTEN), -logged.hlc)[of],
+        "settled": first(facts.at_home & facts.flags_of(Event.SETTLED), *stamp)[of],
+        "forgotten": first(facts.by_router & facts.flags_of(Event.FORGOTTEN), -logged.hlc)[of],
     }
     accepted = np.where(found.accepted >= 0, found.accepted, found.told_accepted)
     outcome = np.where(accepted >= 0, accepted, np.where(answered >= 0, answered, told))[of]

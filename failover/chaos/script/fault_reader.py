@@ -19,7 +19,7 @@ from failover.chaos.script.vocabulary import VERBS, Aim, Verb
 from router.mesh.config import Topology
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.mesh.planned import sets_of
-from router.mesh.reading import Reader, either, expected, given, shown, text
+from router.mesh.reading import Reader, expected, given, joined_with_or, shown, text
 
 Result = TypeVar("Result")
 
@@ -187,7 +187,7 @@ class FaultReader(Reader):
     def router_of(self, value: MarkedMap, verb: Verb, known: Names, where: str) -> Target | None:
         [(what, client), *more] = value.items() or [(MarkedText(""), MarkedText(""))]
         if more or what not in (*ROLES, *REPLICAS) or verb.aim is Aim.CLIENTS:
-            such = "names" if verb.aim is Aim.CLIENTS else either(OF_WHOM)
+            such = "names" if verb.aim is Aim.CLIENTS else joined_with_or(OF_WHOM)
             self.fail(value.line, f"{where}: a mapping, expected {such}")
             return None
         if what in REPLICAS:

@@ -24,7 +24,7 @@ from failover.chaos.script.times import parse_length
 from router.mesh.config import Timing, Topology
 from router.mesh.errors import FileError
 from router.mesh.marked import MarkedMap, MarkedText, Value
-from router.mesh.reading import document, either, expected, given, shown, text
+from router.mesh.reading import document, expected, given, joined_with_or, shown, text
 from router.mesh.topology import load as load_topology
 
 PARTS = ("topology", "timing", "duration", "publishers", "subscribers", "sets", "faults")
@@ -155,7 +155,7 @@ class _ScriptReader(FaultReader):
             self.fail(
                 line,
                 f'{role}s.{part.name}.address: "{part.address}", expected an address that begins with '
-                f"{either(prefixes)}",
+                f"{joined_with_or(prefixes)}",
             )
 
     def sets(self, root: MarkedMap, topology: Topology) -> Iterator[tuple[str, tuple[str, ...]]]:

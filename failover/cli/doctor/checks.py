@@ -15,7 +15,7 @@ from failover.cli.doctor.symptoms import Symptoms
 from router.entities.replicas import LEADER
 from router.mesh.planned import sets_of
 from router.mesh.quantities import format_duration, format_size
-from router.mesh.reading import either
+from router.mesh.reading import joined_with_or
 from router.mesh.shown.sets import ShownSet, in_words
 from router.mesh.shown.status_view import aside, disks
 from router.mesh.shown.waits import waits
@@ -313,7 +313,7 @@ def waiting(seen: Symptoms) -> Found:
         )
 
 
-def troubles(seen: Symptoms) -> Found:
+def reported_faults(seen: Symptoms) -> Found:
     """Faults that the routers report in their own status."""
     for what in disks(seen.views.values()):
         yield Level.FAIL, f"router {what}", "make room on its disk; see docs/operations.md, What to watch"
@@ -343,7 +343,7 @@ def replica_sets(seen: Symptoms) -> Found:
         yield Level.FAIL, f"no router leads {in_words(names)}: no queue of these can change", todo
     for needed, names in needy.items():
         todo = "start the other routers of these, or wait until their replicas have caught up"
-        yield Level.WARN, f"if router {either(needed)} stops, no majority is left of {in_words(names)}", todo
+        yield Level.WARN, f"if router {joined_with_or(needed)} stops, no majority is left of {in_words(names)}", todo
     yield from _lasting(seen)
     for what in aside(seen.sets):
         yield Level.WARN, f"router {what}", "the router's log has the file's new name; the leader sends a new copy"
@@ -481,7 +481,7 @@ CHECKS: Final = (
         lambda seen: seen.sets,
         replica_sets,
     ),
-    Check("troubles", "no full disk, no limit exceeded", _any_answers, troubles),
+    Check("troubles", "no full disk, no limit exceeded", _any_answers, reported_faults),
 )
 
 

@@ -77,7 +77,7 @@ def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials:
     attached(asking)
 
 
-def those_of(routers: Sequence[str], known: Collection[str]) -> list[str]:
+def checked_routers(routers: Sequence[str], known: Collection[str]) -> list[str]:
     """The given routers; all known routers if none is given. Raises RunError if a given router is not known."""
     for router in routers:
         if router not in known:
@@ -89,7 +89,7 @@ async def planned(management: Management, routers: Sequence[str]) -> list[str]:
     """The given routers; all routers in the plan of the mesh if none is given. Raises RunError if a given router is not
     in the plan."""
     plan = await management.query("io.oncemesh.planRouter", ["name"])
-    return those_of(routers, [row["name"] for row in plan])
+    return checked_routers(routers, [row["name"] for row in plan])
 
 
 async def of_each(routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:

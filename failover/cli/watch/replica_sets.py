@@ -11,14 +11,14 @@ from rich.text import Text
 from failover.cli.clients import read_text
 from failover.cli.watch.asking import Ask, asking, json_option, table
 from failover.cli.watch.known_queues import set_named, sets_of_mesh
-from failover.cli.watch.mesh_client import planned, those_of
+from failover.cli.watch.mesh_client import checked_routers, planned
 from failover.client.management import Management
 from router.cli.base import console
 from router.entities.replicas import SET
 from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
-from router.mesh.shown.sets import ShownSet, how_replaced, members_of
+from router.mesh.shown.sets import ShownSet, members_of, replacement_commands
 from router.text.printable import printable, printable_json
 
 DONE_S: Final = 30.0
@@ -52,8 +52,8 @@ def replicas(name: str, added: tuple[str, ...], removed: tuple[str, ...], wait: 
     async def main(management: Management) -> None:
         known = await set_named(management, name)
         routers = await planned(management, ())
-        those_of(added, routers)
-        those_of(removed, sorted({*routers, *known.members}))
+        checked_routers(added, routers)
+        checked_routers(removed, sorted({*routers, *known.members}))
         _leader_of(known)
         ring = _changed(known, added, removed)
         if {*ring} != {*known.ring}:
@@ -158,7 +158,7 @@ def replace(old: str, news: tuple[str, ...], ask: Ask) -> None:
 
     async def main(management: Management) -> None:
         routers = await planned(management, ())
-        those_of(news, routers)
+        checked_routers(news, routers)
         sets = await sets_of_mesh(management)
         chosen = _replaced(sets.values(), old, news, routers)
         for name, ring in chosen.items():
@@ -185,7 +185,7 @@ def _replaced(
         new = one.first_new(news)
         if new is None and old in one.ring:
             what = f"router {news[0]} is a voter" if len(news) == 1 else f"routers {', '.join(news)} are voters"
-            todo = how_replaced(held, old, [*news, *(router for router in routers if router != old)])
+            todo = replacement_commands(held, old, [*news, *(router for router in routers if router != old)])
             raise RunError(f"{what} of replica set {one.name} already, for example use {todo}")
         chosen[one.name] = [new if new is not None and router == old else router for router in one.ring]
     return chosen

@@ -14,7 +14,7 @@ from attrs import frozen
 from rich.live import Live
 
 from failover.cli.fetch import fetcher
-from failover.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, those_of
+from failover.cli.watch.mesh_client import ask_mesh, checked_routers, mesh_options, of_each
 from failover.client.management import Management
 from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console, run, until_signal
@@ -66,30 +66,30 @@ def status(
     if urls:
 
         async def remote(management: Management) -> None:
-            await _show(lambda: look_from_afar(management, routers), machine=machine, watch=watch)
+            await _show(lambda: ask_one_router(management, routers), machine=machine, watch=watch)
 
         ask_mesh(remote, run_dir, urls, credentials)
         return
     directory = find_run_dir(run_dir)
-    names = those_of(routers, directory.read().routers)
+    names = checked_routers(routers, directory.read().routers)
 
     async def local() -> None:
         async with until_signal():
-            await _show(lambda: look_around(directory, names), machine=machine, watch=watch)
+            await _show(lambda: ask_all_routers(directory, names), machine=machine, watch=watch)
 
     run(local)
 
 
-async def look_around(directory: RunDirectory, routers: Sequence[str]) -> Seen:
+async def ask_all_routers(directory: RunDirectory, routers: Sequence[str]) -> Seen:
     views = await look(directory, fetcher(directory))
     return Seen(directory.read().mesh, directory.path, {name: views[name] for name in routers if name in views})
 
 
-async def look_from_afar(management: Management, routers: Sequence[str]) -> Seen:
+async def ask_one_router(management: Management, routers: Sequence[str]) -> Seen:
     """The mesh as one router reports it; also the routers of the plan that the router does not reach."""
     plan = await management.query("io.oncemesh.planRouter", ["name", "amqp"])
     amqp = {row["name"]: row["amqp"] or "" for row in plan}
-    names = those_of(routers, amqp)
+    names = checked_routers(routers, amqp)
     reports = await of_each(names, management.status)
     views = {}
     for name in names:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import trio
 
 from failover.client.attachment.refusals import OF_ROUTER, STOLEN, error_of, no_router
-from failover.client.attachment.routers import RouterAddress, Routers, told
+from failover.client.attachment.routers import RouterAddress, Routers, read_list
 from failover.client.attachment.silence import Patience, silence
 from failover.client.errors import ClientError, MovingError, why_unreachable
 from failover.client.link_events import MISSED, Connected, Listener, Lost, Searching
@@ -220,7 +220,7 @@ class Attachment(Handler):
         else:  # the same router comes first: if it lives, it knows most about the unsettled deliveries
             self._routers.succeeded()
             if elsewhere:  # unless it sent the client away, or fell silent
-                self._routers.move_on()
+                self._routers.choose_next()
 
     def _failed(self, error: ConnectionError) -> None:
         """Count an attempt that failed, or a link that hardly lived. A link that no router has ever taken gives up
@@ -295,7 +295,7 @@ class Attachment(Handler):
         for message in transfers.messages:
             if link is self._listening:
                 link.flow(1)
-                self._follow(*told(message))
+                self._follow(*read_list(message))
         link.connection.wake()
 
     def _follow(self, servers: Any, asked: bool) -> None:

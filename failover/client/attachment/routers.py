@@ -99,9 +99,9 @@ class Routers:
 
     def failed(self) -> None:
         self.failures += 1
-        self.move_on()
+        self.choose_next()
 
-    def move_on(self) -> None:
+    def choose_next(self) -> None:
         self._turn = (self._turn + 1) % len(self._ring)
 
     def move_to(self, router: RouterAddress) -> None:
@@ -142,7 +142,7 @@ def _address(server: Any) -> RouterAddress | None:
     return address if address.port in PORTS else None
 
 
-def told(message: bytes) -> tuple[Any, bool]:
+def read_list(message: bytes) -> tuple[Any, bool]:
     """Read a message of `$routers`: the list of routers, and whether the client is to move to the first."""
     try:
         sections = read_message(message)

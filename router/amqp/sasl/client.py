@@ -78,9 +78,9 @@ class SaslClient(SaslLayer):
     def _handle(self, frame: Described) -> None:
         if frame.descriptor == MECHANISMS and frame.value and self._chosen is None:
             self._chosen = self._choose(frame.value[0])
-            self.say(INIT, self._chosen.name, self._chosen.initial())
+            self.write_frame(INIT, self._chosen.name, self._chosen.initial())
         elif frame.descriptor == CHALLENGE and self._chosen is not None:
-            self.say(RESPONSE, self._chosen.respond(binary(frame, 0) or b""))
+            self.write_frame(RESPONSE, self._chosen.respond(binary(frame, 0) or b""))
         elif frame.descriptor == OUTCOME and frame.value and self._chosen is not None:
             if frame.value[0] != OK:
                 wrong = ": wrong user or password" if self._chosen.name in (SCRAM, PLAIN) else ""

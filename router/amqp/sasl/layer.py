@@ -58,7 +58,7 @@ class SaslLayer:
         rest, self._buffer = self._buffer, b""
         return rest
 
-    def say(self, code: int, *fields: Any) -> None:
+    def write_frame(self, code: int, *fields: Any) -> None:
         self.out += sasl_frame(code, *fields)
 
     def _greet(self) -> None:

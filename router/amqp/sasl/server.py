@@ -107,13 +107,13 @@ class SaslServer(SaslLayer):
             return
         super()._greet()
         self.out += SASL_HEADER
-        self.say(MECHANISMS, _array(list(self._offer)))
+        self.write_frame(MECHANISMS, _array(list(self._offer)))
 
     def _handle(self, frame: Described) -> None:
         if frame.descriptor == INIT and frame.value and self._exchange is None:
             begin = self._offer.get(frame.value[0]) if isinstance(frame.value[0], Symbol) else None
             if begin is None:
-                self.say(OUTCOME, ubyte(DENIED))
+                self.write_frame(OUTCOME, ubyte(DENIED))
                 raise AmqpError(UNAUTHORIZED, "the client chose a SASL mechanism that was not offered")
             self._exchange = begin()
             self.mechanism = str(frame.value[0])
@@ -130,13 +130,13 @@ class SaslServer(SaslLayer):
             raise
         except AmqpError:
             self._denied()
-            self.say(OUTCOME, ubyte(DENIED))
+            self.write_frame(OUTCOME, ubyte(DENIED))
             raise
         if challenge is not None:
-            self.say(CHALLENGE, challenge)
+            self.write_frame(CHALLENGE, challenge)
             return
         self.user = exchange.user
-        self.say(OUTCOME, ubyte(OK), *([] if exchange.final is None else [exchange.final]))
+        self.write_frame(OUTCOME, ubyte(OK), *([] if exchange.final is None else [exchange.final]))
         self.done = True
 
 

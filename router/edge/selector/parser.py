@@ -25,7 +25,7 @@ from router.edge.selector.terms import (
     compared,
     computed,
     constant,
-    either,
+    disjunction,
     like,
     missing,
     negated,
@@ -106,7 +106,7 @@ class _Parser:
     def _condition(self) -> Term:
         term = self._conjunction()
         while self._takes(WORD, "OR"):
-            term = self._counted(either(term, self._conjunction()))
+            term = self._counted(disjunction(term, self._conjunction()))
         return term
 
     def _conjunction(self) -> Term:

@@ -76,7 +76,7 @@ def both(one: Term, other: Term) -> Term:
     return term
 
 
-def either(one: Term, other: Term) -> Term:
+def disjunction(one: Term, other: Term) -> Term:
     def term(content: Content) -> Value:
         first = one(content)
         if first is True:

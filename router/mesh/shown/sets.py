@@ -80,10 +80,10 @@ def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, fo
     what = f"router {router} is a voter of {in_words(one.name for one in held)}"
     if forced:
         return f"{what}, and no majority is left without it: start the other voters first, see oncemesh queue sets"
-    return f"{what}: choose others first, for example with {how_replaced(held, router, others)}"
+    return f"{what}: choose others first, for example with {replacement_commands(held, router, others)}"
 
 
-def how_replaced(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> str:
+def replacement_commands(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> str:
     """The command that replaces the voter `old` in these sets. `oncemesh queue replace` names, for each set, the first
     router of `others` that is no voter of it yet. If a set has no such router, the command is `oncemesh queue voters`
     for this set, which then has one voter less."""

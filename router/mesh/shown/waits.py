@@ -104,10 +104,10 @@ def _said(wait: Wait, status: Status) -> str:
     held = wait.publishers[0] if len(wait.publishers) == 1 else counted(len(wait.publishers), "publisher")
     deliveries = "delivery" if wait.records == 1 else "deliveries"
     since = format_duration(wait.since_s)
-    return f"{whom(wait.awaited, status)}: {wait.records} {deliveries} of {held}, for {since} or more"
+    return f"{shown_name(wait.awaited, status)}: {wait.records} {deliveries} of {held}, for {since} or more"
 
 
-def whom(awaited: str, status: Status) -> str:
+def shown_name(awaited: str, status: Status) -> str:
     """The name of an awaited client or router for people: an orphan reads as the subscriber that it is, and an absent
     client is marked as away."""
     role, _, name = awaited.partition(" ")

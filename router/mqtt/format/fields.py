@@ -50,10 +50,10 @@ class FieldReader:
     def byte(self) -> int:
         return self.take(1)[0]
 
-    def two(self) -> int:
+    def uint16(self) -> int:
         return int.from_bytes(self.take(2), "big")
 
-    def four(self) -> int:
+    def uint32(self) -> int:
         return int.from_bytes(self.take(4), "big")
 
     def number(self) -> int:
@@ -67,7 +67,7 @@ class FieldReader:
         raise malformed("a number in an MQTT packet has too many bytes")
 
     def binary(self) -> bytes:
-        return self.take(self.two())
+        return self.take(self.uint16())
 
     def text(self) -> str:
         """A text in UTF-8 (MQTT 5 1.5.4), without surrogates, which Python refuses, and without NUL."""
@@ -84,7 +84,7 @@ class FieldReader:
 
     def identifier(self) -> int:
         """A packet identifier, which is not 0."""
-        if not (found := self.two()):
+        if not (found := self.uint16()):
             raise MqttError(Reason.PROTOCOL_ERROR, "the packet identifier is 0")
         return found
 
@@ -138,7 +138,7 @@ def number(value: int) -> bytes:
             return bytes(digits)
 
 
-def two(value: int) -> bytes:
+def pack_uint16(value: int) -> bytes:
     return value.to_bytes(2, "big")
 
 
@@ -152,7 +152,7 @@ def _byte(value: int) -> bytes:
 
 def binary(value: bytes) -> bytes:
     assert len(value) <= LONGEST
-    return two(len(value)) + value
+    return pack_uint16(len(value)) + value
 
 
 def text(value: str) -> bytes:
@@ -181,10 +181,10 @@ def _positive(read: Callable[[FieldReader], int]) -> Callable[[FieldReader], int
 USER: Final = "user-property"
 _READ: Final[Mapping[str, tuple[Callable[[FieldReader], Any], Callable[[Any], bytes]]]] = {
     "flag": (_flag, _byte),
-    "two": (FieldReader.two, two),
-    "some": (_positive(FieldReader.two), two),
-    "four": (FieldReader.four, _four),
-    "size": (_positive(FieldReader.four), _four),
+    "two": (FieldReader.uint16, pack_uint16),
+    "some": (_positive(FieldReader.uint16), pack_uint16),
+    "four": (FieldReader.uint32, _four),
+    "size": (_positive(FieldReader.uint32), _four),
     "number": (_positive(FieldReader.number), number),
     "text": (FieldReader.text, text),
     "binary": (FieldReader.binary, binary),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from router.mqtt.format.fields import WILL, FieldReader, malformed, number, properties, two
+from router.mqtt.format.fields import WILL, FieldReader, malformed, number, pack_uint16, properties
 from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason, return_code
 
 Properties = Mapping[str, Any]
@@ -160,7 +160,7 @@ def _connect(reader: FieldReader) -> ConnectPacket:
         raise MqttError(
             Reason.UNSUPPORTED_VERSION, f"the CONNECT has the protocol level {version}, expected 4 (3.1.1) or 5"
         )
-    flags, keep_alive = reader.byte(), reader.two()
+    flags, keep_alive = reader.byte(), reader.uint16()
     if why := _wrong_flags(flags):
         raise malformed(f"the CONNECT has the flags {flags:#x}: {why}")
     if version == V3 and flags & _PASSWORD and not flags & _USER:
@@ -266,23 +266,25 @@ def publish(topic: bytes, payload: bytes, qos: int, identifier: int, found: byte
     """`topic` has its length before it, as `fields.text` writes it. `found` are the encoded properties with their
     length; empty in 3.1.1."""
     first = PacketKind.PUBLISH << 4 | qos << 1 | (_DUP if dup else 0)
-    middle = topic + two(identifier) + found if qos else topic + found
+    middle = topic + pack_uint16(identifier) + found if qos else topic + found
     return b"".join((bytes((first,)), number(len(middle) + len(payload)), middle, payload))
 
 
 def ack(version: int, kind: PacketKind, identifier: int, reason: int = 0, why: str = "") -> bytes:
     first = kind << 4 | (2 if kind is PacketKind.PUBREL else 0)
     if version == V3 or not reason:
-        return bytes((first, 2)) + two(identifier)
-    return _packet(first, two(identifier) + bytes((reason,)) + (properties({"reason-string": why}) if why else b""))
+        return bytes((first, 2)) + pack_uint16(identifier)
+    return _packet(
+        first, pack_uint16(identifier) + bytes((reason,)) + (properties({"reason-string": why}) if why else b"")
+    )
 
 
 def suback(version: int, kind: PacketKind, identifier: int, reasons: Iterable[int]) -> bytes:
     """SUBACK, or UNSUBACK, which has no reason codes in 3.1.1."""
     if version == V3:
         codes = bytes(min(reason, 0x80) for reason in reasons) if kind is PacketKind.SUBACK else b""
-        return _packet(kind << 4, two(identifier) + codes)
-    return _packet(kind << 4, two(identifier) + b"\0" + bytes(reasons))
+        return _packet(kind << 4, pack_uint16(identifier) + codes)
+    return _packet(kind << 4, pack_uint16(identifier) + b"\0" + bytes(reasons))
 
 
 def disconnect(reason: Reason, why: str) -> bytes:

@@ -50,8 +50,8 @@ def whole(kept: Kept) -> list[str]:
 
 
 async def test_a_link_is_whole_again_when_the_last_fault_on_it_is_over(links: Links, kept: Kept) -> None:
-    links.spoil(1, ["a-b", "b-c"], SILENT)
-    links.spoil(2, ["a-b"], SLOW)
+    links.impair(1, ["a-b", "b-c"], SILENT)
+    links.impair(2, ["a-b"], SLOW)
     assert whole(kept) == ["a-c"]
     links.mend(1, ["a-b", "b-c"])
     assert whole(kept) == ["b-c", "a-c"]
@@ -60,7 +60,7 @@ async def test_a_link_is_whole_again_when_the_last_fault_on_it_is_over(links: Li
 
 
 async def test_healing_ends_everything(links: Links, kept: Kept) -> None:
-    links.spoil(1, links.names, SILENT | SLOW)
+    links.impair(1, links.names, SILENT | SLOW)
     links.heal()
     assert whole(kept) == links.names
     links.mend(1, links.names)

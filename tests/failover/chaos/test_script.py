@@ -10,7 +10,7 @@ from failover.chaos.script.script import Crashes, FaultLine, ScriptClient, When
 from failover.chaos.script.targets import Named, ReplicaOf, RouterOf, Several, Some
 from failover.chaos.script.times import Span, Window
 from failover.chaos.script.vocabulary import VERBS
-from router.mesh.reading import either
+from router.mesh.reading import joined_with_or
 from router.mesh.topology import TopologyError
 from tests.failover.chaos.scripts import TOPOLOGIES, script, write
 
@@ -233,7 +233,7 @@ faults:
         'script.yaml:10: subscribers: there is a client or group "q" already, expected another name',
         'script.yaml:11: sets.west: there is no router "x", expected a or b',
         'script.yaml:11: sets: "a" is a router, expected another name',
-        f'script.yaml:12: unknown key "fault", expected {either(PARTS)}; did you mean "faults"?',
+        f'script.yaml:12: unknown key "fault", expected {joined_with_or(PARTS)}; did you mean "faults"?',
         'script.yaml:14: faults[0]: "kill", expected a fault such as {kill: one, at: 5s}',
     ]
 

@@ -276,7 +276,7 @@ async def test_a_status_that_is_watched_comes_anew_until_ctrl_c(
 
     async def watch() -> None:
         async with until_signal():
-            await cli_status._show(lambda: cli_status.look_around(directory, "ab"), machine=machine, watch=True)
+            await cli_status._show(lambda: cli_status.ask_all_routers(directory, "ab"), machine=machine, watch=True)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)

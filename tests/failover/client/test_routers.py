@@ -81,7 +81,7 @@ def test_servers_named_by_a_router_come_last_and_once() -> None:
     hosts = []
     for _ in range(4):
         hosts.append(routers.current.host)
-        routers.move_on()
+        routers.choose_next()
     assert hosts == ["a", "b", "a", "b"]
 
 
@@ -92,7 +92,7 @@ def test_who_has_left_the_mesh_is_forgotten_but_not_who_was_given() -> None:
     hosts = []
     for _ in range(4):
         hosts.append(routers.current.host)
-        routers.move_on()
+        routers.choose_next()
     assert hosts == ["a", "g", "c", "d"]
     assert routers.current.host == "a"
 
@@ -103,7 +103,7 @@ def test_clients_of_a_router_that_dies_go_to_all_the_others() -> None:
         routers = Routers(["a:1", "b:1", "c:1", "d:1"], f"client {number}")
         routers.succeeded()
         assert routers.current.host == "a", "it is tried first, as it knows best"
-        routers.move_on()
+        routers.choose_next()
         nexts.append(routers.current.host)
     assert {host: nexts.count(host) > 70 for host in nexts} == {"b": True, "c": True, "d": True}
 
@@ -126,7 +126,7 @@ def test_clients_of_a_router_that_dies_go_to_all_the_others() -> None:
 def test_what_is_not_understood_is_left_out(servers: object) -> None:
     routers = Routers(["a:1"])
     routers.learn(servers)
-    routers.move_on()
+    routers.choose_next()
     assert routers.current.host == "a"
 
 
@@ -134,7 +134,7 @@ def test_nobody_is_talked_out_of_tls() -> None:
     routers = Routers(["amqps://a:1"])
     named = [{"network-host": "b", "port": 2}, {"network-host": "c", "scheme": "amqps"}]
     routers.learn(named)
-    routers.move_on()
+    routers.choose_next()
     assert routers.current == RouterAddress("c", 5671, "amqps")
 
 
@@ -142,5 +142,5 @@ def test_the_list_is_bounded() -> None:
     routers = Routers(["a:1"])
     routers.learn([{"network-host": "b", "port": port} for port in range(1000)])
     for _ in range(MAX_ROUTERS):
-        routers.move_on()
+        routers.choose_next()
     assert routers.current.host == "a"

@@ -18,7 +18,7 @@ class Writer:
         self._done.append("writes")
         self._as_it_writes()
 
-    def rouse(self) -> None:
+    def request_write(self) -> None:
         self._done.append("is roused")
 
 

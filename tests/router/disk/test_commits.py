@@ -60,7 +60,7 @@ async def test_a_store_that_takes_no_time_is_written_at_once() -> None:
     store, done = Memory(threaded=False), list[str]()
     commits, _ = commits_of(store)
     commits.lazily(1)
-    commits.soon(2)
+    commits.write_later(2)
     assert store.written == []
     commits.add([3], lambda: done.append("3"))
     assert (store.written, done) == ([[1, 2, 3]], ["3"])

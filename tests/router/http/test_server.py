@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair
 
-from router.http.exchange import WebAnswer, WebRequest, told
+from router.http.exchange import WebAnswer, WebRequest, text_answer
 from router.http.server import ANSWER_S, EVENT_S, HEAD_S, IDLE_S, LINGER_S, MOST_HEAD, PIECE, WebConnection
 
 GET = b"GET /page?key=k%201 HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -60,7 +60,7 @@ def serve(nursery: trio.Nursery) -> Serve:
 async def test_a_head_may_have_so_many_bytes_however_they_come(
     serve: Serve, autojump_clock: MockClock, piece: int
 ) -> None:
-    served, data = serve(told(200, "well")), 3 * LONGEST
+    served, data = serve(text_answer(200, "well")), 3 * LONGEST
     async with trio.open_nursery() as sending:
 
         async def send() -> None:
@@ -72,7 +72,7 @@ async def test_a_head_may_have_so_many_bytes_however_they_come(
 
 
 async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve, autojump_clock: MockClock) -> None:
-    served = serve(told(200, "well"))
+    served = serve(text_answer(200, "well"))
     for _ in range(3):
         await served.stream.send_all(GET)
         reply = await served.told()
@@ -84,7 +84,7 @@ async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve,
 async def test_a_request_of_http_1_0_needs_no_host_and_ends_its_connection(
     serve: Serve, autojump_clock: MockClock
 ) -> None:
-    served = serve(told(200, "well"))
+    served = serve(text_answer(200, "well"))
     await served.stream.send_all(b"GET /healthz HTTP/1.0\r\n\r\n")
     reply = await served.rest()
     assert reply.startswith(b"HTTP/1.1 200 ") and reply.endswith(b"\r\n\r\nwell\n")
@@ -92,7 +92,7 @@ async def test_a_request_of_http_1_0_needs_no_host_and_ends_its_connection(
 
 
 async def test_an_answer_that_says_so_is_the_last_of_its_connection(serve: Serve, autojump_clock: MockClock) -> None:
-    served = serve(told(401, "no", ("Connection", "close")))
+    served = serve(text_answer(401, "no", ("Connection", "close")))
     await served.stream.send_all(2 * GET)
     assert (await served.rest()).count(b"HTTP/1.1") == 1
     await served.stream.aclose()
@@ -101,7 +101,7 @@ async def test_an_answer_that_says_so_is_the_last_of_its_connection(serve: Serve
 
 
 async def test_head_is_answered_without_the_body_and_with_its_length(serve: Serve, autojump_clock: MockClock) -> None:
-    served = serve(told(200, "well"))
+    served = serve(text_answer(200, "well"))
     await served.stream.send_all(GET.replace(b"GET", b"HEAD"))
     reply = await served.told()
     assert b"Content-Length: 5\r\n" in reply and reply.endswith(b"\r\n\r\n")
@@ -150,7 +150,7 @@ async def test_a_fault_of_ours_ends_the_connection_alone(
 async def test_what_is_no_request_of_ours_is_told_so_and_ends_the_connection(
     serve: Serve, autojump_clock: MockClock, sent: bytes, status: int
 ) -> None:
-    served = serve(told(200, "well"))
+    served = serve(text_answer(200, "well"))
 
     async def send() -> None:
         with suppress(trio.BrokenResourceError):
@@ -165,7 +165,7 @@ async def test_what_is_no_request_of_ours_is_told_so_and_ends_the_connection(
 async def test_a_command_is_for_the_site_to_refuse_and_nothing_follows_it(
     serve: Serve, autojump_clock: MockClock
 ) -> None:
-    served = serve(told(405, "expected GET or HEAD"))
+    served = serve(text_answer(405, "expected GET or HEAD"))
     await served.stream.send_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx" + GET)
     assert (await served.rest()).endswith(b"expected GET or HEAD\n")
     assert [request.method for request in served.asked] == ["POST"]
@@ -174,10 +174,10 @@ async def test_a_command_is_for_the_site_to_refuse_and_nothing_follows_it(
 async def test_a_request_has_so_long_to_come_and_a_connection_so_long_to_be_idle(
     serve: Serve, autojump_clock: MockClock
 ) -> None:
-    served, began = serve(told(200, "well")), trio.current_time()
+    served, began = serve(text_answer(200, "well")), trio.current_time()
     await served.ended.wait()
     assert trio.current_time() - began == pytest.approx(IDLE_S, abs=LINGER_S + 0.1)
-    slow, began = serve(told(200, "well")), trio.current_time()
+    slow, began = serve(text_answer(200, "well")), trio.current_time()
     await slow.stream.send_all(GET[:10])
     await slow.ended.wait()
     assert trio.current_time() - began == pytest.approx(HEAD_S, abs=LINGER_S + 0.1)
@@ -214,7 +214,7 @@ async def test_events_leave_one_by_one_and_who_does_not_take_them_is_cut_off(
 
 
 async def test_who_leaves_ends_nothing_else(serve: Serve, autojump_clock: MockClock) -> None:
-    served = serve(told(200, "well"))
+    served = serve(text_answer(200, "well"))
     await served.stream.send_all(GET)
     await served.stream.aclose()
     with trio.fail_after(1):

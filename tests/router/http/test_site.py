@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from router.http.exchange import WebAnswer, WebCaller, WebRequest, told
+from router.http.exchange import WebAnswer, WebCaller, WebRequest, text_answer
 from router.http.site import PRUDENCE, Page, Site
 
 
@@ -28,7 +28,7 @@ class AllSee(Keys):
 
 
 async def page(request: WebRequest, caller: WebCaller) -> WebAnswer:
-    return told(200, "the page")
+    return text_answer(200, "the page")
 
 
 async def broken(request: WebRequest, caller: WebCaller) -> WebAnswer:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from router.mesh.shown.sets import ShownSet, how_replaced, sets_in, why_kept
+from router.mesh.shown.sets import ShownSet, replacement_commands, sets_in, why_kept
 
 
 def shown(name: str = "q0", *, may_stop: Sequence[str] = "abc", role: str = "leader", **row: Any) -> ShownSet:
@@ -25,9 +25,9 @@ def test_a_voter_does_not_leave_and_the_error_says_what_to_do() -> None:
 
 def test_who_takes_the_place_of_a_voter_is_none_yet_in_each_set() -> None:
     sets = [shown(), shown("q1", ring=list("bcd")), shown("q2", ring=list("cda"))]
-    assert how_replaced(sets, "c", "abd") == "oncemesh queue replace c d a b"
-    assert how_replaced(sets[:1], "c", "bade") == "oncemesh queue replace c d"
-    assert how_replaced([*sets, shown("q3", ring=list("abcd"))], "c", "abd") == "oncemesh queue voters q3 a b d"
+    assert replacement_commands(sets, "c", "abd") == "oncemesh queue replace c d a b"
+    assert replacement_commands(sets[:1], "c", "bade") == "oncemesh queue replace c d"
+    assert replacement_commands([*sets, shown("q3", ring=list("abcd"))], "c", "abd") == "oncemesh queue voters q3 a b d"
 
 
 @pytest.mark.parametrize("row", [{"ring": list("abd")}, {"learners": ["d"]}])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from router.mqtt.format.fields import binary, number, properties, text, two
+from router.mqtt.format.fields import binary, number, pack_uint16, properties, text
 from router.mqtt.format.values import V5, PacketKind
 
 
@@ -22,7 +22,7 @@ def connect(
     password: bytes | None = None,
 ) -> bytes:
     flags = (2 if clean else 0) | (0x80 if user is not None else 0) | (0x40 if password is not None else 0)
-    body = text("MQTT") + bytes((version, flags)) + two(keep_alive)
+    body = text("MQTT") + bytes((version, flags)) + pack_uint16(keep_alive)
     body += (properties(found or {}) if version == V5 else b"") + text(client)
     body += text(user) if user is not None else b""
     return packet(0x10, body + (binary(password) if password is not None else b""))
@@ -38,22 +38,24 @@ def publish(
     dup: bool = False,
     found: Mapping[str, Any] | None = None,
 ) -> bytes:
-    middle = text(topic) + (two(identifier) if qos else b"") + (properties(found or {}) if version == V5 else b"")
+    middle = (
+        text(topic) + (pack_uint16(identifier) if qos else b"") + (properties(found or {}) if version == V5 else b"")
+    )
     return packet(0x30 | qos << 1 | dup << 3, middle + payload)
 
 
 def ack(kind: PacketKind, identifier: int, reason: int | None = None) -> bytes:
     flags = 2 if kind is PacketKind.PUBREL else 0
-    return packet(kind << 4 | flags, two(identifier) + (bytes((reason,)) if reason is not None else b""))
+    return packet(kind << 4 | flags, pack_uint16(identifier) + (bytes((reason,)) if reason is not None else b""))
 
 
 def subscribe(identifier: int, filters: Sequence[tuple[str, int]], version: int = V5) -> bytes:
-    body = two(identifier) + (b"\0" if version == V5 else b"")
+    body = pack_uint16(identifier) + (b"\0" if version == V5 else b"")
     return packet(0x82, body + b"".join(text(name) + bytes((options,)) for name, options in filters))
 
 
 def unsubscribe(identifier: int, filters: Sequence[str], version: int = V5) -> bytes:
-    body = two(identifier) + (b"\0" if version == V5 else b"")
+    body = pack_uint16(identifier) + (b"\0" if version == V5 else b"")
     return packet(0xA2, body + b"".join(map(text, filters)))
 
 

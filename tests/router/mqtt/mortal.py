@@ -157,7 +157,7 @@ class MortalBench(MqttBench):
         self.note(f"all that {name} has said is heard")
         if self.says_all:
             with self.acting(self.routers[name]):
-                self.routers[name].node.topic.outlet.batches.hurry()
+                self.routers[name].node.topic.outlet.batches.end_delays()
                 self.routers[name].node.pump()
         for other in self.routers:
             if other != name:

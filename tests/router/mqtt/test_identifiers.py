@@ -28,4 +28,4 @@ def test_those_that_are_used_are_not_asked_for() -> None:
     identifiers.give_back(used[1])
     identifiers.may_be_held()
     assert identifiers.to_be_let_go() == [2, *range(4, MOST_SENT + 1)] and not identifiers
-    assert identifiers.let_go(9) and identifiers.take() == 9 and not identifiers
+    assert identifiers.release(9) and identifiers.take() == 9 and not identifiers

@@ -78,7 +78,7 @@ class Heard:
     def damaged(self, name: str, why: str) -> None:
         self._hear((name, why))
 
-    def heard(self) -> None:
+    def results_reported(self) -> None:
         """What was heard so far is one transaction's."""
 
     def noted(self, text: str) -> None:

@@ -10,7 +10,7 @@ from router.amqp.format.errors import AmqpError, TurnError
 from router.amqp.sasl.layer import DENIED, INIT, OUTCOME, SASL_HEADER, sasl_frame
 from router.amqp.sasl.scram import LONGEST, ScramClient, ScramServer, Verifier
 from router.amqp.sasl.server import PLAIN, SaslServer
-from router.http.exchange import WebAnswer, WebCaller, WebRequest, told
+from router.http.exchange import WebAnswer, WebCaller, WebRequest, text_answer
 from router.http.site import Page, Site
 from router.mesh.topology import load
 from router.mqtt.format.fields import FieldReader
@@ -72,7 +72,7 @@ def by_mqtt(doors: Doors, user: str, password: str, guesses: Guesses) -> bool:
 
 
 async def page(request: WebRequest, caller: WebCaller) -> WebAnswer:
-    return told(200, "the page")
+    return text_answer(200, "the page")
 
 
 async def by_http(doors: Doors, user: str, password: str, guesses: Guesses) -> bool:

@@ -175,7 +175,7 @@ class QueueBench(Bench):
         leds = [] if self.is_patient else [(node, led) for node in nodes for led in node.led.values()]
         waiting = [(node, led) for node, led in leds if led.deadline < math.inf]
         for node, led in waiting:
-            led.hurry()
+            led.propose_now()
             node.pump()
         return bool(waiting)
 

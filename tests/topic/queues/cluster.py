@@ -145,7 +145,7 @@ class SetCluster:
         """The router notices that its contact with the other has ended."""
         host = self.hosts[router]
         if host.contacts.pop(other, None) is not None and host.sets is not None:
-            host.sets.lost(other, self.now)
+            host.sets.contact_lost(other, self.now)
             self.after(router)
 
     def meet(self, router: str, other: str) -> None:

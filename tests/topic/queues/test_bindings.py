@@ -426,7 +426,7 @@ def test_a_set_has_as_many_bindings_as_it_may_have(monkeypatch: pytest.MonkeyPat
 
 BROKEN: list[Broken] = [
     (LedSet, "_bind", "unsettled.get(binding.key, ())", "()", partial(test_the_next_leader_goes_on, "d")),
-    (Ingress, "come", "None if is_new else", "", test_a_new_binding_gets_nothing_that_was_published_before),
+    (Ingress, "attach_as_leader", "None if is_new else", "", test_a_new_binding_gets_nothing_that_was_published_before),
     (LedSet, "_bind", "self.end_unbound()", "pass", test_the_next_leader_ends_the_link_of_a_binding_that_is_gone),
     (SetLeaders, "follow", "if is_told_more", "if False", test_a_link_that_a_returning_router_tells_of_is_ended),
     (Ingress, "__init__", "BOUND if queue else CONFIGURED", "CONFIGURED",

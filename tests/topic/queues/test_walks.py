@@ -48,7 +48,7 @@ def test_the_same_seed_is_the_same_walk() -> None:
         (Egress, "_wanted", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])"),
         (
             Egress,
-            "tell",
+            "send_outcomes",
             "(self._rejected if is_rejected else self._over).extend(action.records)",
             "self.node.topic.settle(self.stream, action.records)",
         ),
@@ -58,15 +58,15 @@ def test_the_same_seed_is_the_same_walk() -> None:
         (QueuedMessages, "_came_back", "before.failed + failed", "before.failed"),
         (EdgeDelivery, "end", "failed=failed", "failed=False"),
         (Egress, "_ended", "heappush(self._free, position)", "pass"),
-        (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}"),
+        (Ingress, "attach_as_leader", "dict.fromkeys(unsettled, 0)", "{}"),
         (Ingress, "forget", "self._over.update", "len"),
         (
             Letters,
-            "tell",
+            "send_outcomes",
             "(self._taken if is_taken else self._refused).append(record)",
             "self._refused.append(record)",
         ),
-        (LedSet, "_look_into_outbox", "letters.look()", "pass"),
+        (LedSet, "_look_into_outbox", "letters.outbox_changed()", "pass"),
         (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches"),
     ],
 )

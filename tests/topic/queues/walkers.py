@@ -475,7 +475,7 @@ class ConsumerLink(Link):
     def told(self) -> None:
         """The client has answered the detach."""
         self.station.node.now()
-        self.topic.told(self.subscriber)
+        self.topic.ending_known(self.subscriber)
         self.station.node.pump()
 
     def suspend(self) -> None:

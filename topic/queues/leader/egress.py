@@ -116,7 +116,7 @@ class Egress(SetPublisher):
         self._draining: dict[bytes, Draining] = {}
         """By the name of a consumer that drains."""
 
-    def come(self, clock: int, now: float) -> None:
+    def attach_as_leader(self, clock: int, now: float) -> None:
         """This router leads: attach the link. `clock`: the clock of the attach (`term_clock`)."""
         for position in self._messages.of(self.queue):
             self._last = position
@@ -446,7 +446,7 @@ class Egress(SetPublisher):
     def want(self) -> None:
         self.go_on()
 
-    def tell(self, action: AnswerDeliveries) -> None:
+    def send_outcomes(self, action: AnswerDeliveries) -> None:
         """Home tells the outcome of deliveries: consumers have accepted or rejected the messages, or the messages come
         back to the queue."""
         if action.outcome in GIVEN_BACK:

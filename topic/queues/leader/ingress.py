@@ -112,7 +112,7 @@ class Ingress(SubscribingEnd, InsideEnd):
     def is_there(self) -> bool:
         return self.epoch is not None and self.subscriber.link is self
 
-    def come(self, unsettled: Sequence[bytes], clock: int, now: float) -> None:
+    def attach_as_leader(self, unsettled: Sequence[bytes], clock: int, now: float) -> None:
         """This router leads: attach the link. `unsettled`: the keys of the deliveries that were answered, and are not
         known to be settled. `clock`: the clock of the attach (`term_clock`). A new binding begins afresh."""
         known = self.known()
@@ -138,7 +138,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         """At the end of the pump, propose everything that waits, and take more messages if there is room."""
         self.node.later(self._go_on)
 
-    def hurry(self) -> None:
+    def propose_now(self) -> None:
         self._is_due = True
         self.go_on()
 

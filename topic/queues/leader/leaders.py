@@ -105,11 +105,11 @@ class LedSet:
         node.topic.peers.remember(lasting)
         unsettled = sets.state(name).messages.unsettled
         self.ingress = Ingress(node, ingress_of(name), sets.state(name).messages, self, sets.limit)
-        self.ingress.come(unsettled.get(b"", ()), self._next_clock(), node.now())
+        self.ingress.attach_as_leader(unsettled.get(b"", ()), self._next_clock(), node.now())
         self.dead_letters = Ingress(
             node, dead_letter_ingress_of(name), sets.state(name).messages, self, sets.limit, binding=DEAD_LETTERS
         )
-        self.dead_letters.come(unsettled.get(DEAD_LETTERS, ()), self._next_clock(), node.now())
+        self.dead_letters.attach_as_leader(unsettled.get(DEAD_LETTERS, ()), self._next_clock(), node.now())
         self.bound: dict[bytes, Ingress] = {}
         """The subscribers of the bindings, keyed by the key of the binding."""
         self._bind(unsettled)
@@ -142,7 +142,7 @@ class LedSet:
                 end = self.bound[binding.key] = Ingress(
                     self._node, link, state.messages, self, self._sets.limit, binding.key, queue
                 )
-                end.come(unsettled.get(binding.key, ()), self._next_clock(), now)
+                end.attach_as_leader(unsettled.get(binding.key, ()), self._next_clock(), now)
         self.end_unbound()
 
     def end_unbound(self) -> None:
@@ -164,7 +164,7 @@ class LedSet:
         for address in self._sets.state(self._name).messages.outbox.addresses:
             self._letters_for(address, doubts=doubts)
         for letters in self.letters.values():
-            letters.look()
+            letters.outbox_changed()
 
     def _letters_for(self, address: str, *, doubts: bool) -> None:
         """Attach a publisher to this address, unless there is one. `doubts`: whether an earlier leader may have
@@ -175,7 +175,7 @@ class LedSet:
         identity = letters_to(self._name, self._inside(address))
         letters = Letters(self._node, identity, address, state.name_of, state.messages, self, self._marking)
         self.letters[address] = letters
-        letters.come(self.since[0], self._next_clock(), self._node.now(), doubts=doubts)
+        letters.attach_as_leader(self.since[0], self._next_clock(), self._node.now(), doubts=doubts)
 
     def _inside(self, address: str) -> str:
         """The address in the mesh to which outboxes publish the messages for `address`."""
@@ -217,7 +217,7 @@ class LedSet:
         state = self._sets.state(self._name)
         egress = Egress(self._node, self._name, queue, id_, state, self, self._marking)
         self.egresses[id_] = egress
-        egress.come(self._next_clock(), self._node.now())
+        egress.attach_as_leader(self._next_clock(), self._node.now())
         for index, asked in self._enqueues.items():
             if asked.queue == queue:
                 egress.expect(index, asked)
@@ -260,7 +260,7 @@ class LedSet:
                 if isinstance(proposal, Enqueue):
                     self._enqueues[index] = proposal
                     self._expect(index, proposal)
-            self.hurry()
+            self.propose_now()
         return first
 
     def _timed(self, asked: Enqueue) -> Enqueue:
@@ -359,11 +359,11 @@ class LedSet:
         self.doubts_disk_at = math.inf
         self._sets.propose(self._name, [Settled([])])
 
-    def hurry(self) -> None:
+    def propose_now(self) -> None:
         """Tell all patient ends to propose."""
         patient, self._patient, self.deadline = self._patient, {}, math.inf
         for end in patient:
-            end.hurry()
+            end.propose_now()
 
     def _expect(self, index: int, asked: Enqueue) -> None:
         """If the queue has an egress, let it publish these messages, so that home chooses consumers for them."""
@@ -488,7 +488,7 @@ class SetLeaders:
     def handle_timer(self, now: float) -> None:
         for led in self.led.values():
             if led.deadline <= now:
-                led.hurry()
+                led.propose_now()
             if led.look_at <= now:
                 led.expire(now)
             if led.watch_at <= now:

@@ -79,23 +79,23 @@ class Letters(SetPublisher):
         self._taken: list[Record] = []
         self._refused: list[Record] = []
 
-    def come(self, life: int, clock: int, now: float, *, doubts: bool) -> None:
+    def attach_as_leader(self, life: int, clock: int, now: float, *, doubts: bool) -> None:
         """This router leads: attach the link. `life`: the life of the set. `doubts`: whether an earlier leader may have
         published each message."""
-        self._look()
+        self._find_new()
         self._doubted = {position: self._tag(position) for position in self._left} if doubts else {}
         self._come(life, self._doubted, clock, now)
 
-    def look(self) -> None:
+    def outbox_changed(self) -> None:
         """Messages came into the outbox or left it."""
         letters = self._messages.outbox.letters
         if len(self._known) > 2 * len(letters) + MOST_OPEN:
             self._known &= letters.keys()
         self._withdraw({position for position in self.open.values() if position not in letters})
-        self._look()
+        self._find_new()
         self.go_on()
 
-    def _look(self) -> None:
+    def _find_new(self) -> None:
         """Find the new messages. They come after all known ones."""
         there = self._messages.outbox.to(self._address)
         fresh = [*takewhile(lambda position: position not in self._known, reversed(there))]
@@ -190,7 +190,7 @@ class Letters(SetPublisher):
 
     # actions of the core
 
-    def tell(self, action: AnswerDeliveries) -> None:
+    def send_outcomes(self, action: AnswerDeliveries) -> None:
         """Note which messages the address has taken. A message without an audience was not taken."""
         for record in filter(self.open.__contains__, action.records):
             is_for_nobody = bool(action.alone) and not record.routers and not record.locals

@@ -18,7 +18,7 @@ class ProposingEnd(Protocol):
     def go_on(self) -> None:
         """Propose again: the leader was busy before."""
 
-    def hurry(self) -> None:
+    def propose_now(self) -> None:
         """Propose what has waited since `Proposer.wait`."""
 
 

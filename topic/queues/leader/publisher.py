@@ -97,7 +97,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         """At the end of the pump, publish messages that may be published, and propose everything that waits."""
         self.node.later(self._go_on)
 
-    def hurry(self) -> None:
+    def propose_now(self) -> None:
         self._is_due = True
         self.go_on()
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from failover.audit.judge.kinds import REPLICAS, Violating, concluded
 from failover.audit.judge.queues.passages import Passage, passages, unstored
-from failover.audit.judge.repeats import weaker
+from failover.audit.judge.repeats import with_weaker_promise
 from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client
@@ -52,14 +52,14 @@ class Messages:
     judged: Flags
     """Whether this number is certain, and the set was never recovered."""
 
-    def tells(self, *events: Event) -> Flags:
+    def has_event(self, *events: Event) -> Flags:
         found: Flags = np.isin(self.rows.event, [int(event) for event in events])
         return found
 
     def left(self, *why: MessageEnd) -> Flags:
         """Flags the rows by which messages have left their queue for one of these reasons."""
         codes = codes_of([each.value for each in why], self.rows.strings)
-        found: Flags = self.tells(Event.LEFT) & np.isin(self.rows.detail, codes[codes != NONE])
+        found: Flags = self.has_event(Event.LEFT) & np.isin(self.rows.detail, codes[codes != NONE])
         return found
 
 
@@ -110,8 +110,8 @@ class QueueVerdicts:
         of, found = self.messages, Counter[tuple[str, str]]()
         flags = {why.value: of.groups.any(of.left(why)) for why in MessageEnd}
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}
-        numbers["returned"] = of.groups.any(of.tells(Event.RETURNED)).astype(np.int64)
-        numbers["enqueued"] = of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n)
+        numbers["returned"] = of.groups.any(of.has_event(Event.RETURNED)).astype(np.int64)
+        numbers["enqueued"] = of.groups.distinct(of.has_event(Event.ENQUEUED), of.rows.n)
         known = of.address != NONE
         for what, number in numbers.items():
             sums = np.bincount(of.address[known], number[known])
@@ -125,7 +125,7 @@ def judge_queues(told: Rows, each: Testimony) -> QueueVerdicts:
     accepted, unknown = concluded({"never enqueued": never_enqueued(of, each)}, partial(_lacking, each.case, each))
     twice = enqueued_twice(of)
     again = _by_ingress(each) & np.isin(each.at, of.delivery[twice])
-    excused = weaker(each, again)
+    excused = with_weaker_promise(each, again)
     twice &= ~np.isin(of.delivery, each.at[np.logical_or.reduce([*excused.values()])])
     return QueueVerdicts(
         of,
@@ -159,12 +159,12 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
     leader accepted before its own replica logged this."""
     facts, rows = each.facts, each.facts.rows
     codes = np.unique(each.pairs.subscriber[_by_ingress(each)])
-    answered = facts.by_router & facts.tells(Event.OUTCOME) & facts.accepted & (rows.detail == NONE)
+    answered = facts.by_router & facts.flags_of(Event.OUTCOME) & facts.accepted & (rows.detail == NONE)
     at = np.flatnonzero(answered & np.isin(rows.subscriber, codes) & each.deliveries.uses.sure[each.deliveries.uses.of])
     delivery = each.deliveries.uses.of[at]
     queue = _queues(rows.subscriber[at].astype(np.int64), each.deliveries.address[delivery], each)
     message = _find(of, each.deliveries.uses.key[delivery], queue)
-    enqueued = of.tells(Event.ENQUEUED)
+    enqueued = of.has_event(Event.ENQUEUED)
     has = np.append(of.groups.any(enqueued), False)[message]
     here = Groups(of.groups.of * (len(rows.logs) + 1) + of.rows.log, of.groups.number * (len(rows.logs) + 1))
     first = np.append(here.lowest(enqueued, of.rows.place), BIG)
@@ -217,7 +217,7 @@ def _find(of: Messages, key: Texts, address: Ints) -> Ints:
 
 def enqueued_twice(of: Messages) -> Flags:
     """Flags the messages that are at more positions of their queue than there are deliveries with their key."""
-    found: Flags = of.judged & (of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n) > of.uses)
+    found: Flags = of.judged & (of.groups.distinct(of.has_event(Event.ENQUEUED), of.rows.n) > of.uses)
     return found
 
 
@@ -225,7 +225,7 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
     """Flags the messages that left their queue as accepted or rejected, although no home of the delivery logs such an
     answer of a consumer."""
     facts = each.facts
-    answered = facts.at_home & facts.tells(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
+    answered = facts.at_home & facts.flags_of(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
     has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])  # any use of the key
     is_open = bool(each.case.open_homes or each.case.cut)
     doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]
@@ -236,7 +236,7 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
 def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
     """Flags the messages that came back to their queue, expired or were purged, although a consumer with a timeout had
     processed them, and its link had not ended by then."""
-    taken_back = of.tells(Event.RETURNED) | of.left(MessageEnd.EXPIRED, MessageEnd.PURGED)
+    taken_back = of.has_event(Event.RETURNED) | of.left(MessageEnd.EXPIRED, MessageEnd.PURGED)
     when = of.groups.highest(taken_back, of.rows.hlc)
     at = np.full(len(each.deliveries.uses.key), NONE, np.int64)
     known = of.judged & (of.delivery != NONE)
