@@ -61,7 +61,8 @@ def subscriber_counts(received: Mapping[str, Sequence[int]], owed: Mapping[str, 
 
 
 def consumer_counts(received: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the counts of a subscriber at a balanced address, which is owed no message and no order by itself."""
+    """Return the counts of a subscriber at a balanced address. `missing` and `overtaken` are 0: any subscriber of the
+    address may get a message, and none of them has to get the messages in order."""
     return subscriber_counts(received, {}) | {"overtaken": 0}
 
 

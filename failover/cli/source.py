@@ -34,8 +34,8 @@ class Source:
 
 @attrs.frozen
 class Limit:
-    """The longest message that the mesh accepts. `most`: bytes; `said`: the same for people. Without a run directory,
-    the limit is the highest that a topology can set."""
+    """The size of the longest message that the mesh accepts. `most`: bytes; `said`: the limit as error texts name it.
+    Without a run directory, the limit is the highest that a topology can set."""
 
     most: int
     said: str

@@ -25,7 +25,8 @@ from router.amqp.sasl.credentials import NOBODY, Credentials
 
 NODE: Final = "$management"
 CREDIT: Final = 16
-"""The most answers under way. A router lets as many requests of one connection wait."""
+"""The highest number of requests that wait for answers at once; a router has the same limit for each connection
+(`router.management.node.MOST_REQUESTS`)."""
 ANSWER_S: Final = 30.0
 """Seconds for a live router to answer one of the client's requests. The router asks other routers one after the other,
 and waits up to 10 s for each of them."""

@@ -42,7 +42,8 @@ class Pairs:
     """Whether a router logs that the subscriber's filter leaves the delivery out, and no router has sent the delivery
     to the subscriber since."""
     left_out: Ints
-    """The last row by which a filter left the delivery out. A router may have sent the delivery before or since."""
+    """The last row in which a router logs that the subscriber's filter leaves the delivery out, or `NONE`. Routers may
+    have sent the delivery to the subscriber before this row or after it."""
     meant_hlc: Ints
     own_count: Ints
     """How often the subscriber processed the delivery, by its own logs."""

@@ -96,7 +96,8 @@ class Unattributed:
             yield name, at, self._within(at, presence.there)
 
     def _within(self, at: Ints, spans: Sequence[Span]) -> Flags:
-        """Flags the deliveries that were received and accepted within one of the spans."""
+        """Flags the deliveries `at` that a router received after the begin of a span, and that the home accepted before
+        the end of the same span. Spans are in hybrid clocks."""
         received, accepted = self._received_hlc[at], self._fates.accepted_hlc[at]
         found = np.zeros(len(at), np.bool_)
         for since, till in spans:

@@ -207,8 +207,8 @@ def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
 
 
 class _Clocks:
-    """Finds the use of a row by its clock: by the wall clock of a host for which the begin of each use is known, or by
-    the hybrid clock."""
+    """Finds to which use of a delivery key a row belongs, by the time of the row. The class compares wall clocks if
+    the time at which each use began is known by the clock of the row's host; otherwise it compares hybrid clocks."""
 
     def __init__(self, publishing: Sequence[DeliveryEntry], routed: _Routed, *, whole: bool) -> None:
         self.certain = True

@@ -198,8 +198,9 @@ def _untraced(tally: Tally, client: Client) -> int:
 
 
 def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:
-    """Yield the logs that end too early to show the audience of accepted deliveries, if that matters for a
-    subscriber."""
+    """Yield a text for each router log that may lack its end, if its router may be the home of deliveries with an
+    unknown audience. Then yield the number of accepted deliveries that did not reach a subscriber, and of which no log
+    shows whether the subscriber was owed them."""
     homes = {home for home, _ in tally.in_vain}
     for log in case.logs.values():
         if log.role == "router" and not log.whole and (log.name in homes or None in homes):

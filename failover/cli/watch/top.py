@@ -27,7 +27,7 @@ HEADINGS: Final = 16
 QUEUE_HEADINGS: Final = 5
 """Lines around the table of queues."""
 MOST_LINKS: Final = 40
-"""Links to show without a screen."""
+"""The number of lines for links in the table of `--once`, which has no screen to fit into."""
 
 
 @click.command()
