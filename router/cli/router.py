@@ -132,8 +132,9 @@ def let_disk_fill(file: Path) -> None:
 
 
 def check_addresses(plan: Topology, name: str) -> None:
-    """Check that the topology has all addresses: a router that starts alone, and its neighbours, find each other only
-    there. Raises TopologyError."""
+    """Check that the topology has the address of each router that this router dials, and its own address if a
+    neighbour dials it. A router that starts alone, and its neighbours, have no other source of these addresses. Raises
+    TopologyError."""
     missing = [peer for peer, address in plan.dialled_by(name).items() if not _is_known(address)]
     if any(link.b == name for link in plan.links_of(name)) and not _is_known(plan.routers[name].inter):
         missing.append(name)

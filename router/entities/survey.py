@@ -32,7 +32,8 @@ class Ages:
         self._since: dict[tuple[str, bytes], float] = {}
 
     def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
-        """Name -> the seconds since the oldest of its things was first seen. `seen`: pairs of a name and a thing."""
+        """Return how long each name has waited: the seconds since the look that first saw the oldest of its present
+        things. `seen`: pairs of a name and a thing that waits, such as a delivery."""
         now = trio.current_time()
         self._since = {one: self._since.get(one, now) for one in seen}
         oldest: dict[str, float] = {}
@@ -54,7 +55,7 @@ class DeliveryWait:
 @frozen
 class UnansweredAttaches:
     routers: list[str] = field(factory=list)
-    """The routers for which the answers wait."""
+    """The routers whose word this router awaits before it answers the attaches."""
     since_s: float = 0.0
 
 

@@ -79,7 +79,7 @@ class SeriesTally:
 
 @frozen
 class MeasuredSeries:
-    """A series at one look."""
+    """A series of metrics, with the samples of one moment."""
 
     name: str
     says: str

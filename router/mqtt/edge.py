@@ -81,7 +81,7 @@ class MqttEdge:
         """Calls that wait for the client's first packet, which shows that the client has read its CONNACK."""
         self.entrances: dict[MqttConnection, Entrance] = {}
 
-    # who comes and goes
+    # connections that begin and end
 
     def on_connect(self, connection: MqttConnection, packet: ConnectPacket) -> None:
         if "authentication-method" in packet.properties:

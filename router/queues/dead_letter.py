@@ -15,8 +15,8 @@ MOST_DEATHS: Final = 16
 
 
 def dead_letter(message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
-    """The message of a dead letter of this queue, which gives it away now, in milliseconds since 1970; None if it has
-    died too often."""
+    """Return the message that `queue` gives away as a dead letter: `message` without its ttl, with annotations about the
+    death. None if the message has been a dead letter `MOST_DEATHS` times. `now_ms`: milliseconds since 1970."""
     known = annotations_of(message)
     deaths, first = known.get(DEATHS), known.get(DEAD_FIRST)
     count = deaths if isinstance(deaths, int) and not isinstance(deaths, bool) else 0

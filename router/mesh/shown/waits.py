@@ -23,7 +23,8 @@ Status = Mapping[str, Any]
 
 @frozen
 class Wait:
-    """A wait in a router's report, without the deliveries for which another router names the subscriber."""
+    """A wait in a router's report. If the router waits for another router, the wait leaves out the publishers for whose
+    deliveries that other router reports itself which subscriber it awaits."""
 
     router: str
     awaited: str
