@@ -15,8 +15,9 @@ MOST_DEATHS: Final = 16
 
 
 def dead_letter(message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
-    """Return the message that `queue` gives away as a dead letter: `message` without its ttl, with annotations about the
-    death. None if the message has been a dead letter `MOST_DEATHS` times. `now_ms`: milliseconds since 1970."""
+    """Return the message that `queue` gives away as a dead letter: `message` without its ttl, and with annotations
+    about the death. None if the message has been a dead letter `MOST_DEATHS` times. `now_ms`: milliseconds since
+    1970."""
     known = annotations_of(message)
     deaths, first = known.get(DEATHS), known.get(DEAD_FIRST)
     count = deaths if isinstance(deaths, int) and not isinstance(deaths, bool) else 0

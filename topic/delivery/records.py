@@ -110,7 +110,8 @@ def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
 
 
 def given_in(stream: Stream, epoch: Epoch, ranges: list[int]) -> list[Record]:
-    """The stream's unconfirmed records that this attach of the publisher forwarded last, at a place in the ranges."""
+    """The stream's unconfirmed records whose last Forward was for the attach `epoch` of the publisher, with a place in
+    `ranges` (pairs of a first and a last place)."""
     spans = list(zip(ranges[::2], ranges[1::2], strict=True))
     given = [record for record in stream.unconfirmed.values() if record.given and record.given[0] == epoch]
     return [record for record in given if record.given and any(low <= record.given[1] <= high for low, high in spans)]

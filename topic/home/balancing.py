@@ -90,7 +90,8 @@ class Balancing:
         self._home.decide(stream, records)
 
     def ask_holders(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give transfers their places. The queue says which consumer may have each: ask only this consumer's router."""
+        """Give each transferred record its place in the publisher's order. The queue has reserved each message for one
+        consumer, so the home asks only this consumer's router about it."""
         self._place(stream, records, NO_AUDIENCE)
         stream.stop_time(records)
         if not self._home.booted:

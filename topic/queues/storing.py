@@ -34,8 +34,8 @@ class Write:
     set: str
     persist: Persist
     changes: Changes | None = None
-    """With a snapshot of this replica: how its rows differ from those of the former snapshot. None with a snapshot of a
-    leader: its rows are in the pieces that were put aside, and no other rows stay."""
+    """If this replica made the snapshot: the rows that differ from the former snapshot. None if the leader sent the
+    snapshot: then the store replaces all its rows by the rows of the pieces that it has put aside."""
 
 
 @attrs.frozen(slots=True)

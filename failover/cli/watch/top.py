@@ -27,7 +27,7 @@ HEADINGS: Final = 16
 QUEUE_HEADINGS: Final = 5
 """Lines around the table of queues."""
 MOST_LINKS: Final = 40
-"""The number of lines for links in the table of `--once`, which has no screen to fit into."""
+"""The number of lines for links in a table that is printed once and need not fit a screen."""
 
 
 @click.command()

@@ -38,7 +38,7 @@ class Browsing:
         self._waiting.append((end, asked))
 
     def rest(self, end: Any, asked: Browse) -> None:
-        """Get a page with the next look, as there is nothing at present."""
+        """Put off a request for a page until the next look, because the queue has no messages for it at present."""
         self._resting[end] = asked
 
     def look(self, now: float) -> None:
