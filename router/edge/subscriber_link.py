@@ -73,7 +73,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         annotations.
         """
         self._has_all = False
-        """The draining client was given all that there is for it."""
+        """Whether the draining client got all messages that its homes had for it."""
         self._left = 0
         """About how many more messages its homes had, beyond the messages that the client was given."""
         self.of_pattern = is_pattern(request.identity.address)
@@ -336,7 +336,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.link.detach(action.condition, action.description, answered=answered)
 
     def _told(self) -> None:
-        """Note that the client knows that its link has ended without its doing (protocol 8, Apart)."""
+        """Tell the core that the client has learnt that its link lapsed or expired (protocol 8, Apart)."""
         self.node.now()
         self.node.topic.ending_known(self.subscriber)
         self.node.perform()

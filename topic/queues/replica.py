@@ -369,8 +369,9 @@ class SetReplica:
         self._forget_reads()
 
     def _compact(self) -> bool:
-        """Choose a state that a majority has, make it the snapshot, and drop the log up to it. Entries stay if a replica
-        in contact still needs them, or if one out of contact may need them. Returns whether a state was chosen."""
+        """Choose a state that a majority has, make it the snapshot, and drop the log up to it. Entries stay if a
+        replica in contact still needs them, or if one out of contact may need them. Returns whether a state was
+        chosen."""
         self._agreed = [index for index in self._agreed if index in self._changes]
         free = [index for index in self._agreed if not self._is_needed(index)]
         index = max((index for index in free if self._is_far_behind(index)), default=0)

@@ -1,4 +1,4 @@
-"""Tells deliveries with the same key apart: a publisher may use a tag again once it has settled the earlier delivery.
+"""Separates deliveries with the same key: a publisher may use a tag again after it has settled the earlier delivery.
 
 Each *use* of a key is one delivery. Routers withhold a key until the old delivery is forgotten (protocol 5, Reused
 tags), so the uses of one key follow each other in the mesh. If the logs do not show for certain to which use an entry
@@ -47,16 +47,17 @@ class Uses:
         return self.key.astype(f"S{NAME_LENGTH}")
 
     def name(self, delivery: int) -> tuple[str, int]:
-        """The key, and the number of the use, for people; 0 also if the use is not certain."""
+        """The key and the number of the use, as reports show them. The number is 0 if the key was used once, or if it
+        is not certain which rows concern the delivery."""
         return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
 
 
 def tell_apart(
     facts: Facts, whole: Collection[str], disordered: Collection[str] = (), settling_first: Collection[str] = ()
 ) -> Uses:
-    """Finds the uses of all keys. `whole`: the publishers with whole logs. `disordered`: publishers about which the
-    hybrid clocks of routers order no entries. `settling_first`: publishers that ever used receiver settle mode
-    first."""
+    """Finds the uses of all keys. `whole`: the publishers with whole logs. `disordered`: the publishers for
+    which hybrid clocks do not order the entries of different routers. `settling_first`: the publishers that ever used
+    receiver settle mode first."""
     of, keys = by_key(facts.rows.key)
     number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
     more: list[tuple[int, int, bool]] = []

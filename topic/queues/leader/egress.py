@@ -127,8 +127,9 @@ class Egress(SetPublisher):
         self._show_gap()
 
     def expect(self, index: int, asked: Enqueue) -> None:
-        """The `Enqueue` at this log index is proposed. If the entry was decided together with an earlier one, this end
-        may have found its messages when it began."""
+        """The leader has proposed the `Enqueue` at this log index. The egress ignores the entry if it already found the
+        entry's messages in the queue when it began: this happens if the entry was decided together with an earlier
+        one."""
         expected = {position_of(index, place): message for place, message in enumerate(asked.messages)}
         if next(iter(expected)) > self._last:
             self._expected[index] = expected
