@@ -249,8 +249,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.node.later(partial(self._settle_again, list(again)))
 
     def _settle_again(self, again: list[Handle]) -> None:
-        """Settle the deliveries that the client has settled meanwhile. By then, a delivery without an audience has its
-        outcome, or is over."""
+        """Settle the deliveries that the client settled while they were published again. When this runs, a delivery
+        without an audience already has its outcome, or is over."""
         if self.is_there:
             self._settled([handle for handle in again if handle in self.records and self.link.remote_state(handle)[1]])
             self.node.perform()

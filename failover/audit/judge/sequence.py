@@ -19,12 +19,12 @@ from topic.journal import Event
 Order = tuple[Ints, Ints]
 """The place of each delivery, as a major and a minor number; the minor number is `NONE` if the place is unknown."""
 BEHIND = 1 << 62
-"""More than any place in a log. A place after the end of a log is this number plus epoch and `n`, in 31 bits each, so
-it stays below 2 ** 63."""
+"""A number above all places in a log. The minor number of a place after the end of a log is this number plus 62 bits:
+31 for the epoch, 31 for `n`. So it stays below 2 ** 63."""
 N_BITS = 31
 AGE_MS = 1 << 30
-"""The epoch in such a place counts in ms from the start of the publisher's process, plus this number, because a
-router's clock may be behind."""
+"""Added to the epoch in a place after the end of a log. This epoch counts in ms from the start of the publisher's
+process, and would be negative if the router's clock is behind the clock of that process."""
 
 
 def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:
@@ -49,8 +49,9 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
 
 
 def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
-    """The life of the publisher's process in which a router received each of these deliveries, by the clock of one
-    host; and the minor number of a place after the log of this life, `NONE` if the log is whole."""
+    """Return two numbers for each delivery: the life of the publisher's process in which a router received it, and its
+    minor number after the end of the log of this life. The minor number is `NONE` if the log is whole, or if router and
+    publisher did not run on the same host, so that their times cannot be compared."""
     logs = client.logs_in_order
     lives = np.array([log.incarnation for log in logs], np.int64)
     at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1
