@@ -247,7 +247,7 @@ BROKEN: list[tuple[type, str, str, str, str, int, str]] = [
      "queues", 1, "never enqueued"),
     (QueuedMessages, "enqueue", "if known is not None and known.is_for(attach, n):\n            is_taken",
      "if False:\n            is_taken",
-     "consumers", 0, "enqueued twice"),
+     "consumers", 9, "enqueued twice"),
     (QueuedMessages, "dequeue", "self._there(queue, runs)",
      "self._there(queue, [(first, last + 1) for first, last in runs])",
      "queues", 1, "gone without a consumer"),

@@ -180,7 +180,7 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
     done("declare", "queue/eu/x", "--limit-messages", "5")
     first, second, third, fourth, _, _, *rows = done("show", "queue/eu/x").splitlines()
     assert first == "queue/eu/x: limit_messages 5"
-    assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a"
+    assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a, moves: prefer"
     assert third == "0 messages, 0 B; 0 of them reserved for consumers"
     counts = "0 came, 0 left, 0 were given back, 0 were purged, 0 expired, 0 were dead letters"
     assert fourth == f"0 consumers; since router a leads, {counts}"
