@@ -50,8 +50,8 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
 
 def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
     """Return two numbers for each delivery: the life of the publisher's process in which a router received it, and its
-    minor number after the end of the log of this life. The minor number is `NONE` if the log is whole, or if router and
-    publisher did not run on the same host, so that their times cannot be compared."""
+    minor number after the end of the log of this life. The minor number is `NONE` if the log is whole, if router and
+    publisher are not known to have run on the same host, or if the epoch or `n` does not fit into its bits."""
     logs = client.logs_in_order
     lives = np.array([log.incarnation for log in logs], np.int64)
     at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1
