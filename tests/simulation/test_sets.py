@@ -85,7 +85,9 @@ def test_a_leader_is_judged_by_what_was_decided_in_earlier_terms() -> None:
     name, state = next(iter(judge.map.plans)), SimpleNamespace(rows=SimpleNamespace(digest=b""))
 
     def leads(term: int, *entries: Entry) -> Any:
-        raft = SimpleNamespace(hard=Hard(life=1, term=term), leadership=object(), log=RaftLog(entries))
+        raft = SimpleNamespace(
+            hard=Hard(life=1, term=term), leadership=SimpleNamespace(_handing_over=None), log=RaftLog(entries)
+        )
         return SimpleNamespace(raft=raft, plan=judge.map.plans[name], state=state)
 
     judge._apply("a", leads(3), lambda index, entry: None, 1, Entry(3))

@@ -69,7 +69,7 @@ class Source(DynamicLink):
     def can_say(self) -> bool:
         return self.credit > 0
 
-    def say(self, tag: bytes, message: bytes) -> None:
+    def send_answer(self, tag: bytes, message: bytes) -> None:
         self.credit -= 1
         self.got.append(message)
 
