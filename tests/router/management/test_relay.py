@@ -27,13 +27,13 @@ class Nodes:
     def node(self, name: str, *others: str) -> Any:
         topic = SimpleNamespace(directory=SimpleNamespace(contacts=dict.fromkeys(others, 1)))
         self.of[name] = SimpleNamespace(
-            name=name, topic=topic, told=None, now=trio.current_time, pump=self._pump, tell=self._tell(name)
+            name=name, topic=topic, receive=None, now=trio.current_time, pump=self._pump, send_to_shell=self._tell(name)
         )
         return self.of[name]
 
     def relay(self, name: str, other: str, answer: Callable[[Request], Awaitable[bytes]]) -> Relay:
         relay = Relay(self.node(name, other), answer)
-        self.of[name].told = relay.receive
+        self.of[name].receive = relay.receive
         return relay
 
     def _tell(self, sender: str) -> Callable[[str, bytes], None]:
@@ -43,7 +43,7 @@ class Nodes:
         said, self.said = self.said, []
         for sender, router, payload in said:
             if not self.loses:
-                self.of[router].told(sender, payload)
+                self.of[router].receive(sender, payload)
 
 
 async def test_the_answer_of_another_router_comes_back(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
@@ -80,7 +80,7 @@ async def test_an_answer_that_waits_holds_up_only_the_router_that_asked(
         return str(request.asked["operation"]).encode()
 
     relays = {name: nodes.relay(name, "b", answer) for name in "ac"} | {"b": Relay(nodes.node("b", "a", "c"), answer)}
-    nodes.of["b"].told = relays["b"].receive
+    nodes.of["b"].receive = relays["b"].receive
     nodes.said.clear()
     nursery.start_soon(relays["b"].run)
     told: list[bytes] = []
@@ -112,7 +112,7 @@ async def test_a_router_out_of_contact_and_one_that_does_not_answer_are_told_apa
 async def test_an_answer_that_comes_late_answers_nothing_else(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     nodes = Nodes()
     a = nodes.relay("a", "b", _never)
-    nodes.node("b", "a").told = lambda router, payload: None
+    nodes.node("b", "a").receive = lambda router, payload: None
     with pytest.raises(ManagementError):
         await a.ask("b", REQUEST)
     nursery.start_soon(_answers, a, 2, 1)
