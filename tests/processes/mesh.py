@@ -20,6 +20,7 @@ import trio
 import yaml
 
 from failover.cli.fetch import fetcher
+from router.mesh.errors import FileError
 from router.mesh.launcher import ROUTER_COMMAND, Launcher
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
@@ -169,13 +170,16 @@ class RunningMesh:
         return self._endings.pop(router).splitlines()[0]
 
     def processes(self) -> list[psutil.Process]:
-        """Every process below ours that was started for this run directory."""
-        found = []
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if str(self.directory.path) in process.cmdline():
-                    found.append(process)
-        return found
+        """Every process of this run directory: those below ours, and routers that a command has started and left."""
+        found = psutil.Process().children(recursive=True)
+        with contextlib.suppress(FileError):  # there is no record any more
+            found += [process for process in self.directory.running().values() if process not in found]
+        return [process for process in found if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.Error):
+            return str(self.directory.path) in process.cmdline()
+        return False
 
     async def forgets(self) -> None:
         """Wait until no router has a trace of clients or their deliveries, once all clients are gone: nothing leaks."""
