@@ -235,7 +235,7 @@ class Topic:
         self.home.settlement.settle(stream, records)
 
     def demand(self, stream: HomeStream) -> Demand:
-        """What the consumers of the queue take whose egress has this stream (`Balancing.demand`)."""
+        """The demand of the consumers of the queue whose egress has this stream (`Balancing.demand`)."""
         return self.home.balancing.demand(stream)
 
     def busy(self, stream: HomeStream) -> Iterator[str]:

@@ -40,6 +40,11 @@ class Outlet:
         self.watch: LinkWatch | None = None
         self._journal = journal
 
+    @property
+    def time_ms(self) -> int:
+        """The same in milliseconds: the unit of the times in the state of a set."""
+        return self.time_us // 1000
+
     def new_epoch(self, latest: int, echoed: int = 0) -> Epoch:
         """A new epoch for an attach that begins here. Its clock is above `latest`, the clock of the link's latest
         attach, even if that attach has ended or its clock is too far ahead; otherwise other routers would not take the

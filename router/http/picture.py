@@ -16,19 +16,18 @@ MOST_CLIENTS: Final = 100
 """Publishers of each router that are listed, at most, and subscribers."""
 MOST_QUEUES: Final = 100
 FIGURES: Final = (
-    *(
-        "messages",
-        "bytes",
-        "reserved",
-        "oldest_s",
-        "consumers",
-        "enqueued",
-        "dequeued",
-        "given_back",
-        "purged",
-        "expired",
-    ),
-    *("outbox", "dead"),
+    "messages",
+    "bytes",
+    "reserved",
+    "oldest_s",
+    "consumers",
+    "enqueued",
+    "dequeued",
+    "given_back",
+    "purged",
+    "expired",
+    "outbox",
+    "dead",
 )
 """The figures of a queue in the picture."""
 MOST_WAITS: Final = 50

@@ -9,7 +9,6 @@ wait for their answers (protocol 13).
 import logging
 import random
 import secrets
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -133,8 +132,8 @@ class RouterReplicas:
         except AmqpError as error:
             raise ValueError(str(error)) from None
 
-    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
-        return dead_letter(message, queue, why, time.time_ns() // 1_000_000)
+    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
+        return dead_letter(message, queue, why, now_ms)
 
     # for the writer (`router.queues.writer.Asker`)
 

@@ -60,7 +60,7 @@ NO_ROOM: Final = SubscriberRoom()
 
 @attrs.frozen(slots=True)
 class Demand:
-    """What the subscribers of a queue that have room take."""
+    """The messages that the subscribers of a queue would take now: those subscribers that have room."""
 
     able: frozenset[bytes]
     """The names of these subscribers."""
@@ -83,7 +83,7 @@ class Drain:
 
 
 class DrainAnswer(enum.IntEnum):
-    """What a home answers. The numbers are part of the format between routers."""
+    """The answer of a home. The numbers are part of the format between routers."""
 
     MORE = 0
     """There is more for the subscriber: another answer follows."""

@@ -6,8 +6,8 @@ A home offers a delivery to a subscriber that has room. So an edge does not know
 a client that gives credit and drains. It asks the homes. The answer of a home comes behind all that the home has
 offered. At a topic there is nothing to ask: all that there is for a subscriber is at its edge.
 
-Nobody is asked who is not in contact. A home that is lost answers no more. So a client is answered at once while no
-router leads the set of a queue. A home that says nothing is awaited for `SILENT_S`, one that has more for `BUSY_S`.
+The edge asks only homes in contact, and waits for none that it loses. So it answers a client at once while no router
+leads the set of a queue. It waits `SILENT_S` for a home that says nothing, and `BUSY_S` for a home that has more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,16 +39,17 @@ class _Draining:
     homes: set[str]
     """The routers that have not answered in full."""
     since: float = inf
-    """When they were asked; infinite until the time is known."""
+    """When the edge asked the homes; infinite until it knows the time."""
     is_heard: bool = False
     """One of them has more for the subscriber, and says so."""
     lacked_bytes: bool = False
-    """A home has stopped as the subscriber's link took no more bytes. It is asked again when the link takes more."""
+    """A home has stopped because the subscriber's link took no more bytes. The edge asks again when the link takes
+    more."""
     left: int = 0
 
     @property
     def deadline(self) -> float:
-        """When the client is told without the homes; infinite while only the client can be slow."""
+        """When the edge tells the client without the homes; infinite while only the client can be slow."""
         return self.since + (BUSY_S if self.is_heard else SILENT_S) if self.homes else inf
 
 
@@ -70,7 +71,7 @@ class Drains:
         self._consumers = consumers
         self._home = home
         self._draining: dict[bytes, _Draining] = {}
-        """By the name of the subscriber."""
+        """Keyed by the name of the subscriber."""
         self._asked = 0
 
     @property
@@ -79,7 +80,8 @@ class Drains:
         return min((one.deadline for one in self._draining.values()), default=inf)
 
     def drain(self, subscriber: LocalSubscriber) -> None:
-        """The client drains, with its present credit. It is told when its homes have given it all that there is."""
+        """The client drains, with its present credit. The edge tells it when its homes have given it all their messages
+        for it."""
         self._asked += 1
         asked = Drain(subscriber.name, subscriber.epoch, self._asked)
         draining = self._draining[subscriber.name] = _Draining(asked, {*self._homes(subscriber)})
@@ -155,7 +157,7 @@ class Drains:
     # time
 
     def wait(self, now: float) -> None:
-        """Note when homes were asked."""
+        """Note the time for questions to homes that have none yet."""
         for draining in self._draining.values():
             if draining.since == inf and draining.homes:
                 draining.since = now

@@ -149,7 +149,7 @@ class Balancing:
             self.outlet.actions.append(Wanted(stream.link))
 
     def demand(self, stream: HomeStream) -> Demand:
-        """What the subscribers of a queue that have room take."""
+        """The demand of the subscribers of a queue that have room."""
         able = self._able(stream)
         names = frozenset(entry.name for entry, _ in able)
         waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
@@ -311,8 +311,8 @@ class Balancing:
         self.offer_waiting_to(entry.identity.address)
 
     def drain(self, asked: Drain) -> None:
-        """A subscriber is to be given all that there is for it. What it has room for it has by now, unless a queue has
-        to agree."""
+        """Answer whether a subscriber has got all messages that this home has for it. A home offers as soon as there is
+        room, so it has, unless a queue has to agree."""
         entry = self.directory.subscriber(asked.subscriber)
         if entry is None or entry.epoch != asked.attach:
             self.given(asked)

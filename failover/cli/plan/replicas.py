@@ -1,4 +1,4 @@
-"""Which routers get the replicas when routers come and go by `oncemesh apply` and `remove` (protocol 11, 13.4).
+"""Chooses the routers that get replicas when routers come and go by `oncemesh apply` and `remove` (protocol 11, 13.4).
 
 A router never moves replicas by itself, because routers may read a topology at different times. The command of an
 operator does: it gives each set that has to change its new ring, one set after the other. The leader of the set then
@@ -20,7 +20,7 @@ from router.mesh.shown.sets import ShownSet, why_kept
 
 @attrs.frozen
 class WantedSets:
-    """What the operator wants of the sets."""
+    """The sets as the operator wants them."""
 
     stays: Sequence[str]
     """The routers that may have replicas."""
@@ -36,8 +36,8 @@ class WantedSets:
 
     @classmethod
     def of(cls, wanted: Topology, former: Topology, gone: Collection[str]) -> "WantedSets":
-        """By a topology file that takes the place of another one. A named set of which both files tell the same has
-        the voters that it has."""
+        """The sets as a topology file wants them that replaces another one. If both files describe a named set equally,
+        it keeps its present voters."""
         if wanted.queues is None or former.queues is None:
             return cls([*wanted.routers], gone)
         named = {one.name: one.ring for one in wanted.queues.named if one not in former.queues.named}

@@ -45,16 +45,22 @@ IN_MS: Final[Mapping[str, str]] = {
 """Option -> its setting, where the names differ."""
 NONE: Final = "none"
 """The value of an option that removes a setting."""
+
+
+def _milliseconds(text: str) -> int:
+    return max(1, round(parse_duration(text) * 1000))
+
+
 READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "limit_messages": whole(1, MOST),
     "limit_bytes": parse_size,
-    "ttl_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
+    "ttl_ms": _milliseconds,
     "bind": list,
     "dead_letter": str,
     "redeliveries": whole(0, MOST),
-    "retry_after_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
+    "retry_after_ms": _milliseconds,
     "retry_factor": whole(1, MOST_FACTOR),
-    "retry_most_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
+    "retry_most_ms": _milliseconds,
 }
 FLAGS: Final[Mapping[str, str]] = {
     "single_active": "One consumer gets all messages until it has ended, then the next one.",

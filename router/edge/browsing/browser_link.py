@@ -36,9 +36,9 @@ class BrowserLink(End):
         """The position from which the next page begins."""
         self._is_asked = False
         self._is_fresh = False
-        """The leader was asked last after the client's last flow."""
+        """Whether this end has asked the leader since the client's last flow."""
         self._is_at_end = False
-        """There was nothing more at that time."""
+        """Whether the leader had nothing more then."""
 
     def begin(self, filters: Mapping[str, Described]) -> None:
         """Answer the attach. `filters`: those that are applied."""

@@ -16,6 +16,7 @@ from tests.topic.queues.test_bodies import filled as filled_disk
 from tests.topic.queues.test_egress import filled, plain
 from topic.actions import Browsed, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.outlet import Outlet
 from topic.queues.browsing import browsing
 from topic.queues.leader import pages
 from topic.queues.leader.log import MessageView, Proposer
@@ -200,7 +201,7 @@ def test_a_hundred_thousand_messages_are_seen_and_stay() -> None:
     shown = Pages(
         state,
         log,
-        MessageView(state.messages, TextMarking(), lambda: 0),
+        MessageView(state.messages, TextMarking(), create_autospec(Outlet)),
         lambda router, number, answer: answers.append(answer),
     )
     seen, place = list[bytes](), 0

@@ -1,9 +1,9 @@
-"""The clients of one router that browse queues (protocol 14.16): which pages are asked for, and when.
+"""The clients of one router that browse queues (protocol 14.16): the pages that the router asks for, and when.
 
     end of a client ── browse, rest ─▶ Browsing ── Browse ─▶ leader of the set ── page ─▶ Browsing ─▶ end of the client
 
-A router asks for few pages at a time, however many clients browse. While no router leads a set, its browsers are
-answered that there is nothing.
+A router asks for few pages at a time, however many clients browse. While no router leads a set, the answer to its
+browsers is that there is nothing.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ class Browsing:
             self._waiting.extend(resting.items())
 
     def flush(self, now: float) -> Iterator[Browsed]:
-        """Ask for as many pages as may be asked for. Returns the answers of requests that no leader has."""
+        """Ask for further pages, up to `AT_ONCE`. Returns the answers to requests that no leader has."""
         for number, (end, asked) in [*self._asked.items()]:
             if not self._sets.leader_of(asked.name):
                 del self._asked[number]

@@ -58,7 +58,7 @@ class Draining:
     coming_back: Collection[Record]
     """The deliveries that had ended when it asked, or were about to, and whose messages may be for it."""
     is_told: bool = False
-    """It was told that there may be more for it."""
+    """Whether home knows that there may be more for the consumer."""
 
 
 class Egress(SetPublisher):
@@ -76,7 +76,7 @@ class Egress(SetPublisher):
     ) -> None:
         super().__init__(node, egress_of(set_, name), state.messages, log, marking)
         self._state = state
-        self._view = MessageView(state.messages, marking, lambda: self._wall_ms)
+        self._view = MessageView(state.messages, marking, node.topic.outlet)
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
         """The positions of messages that were reserved before this router led. Home does not have them yet."""
@@ -114,7 +114,7 @@ class Egress(SetPublisher):
         self._failed: set[int] = set()
         """The positions of messages whose deliveries end now, and have failed."""
         self._draining: dict[bytes, Draining] = {}
-        """By the name of a consumer that drains."""
+        """Keyed by the name of a consumer that drains."""
 
     def attach_as_leader(self, clock: int, now: float) -> None:
         """This router leads: attach the link. `clock`: the clock of the attach (`term_clock`)."""
@@ -229,7 +229,7 @@ class Egress(SetPublisher):
         """Whether the message that has just come back waits before it is published again (protocol 14.17)."""
         failed = self._messages.returns(position).failed if position in self._failed else 0
         pause_s = self._state.settings_of(self.queue).pause_s(failed)
-        return pause_s > 0 and self._log.rest(self, position, self._wall_ms + int(1000 * pause_s))
+        return pause_s > 0 and self._log.rest(self, position, self.node.topic.outlet.time_ms + int(1000 * pause_s))
 
     def rested(self, position: int) -> None:
         heappush(self._free, position)
@@ -317,7 +317,7 @@ class Egress(SetPublisher):
 
     def _sort_out_expired(self) -> None:
         """Messages whose time is over do not go to the consumers that home has chosen for them."""
-        now_ms = self._wall_ms
+        now_ms = self.node.topic.outlet.time_ms
         for name, records in list(self._chosen.items()) if self._messages.expiring or self._ends else ():
             over = {at for record in records if self._end_of(at := self.open[record]) <= now_ms}
             self._for_nobody |= over
@@ -325,10 +325,6 @@ class Egress(SetPublisher):
             self._chosen[name] = [record for record in records if self.open[record] not in over]
             if not self._chosen[name]:
                 del self._chosen[name]
-
-    @property
-    def _wall_ms(self) -> int:
-        return self.node.topic.outlet.time_us // 1000
 
     def _end_of(self, position: int) -> float:
         """The end of the message's time, in milliseconds since 1970; infinite if it has none."""
@@ -375,7 +371,7 @@ class Egress(SetPublisher):
         that all consumers with room have refused, if home has as many of these as it may have. A message whose time has
         not come rests (protocol 14.18)."""
         self._lacks_body = False
-        left = MOST_REFUSED - demand.refused
+        left, now_ms = MOST_REFUSED - demand.refused, self.node.topic.outlet.time_ms
         while waiting:
             position = waiting[0]
             is_refused = bool(demand.able) and demand.able <= self._refusers.get(position, NOBODY)
@@ -388,7 +384,7 @@ class Egress(SetPublisher):
             elif (message := self._message(position)) is None:
                 self._lacks_body = True
                 return
-            elif waiting is self._free and (until_ms := self._marking.delivery_ms(message)) > self._wall_ms:
+            elif waiting is self._free and (until_ms := self._marking.delivery_ms(message)) and until_ms > now_ms:
                 self._forget_body(pop())
                 self._log.rest(self, position, until_ms, must=True)
             else:

@@ -117,7 +117,7 @@ class LedSet:
         self.pages = Pages(
             sets.state(name),
             self,
-            MessageView(sets.state(name).messages, marking, lambda: self._wall_ms),
+            MessageView(sets.state(name).messages, marking, node.topic.outlet),
             lambda router, number, answer: sets.answer_browse(name, router, number, answer),
         )
         self.letters: dict[str, Letters] = {}
@@ -265,7 +265,7 @@ class LedSet:
 
     def _timed(self, asked: Enqueue) -> Enqueue:
         """The `Enqueue` with the end of each message's time. Times to live count from now on."""
-        queue, now_ms = self._sets.state(self._name).get(asked.queue), self._wall_ms
+        queue, now_ms = self._sets.state(self._name).get(asked.queue), self._node.topic.outlet.time_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
         is_dead = asked.binding == DEAD_LETTERS  # its own time to live ended when it became one
         left = self._sets.left_ms(asked.messages, now_ms) if not is_dead else None
@@ -274,16 +274,12 @@ class LedSet:
         left = [min(ms, most) for ms in left or [math.inf] * len(asked.messages)]
         return attrs.evolve(asked, expires=[int(min(now_ms + max(ms, 0), MOST)) if ms < math.inf else 0 for ms in left])
 
-    @property
-    def _wall_ms(self) -> int:
-        return self._node.topic.outlet.time_us // 1000
-
     def _next_look(self, now: float) -> float:
-        return now + max(self._expiry.due_ms - self._wall_ms, PAUSE_MS) / 1000
+        return now + max(self._expiry.due_ms - self._node.topic.outlet.time_ms, PAUSE_MS) / 1000
 
     def expire(self, now: float) -> None:
         """Have messages taken out whose time is over."""
-        for queue, positions in self._expiry.take(self._wall_ms).items():
+        for queue, positions in self._expiry.take(self._node.topic.outlet.time_ms).items():
             name = self._sets.state(self._name).name_of(queue)
             assert name is not None, "a message of a deleted queue expires"
             if queue not in self.egresses:
@@ -301,14 +297,14 @@ class LedSet:
             if letters.deadline <= now:
                 letters.handle_timer(now)
         if self._rested_at <= now:
-            wall_ms = self._wall_ms
+            wall_ms = self._node.topic.outlet.time_ms
             while self._resting and self._resting[0][0] <= wall_ms:
                 _, position, end = heappop(self._resting)
                 end.rested(position)
             self._await_rested(now)
 
     def _await_rested(self, now: float) -> None:
-        left_ms = max(self._resting[0][0] - self._wall_ms, 1) if self._resting else math.inf
+        left_ms = max(self._resting[0][0] - self._node.topic.outlet.time_ms, 1) if self._resting else math.inf
         self._rested_at = now + left_ms / 1000
 
     def rest(self, end: RestingEnd, position: int, until_ms: int, *, must: bool = False) -> bool:

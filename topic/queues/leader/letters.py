@@ -148,7 +148,7 @@ class Letters(SetPublisher):
             return message
         queue = self._name_of(letter.queue)
         assert queue is not None, "what is in the outbox goes with its queue"
-        text = self._marking.dead_letter(message, queue, letter.sending.why)
+        text = self._marking.dead_letter(message, queue, letter.sending.why, self.node.topic.outlet.time_ms)
         if text is None:
             what = f"a message of queue {queue} was a dead letter too often: it stays in the outbox"
             self.node.topic.outlet.actions.append(Note(f"set {self.identity.link}: {what} to {self._address}"))

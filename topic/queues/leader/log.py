@@ -1,8 +1,9 @@
 """The interfaces between the ends of a leader and the log of its set."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from topic.outlet import Outlet
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.outgoing.outbox import Why
@@ -59,7 +60,7 @@ class Marking(Protocol):
         """Both annotations together. If both have a name, the value in `more` counts. Raises ValueError if they are
         malformed."""
 
-    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
+    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
         """The message as a dead letter of this queue: it states the queue, the reason, and how often it was a dead
         letter. None if it was one too often."""
 
@@ -67,11 +68,11 @@ class Marking(Protocol):
 class MessageView:
     """The messages of one set as their next consumers get them."""
 
-    def __init__(self, messages: QueuedMessages, marking: Marking, wall_ms: Callable[[], int]) -> None:
-        """`wall_ms`: the wall clock, in milliseconds since 1970."""
+    def __init__(self, messages: QueuedMessages, marking: Marking, outlet: Outlet) -> None:
+        """`outlet` has the time of the present event."""
         self._messages = messages
         self._marking = marking
-        self._wall_ms = wall_ms
+        self._outlet = outlet
 
     def of(self, position: int, body: bytes) -> bytes:
         """The message at this position, which has this body."""
@@ -80,7 +81,7 @@ class MessageView:
         if position not in self._messages.expiring:
             return message
         _, end_ms = self._messages.expiring[position]
-        return self._marking.aged(message, max(end_ms - self._wall_ms(), 1))
+        return self._marking.aged(message, max(end_ms - self._outlet.time_ms, 1))
 
 
 class Proposer(Protocol):
