@@ -103,6 +103,8 @@ async def test_messages_that_two_stores_have_lost_are_lost_at_rest(own_mesh: Run
     for number in range(4):
         publisher.send(b"%d" % number)
     await clients.until(lambda: len(publisher.accepted) == 7)
+    client_of(publisher).close()
+    await own_mesh.forgets()  # a publisher that is cut off is kept for a minute
     for name in "abc":
         await own_mesh.stop(name)
     command = [*COMMAND_LINE, "audit", str(own_mesh.directory.path)]
