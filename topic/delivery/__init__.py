@@ -1,1 +1,1 @@
-"""One delivery at one router: its record, its stream, its outcomes. Other packages decide when any of these change."""
+"""One delivery at one router: its record, its stream and its outcomes. Other packages decide when these change."""

@@ -1,37 +1,39 @@
-"""Bytes of messages that a router may hold for a connection, for a user, or in all. The connections of a user share the
-user's allowance, and the users share the router's (protocol 5, Credit).
+"""Limits the bytes of messages that a router holds for one connection, for one user, and in all. The connections of a
+user share the user's allowance, and the users share the router's (protocol 5, Credit).
 
-Up to one half of an allowance, credit follows the windows. Beyond it, each publisher has credit for `LEAST` bytes only.
-This is not enough, because the size of a message is unknown until it comes. So beyond three quarters, a part that holds
-more than its share is refused, and beyond the whole every part is.
+An allowance has three thresholds. While up to half of it is held, publishers get as much credit as their windows allow.
+Beyond half, each publisher gets credit for `LEAST` bytes only. This alone does not bound memory, because a router
+learns the size of a message only when the message comes. So beyond three quarters, the router refuses messages from
+each connection (or user) that holds more than an equal share. Beyond the whole, it refuses messages from all of them.
 """
 
 import sys
 from typing import Final, Self
 
 LEAST: Final = 16 << 10
-"""Bytes for which each publisher has credit, whatever others hold."""
+"""Each publisher has credit for this many bytes, however much the others hold."""
 
 
 class Allowance:
-    """The allowance of one connection, of one user, or of the router. Hot path: read and updated once a batch."""
+    """The allowance of one connection, of one user, or of the router. It is read and updated once for each batch of
+    transfers, so it has to be fast."""
 
     __slots__ = ("_most", "_of", "held", "limit", "peak", "sharers")
 
     def __init__(self, limit: str, most: int, of: Self | None = None) -> None:
-        """`most`: bytes of this allowance, which is also limited by its share `of` another. `limit`: its name in the
-        topology."""
+        """`most`: the bytes of this allowance. `of`: the allowance that this one is a part of, and shares with other
+        parts; None for the router's own. `limit`: the name of the setting in the topology file, for error texts."""
         self.limit = limit
         self._most = most
         self._of = of
         self.held = 0
         self.sharers = 0
-        """Number of its parts that hold any bytes."""
+        """The number of parts of this allowance (users or connections) that hold any bytes."""
         self.peak = 0
-        """Most bytes held since this field was last set."""
+        """The most bytes held since a caller last reset this field."""
 
     def add(self, size: int) -> None:
-        """Hold `size` bytes more; a negative `size` gives bytes back."""
+        """Count `size` more bytes as held; a negative `size` gives bytes back."""
         before, self.held = self.held, self.held + size
         if self.held > self.peak:
             self.peak = self.held
@@ -40,7 +42,7 @@ class Allowance:
             self._of.add(size)
 
     def close(self) -> None:
-        """The owner is gone: give back all bytes."""
+        """Give back all bytes, because the connection or user of this allowance is gone."""
         if self._of is not None:
             self._of.sharers -= bool(self.held)
             self._of.add(-self.held)

@@ -1,19 +1,19 @@
-"""The gates that hold newer deliveries of a publisher back from a subscriber, as the home knows them (protocol 6.5,
-6.6).
+"""The gates of a home (protocol 6.5, 6.6). A gate holds newer deliveries of one publisher back from one subscriber.
 
-`topic.home.audiences` sets and opens them. The deliveries behind a gate wait at the subscriber's custodian
-(`topic.edge.subscriber`). When the publisher attaches anew, all its gates fall (`topic.termini.generations`).
+`topic.home.audiences` sets and opens the gates. The deliveries that a gate holds back wait at the subscriber's
+custodian (`topic.edge.subscriber`). When the publisher attaches anew, all its gates end (`topic.termini.generations`).
 """
 
 UNPROVEN = -1
-"""In place of the first gated `n`: every delivery is held back, and the home may still forward a backlog."""
+"""Stands in place of the first gated `n`: the gate holds every delivery back, and the home may still forward a
+backlog."""
 UNBOUNDED = 1 << 63
-"""In place of the first gated `n`: no delivery is held back. Higher than any `n`."""
+"""Stands in place of the first gated `n`: the gate holds no delivery back. It is higher than any `n`."""
 
 
 class Gate:
-    """Holds newer deliveries of a publisher back from a subscriber while older ones, not its own, are unsettled (6.5),
-    or until the publisher has given a sign of life (6.6)."""
+    """Holds newer deliveries of a publisher back from a subscriber. The gate lasts until older deliveries, which are
+    not for this subscriber, are settled (6.5), or until the publisher has given a sign of life (6.6)."""
 
     __slots__ = ("remaining", "router", "subscriber", "unproven")
 
@@ -24,10 +24,11 @@ class Gate:
         self.router = router
         """The subscriber's custodian, which the home informs when the gate opens."""
         self.remaining = remaining
-        """`n` of the gating records."""
+        """The places `n` of the older deliveries whose settlement the gate waits for."""
 
     @property
     def first(self) -> int:
-        """The first `n` that the gate holds back; `UNPROVEN` while the backlog has not been forwarded."""
+        """The place `n` of the first delivery that the gate holds back; `UNPROVEN` while the backlog has not been
+        forwarded."""
         assert self.unproven or self.remaining
         return UNPROVEN if self.unproven else min(self.remaining)

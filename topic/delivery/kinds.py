@@ -1,8 +1,8 @@
 """The kinds of addresses, and the kind of each address (protocol 5 for topics, 12 for balanced addresses, 13 for
 queues).
 
-`AddressKind` (`topic.delivery.record`) defines the methods of a kind. A kind has no state: it decides by the records,
-and calls the home and the edge to act.
+`AddressKind` (`topic.delivery.record`) defines the methods of a kind. A kind has no state of its own: it reads the
+state of the records, and calls the home and the edge to act.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,7 +24,7 @@ from topic.identity import is_egress
 from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic
 
 UNASSIGNED: Final = b""
-"""Stands for the chosen subscriber while none is chosen."""
+"""The value of `Record.chosen` while the home has chosen no subscriber."""
 REFUSED = (DeliveryOutcome.REJECTED, DeliveryOutcome.MODIFIED)
 
 
@@ -46,7 +46,8 @@ class TopicKind(AddressKind):
     unfit = DeliveryOutcome.REJECTED
 
     def nobody_has(self, records: Iterable[Record]) -> None:
-        """A topic need not search for a subscriber that has a delivery."""
+        """Do nothing: a topic gives each delivery to all subscribers, so the home never seeks one that already has
+        it."""
 
     def concerns(self, record: Record, subscriber: bytes) -> bool:
         return True
@@ -55,7 +56,7 @@ class TopicKind(AddressKind):
         return False
 
     def accepted(self, records: Iterable[Record]) -> None:
-        """The home still waits for the other subscribers."""
+        """Do nothing: the home still waits for the other subscribers."""
 
     def is_over(self, record: Record) -> bool:
         return False
@@ -64,7 +65,7 @@ class TopicKind(AddressKind):
         return True
 
     def sum_up(self, records: Iterable[Record]) -> None:
-        """Refusals were counted as they came."""
+        """Do nothing: the edge has counted each refusal as it came."""
 
     def place(self, record: Record) -> int:
         return record.n
@@ -83,16 +84,16 @@ class TopicKind(AddressKind):
         home.accept(stream, records)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """Wait: there may be a subscriber that the home does not know."""
+        """Do nothing yet: the address may have a subscriber that the home does not know."""
 
     def offer_waiting(self, choosing: Choosing, stream: HomeStream) -> None:
-        """A topic chooses no subscriber."""
+        """Do nothing: no delivery of a topic waits until a subscriber is chosen for it."""
 
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
-        """The home still waits for the other subscribers."""
+        """Do nothing: the home still waits for the other subscribers."""
 
     def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
-        """All subscribers get the delivery anyway."""
+        """Do nothing: all subscribers of a topic get the delivery anyway."""
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
         return subscribers
@@ -110,14 +111,14 @@ class TopicKind(AddressKind):
         return ()
 
     def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
-        """A topic has no claims."""
+        """Do nothing: subscribers of a topic have no claims, because each delivery is for all of them."""
 
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
         """The edge sends the delivery to the same subscriber again (protocol 5, Redelivery)."""
         return edge.queue_again(subscriber, records)
 
     def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """The edge does not wait for this subscriber any more."""
+        """Do nothing: a topic needs no note that the subscriber has gone."""
 
 
 class BalancedKind(AddressKind):
@@ -135,13 +136,14 @@ class BalancedKind(AddressKind):
     in_sets = False
     ends_with_subscribers = False
     is_of_set = False
-    unfit = DeliveryOutcome.MODIFIED  # another subscriber may take it
+    # another subscriber may be able to take it
+    unfit = DeliveryOutcome.MODIFIED
 
     def nobody_has(self, records: Iterable[Record]) -> None:
         choose(records, UNASSIGNED)
 
     def concerns(self, record: Record, subscriber: bytes) -> bool:
-        """The record is for this subscriber, or the home seeks the subscriber that has it."""
+        """True if the record is for this subscriber, or if the home still seeks the subscriber that has it."""
         return record.chosen is None or record.chosen == subscriber
 
     def asks_all(self, record: Record) -> bool:
@@ -154,7 +156,8 @@ class BalancedKind(AddressKind):
         return record.taken
 
     def counts_again(self, state: int) -> bool:
-        """No if the subscriber gave it back: the home has counted that, and has offered the record to others since."""
+        """False if the subscriber gave the record back. The home has already counted this outcome, and has since
+        offered the record to other subscribers."""
         return state not in GIVEN_BACK
 
     def sum_up(self, records: Iterable[Record]) -> None:
@@ -178,15 +181,15 @@ class BalancedKind(AddressKind):
             home.balancing.take(stream, records)
 
     def seek(self, choosing: Choosing, stream: HomeStream, records: list[Record]) -> None:
-        """A subscriber may have these records: ask all."""
+        """Ask all subscribers of the address for these records, because one of them may have them."""
         choosing.ask_all(stream, records)
 
     def offer_waiting(self, choosing: Choosing, stream: HomeStream) -> None:
         choosing.share_out(stream, choosing.assign)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """Send the publisher the outcome of a record that a subscriber has accepted, or that no other subscriber may
-        have. Offer the rest to other subscribers (12.3)."""
+        """Send the publisher the outcome of each record that a subscriber has accepted, or that no further subscriber
+        may get. Offer the other records to other subscribers (12.3)."""
         untold = home.balancing.untold(stream, records)
         told = [record for record in records if record not in untold]
         if told:
@@ -194,28 +197,29 @@ class BalancedKind(AddressKind):
         home.balancing.choose_again(stream, untold)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """Wait: a subscriber that the home does not know may have these records."""
+        """Do nothing yet: a subscriber that the home does not know may have these records."""
 
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
         if refusals == NOT_HAD and record.chosen not in moved:
             home.balancing.refused(record, router)
-        elif record.refusals == NOT_HAD:  # its outcome is not known yet: it may have the record elsewhere
+        elif record.refusals == NOT_HAD:
+            # The chosen subscriber has moved and may have the record at its new router, so this answer does not count.
             record.sum_up(None)
 
     def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
         home.balancing.claimed(stream, record, router)
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """The home seeks the subscriber that has the record. Return the subscribers that may have it; no other gets it
-        (12.4)."""
+        """Return the local subscribers that may have the record. The home seeks the subscriber that has it, so no other
+        subscriber gets it (12.4)."""
         record.seek_holders()
         for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME and not s.has(record)]:
             record.stop_awaiting(subscriber, has_it=False)
         return [subscriber for subscriber in subscribers if subscriber.has(record)]
 
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """The home had chosen this subscriber before. The subscriber may have the record, whatever its map says,
-        because the map may be late (12.5)."""
+        """Assign the record to this subscriber, which the home had chosen earlier. The subscriber may have the record
+        even if its map does not name it, because the map may be older than the transfer (12.5)."""
         record.choose(subscribers[0].name if subscribers else UNASSIGNED)
         return subscribers
 
@@ -241,12 +245,12 @@ class BalancedKind(AddressKind):
             subscriber.claims.difference_update(keys)
 
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
-        """The home may offer the records to another subscriber (12.3)."""
+        """Tell the home, which may then offer the records to another subscriber (12.3)."""
         edge.give_back(subscriber, records)
         return []
 
     def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """The home may offer these records to another subscriber."""
+        """Do nothing here: the home may offer these records to another subscriber."""
 
 
 class DynamicKind(BalancedKind):
@@ -258,7 +262,7 @@ class DynamicKind(BalancedKind):
 
 
 class QueueKind(BalancedKind):
-    """The address of a queue, which a replica set stores (protocol 13)."""
+    """The address of a queue, whose messages a replica set stores (protocol 13)."""
 
     __slots__ = ()
 
@@ -267,9 +271,11 @@ class QueueKind(BalancedKind):
 
 
 class EgressKind(BalancedKind):
-    """The address of the consumers of a queue, to which its egress publishes (protocol 14.5). The queue agrees to each
-    consumer that the home chooses. The home reports every end of a delivery to it, also that the consumer has given the
-    delivery back, or has gone with it."""
+    """The address at which the egress of a queue publishes to the queue's consumers (protocol 14.5).
+
+    The home chooses a consumer for each delivery, and the queue has to agree to it. The home reports to the queue how
+    each delivery ended, also if the consumer gave the delivery back, or went away with it.
+    """
 
     __slots__ = ()
 
@@ -280,12 +286,13 @@ class EgressKind(BalancedKind):
         return True
 
     def sum_up(self, records: Iterable[Record]) -> None:
-        """The refusals of the one consumer here were counted as they came."""
+        """Write the refusals for the home. A delivery has only one consumer here, whose refusals were counted as they
+        came."""
         for record in records:
             record.sum_up(None if record.taken else record.refusals or NOT_HAD)
 
     def place(self, record: Record) -> bytes:
-        """A tag begins with the position of the message."""
+        """The delivery-tag, because it begins with the position of the message in the queue."""
         return record.tag
 
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
@@ -295,17 +302,17 @@ class EgressKind(BalancedKind):
         return DeliveryOutcome.MODIFIED if modified or failed else DeliveryOutcome.RELEASED
 
     def seek(self, choosing: Choosing, stream: HomeStream, records: list[Record]) -> None:
-        """The queue has said which consumer may have each record: ask only this one."""
+        """Ask only one consumer for each record: the queue has told the home which consumer may have it."""
         choosing.ask_holders(stream, records)
 
     def offer_waiting(self, choosing: Choosing, stream: HomeStream) -> None:
-        if stream.link is not None:  # otherwise no queue can agree
+        if stream.link is not None:  # without a link the queue cannot agree to a consumer
             choosing.share_out(stream, choosing.propose)
             choosing.want(stream)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """Offer a record that no consumer had to another consumer, if the chosen one is still there. The other records
-        end."""
+        """Sort the records into two kinds. If no consumer had the record, and the chosen consumer is still there, the
+        home offers the record to another consumer. Every other record ends with its outcome."""
         over: list[Record] = []
         left: list[Record] = []
         for record in records:
@@ -315,8 +322,9 @@ class EgressKind(BalancedKind):
         home.balancing.choose_again(stream, left)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """No consumer has had a record that the home offers for the first time. If the chosen consumer has no room for
-        it, the home chooses anew, before it offers the records behind it."""
+        """Choose another consumer for records that the chosen consumer had no room for. The home offers these records
+        for the first time, so no consumer has had them. The new choice comes before the home offers any later
+        record."""
         choosing = home.balancing
         left = [
             record
@@ -331,14 +339,15 @@ class EgressKind(BalancedKind):
         return []
 
     def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """The consumer may have begun to process these records."""
+        """Count each of these records as failed, because the consumer may have begun to process it."""
         for record in records:
             if record.chosen == subscriber.name:
                 record.count(GONE)
 
 
 def _is_over(choosing: Choosing, record: Record) -> bool:
-    """Whether a delivery of a queue, for which the home awaits no answer, ends. If so, sums up its refusals."""
+    """Whether this delivery of a queue has ended, now that the home awaits no further answer for it. If it has, write
+    the sum of its refusals into the record."""
     if record.taken:
         record.sum_up(None)
     elif not any(record.refusals or NOT_HAD):
@@ -357,14 +366,14 @@ NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL
 
 
 class AddressKinds:
-    """The kind of each address."""
+    """Finds the kind of an address by its prefix."""
 
     def __init__(self, named: Iterable[tuple[str, str]]) -> None:
-        """`named`: pairs of a prefix of addresses, and the name of the kind of these addresses."""
+        """`named`: pairs of an address prefix and the name of the kind that addresses with this prefix have."""
         self._prefixes = [(prefix, NAMED[name]) for prefix, name in named]
 
     def of(self, address: str) -> AddressKind:
-        """The kind of the first prefix that fits; a topic if none does."""
+        """The kind that belongs to the first matching prefix; a topic if no prefix matches."""
         if is_dynamic(address):
             return OF_DYNAMIC_NODES
         if is_egress(address):
@@ -373,9 +382,12 @@ class AddressKinds:
 
 
 def verdict(record: Record) -> Refusals | None:
-    """The answer of the subscribers here for a delivery that is for one of many. None if one has accepted it. Otherwise
-    a refusal: *rejected* if one has rejected it; the chosen subscriber's outcome if it has given the delivery back, or
-    refused it for itself, which counts as *modified*; `NOT_HAD` in all other cases."""
+    """The answer of this router's subscribers for a delivery of a balanced address.
+
+    None if a subscriber has accepted it. *Rejected* if a subscriber has rejected it. If the chosen subscriber gave it
+    back, the answer is that outcome; a subscriber that refuses a delivery for itself counts as *modified*. In all other
+    cases the answer is `NOT_HAD`.
+    """
     if record.taken:
         return None
     if DeliveryOutcome.REJECTED in record.locals.values():

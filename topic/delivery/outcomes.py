@@ -1,5 +1,5 @@
-"""Final outcomes: of one subscriber, counted for the publisher (protocol 5, Outcome to P), and as the delivery log has
-them."""
+"""The final outcomes of deliveries: the outcome of one subscriber, the count of several for the publisher (protocol 5,
+Outcome to P), and the form that the delivery log has."""
 
 import enum
 from typing import Final
@@ -20,26 +20,26 @@ TERMINAL = frozenset(DeliveryOutcome)
 GIVEN_BACK = (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED)
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in DeliveryOutcome}
 Refusals = tuple[int, int, int, int]
-"""Subscribers that rejected, released and modified; and deliveries to them that failed, because the subscriber said so
-(delivery-failed) or has gone without an outcome."""
+"""Four counts: the subscribers that rejected, that released and that modified a delivery, and the attempts that failed.
+An attempt fails if the subscriber says so (delivery-failed), or goes away without an outcome."""
 NOT_HAD: Final[Refusals] = (0, 0, 0, 0)
-"""Balanced addresses: no subscriber has the delivery, and none has refused it."""
+"""Used for balanced addresses: no subscriber has the delivery, and none has refused it."""
 GONE: Final[Refusals] = (0, 0, 0, 1)
-"""Balanced addresses: the subscriber that was chosen for the delivery has gone without an outcome."""
+"""Used for balanced addresses: the chosen subscriber has gone without an outcome."""
 
 MOST_ANNOTATIONS: Final = 4096
-"""Most bytes of the annotations that a consumer adds to a message that it gives back."""
+"""The limit, in bytes, of the annotations that a consumer adds to a message when it gives the message back."""
 
 
 def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
-    """The sum of two counts."""
+    """The sum of two refusal counts; None stands for no refusals."""
     if one is None or other is None:
         return one or other
     return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
 
 
 def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
-    """The count without one subscriber's outcome, which was not *accepted*."""
+    """The refusal count less one subscriber's outcome, which was not *accepted*."""
     less = refusal(outcome)
     assert refusals is not None and less is not None
     left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])

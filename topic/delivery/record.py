@@ -1,18 +1,19 @@
 """Delivery records and the streams that order them (protocol section 4).
 
 Each router that holds a delivery has one record of it. Only this module writes the fields of records and streams;
-`topic.home` and `topic.edge` decide *when*. An event of one record is a method with its name. An event of a batch is a
-function over the records, because a call for each would cost too much. For the same reason other modules write three
-fields: `unread` (`topic.edge.receipts` and `settlement`), `message` when it is dropped, and a stream's `records` when
-they are forgotten (`topic.delivery.records`). A `HomeStream` also has everything that only the home knows of a stream.
+`topic.home` and `topic.edge` decide *when*. A method of `Record` applies one event to one record. A module-level
+function applies one event to many records, because a call for each record would cost too much. For the same reason
+other modules write three fields themselves: `unread` (`topic.edge.receipts` and `settlement`), `message` when they drop
+it, and a stream's `records` when they forget records (`topic.delivery.records`). A `HomeStream` also has everything
+that only the home knows of a stream.
 
-The record as a whole:
+The state of a record as a whole:
 
     IN_DOUBT ── accept ──▶ ACCEPTED ── settle ──▶ SETTLED       accept: home answers the publisher; an edge its home
         ▲  ╰───────────────── settle ───────────────▲           settled, abandoned, or handed on (presettled)
         ╰── forward, hold ──────╯                               its home, or the next one, forwards it again
 
-One of its local subscribers:
+The state of one local subscriber in a record:
 
                  name                 send                 answer
     not named ─────────▶ QUEUED ──────────────▶ SENT ───────────────▶ its final outcome, one of four
@@ -24,7 +25,7 @@ One of its local subscribers:
         │             ▲── hold ── QUEUED, WITHHELD; SENT as it attaches anew
         ╰── let_go, drop ── all but a final outcome                   no longer awaited
 
-Records are the hot path: slotted, compared by identity, and handled in batches.
+A router handles very many records. So records have slots, are compared by identity, and are handled in batches.
 """
 
 import enum
@@ -42,7 +43,7 @@ from topic.identity import Epoch, KeyMaker, LinkIdentity
 
 
 class State(enum.IntEnum):
-    """States of a record as a whole, in this order."""
+    """The states of a record as a whole. A record passes through them in this order."""
 
     IN_DOUBT = 1
     ACCEPTED = 2
@@ -53,20 +54,20 @@ QUEUED = 0
 SENT = 1
 WITHHELD = 2
 AWAITING_HOME = 3
-"""States of a local subscriber in a record before its outcome; plain ints, for the hot path."""
+"""The four values that `Record.locals` has for a subscriber before its final outcome. They are plain ints for speed."""
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Question = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
-"""A question that only a sign of the publisher's life answers: the backlog of a subscriber; or a router, and keys that
-it asked about and the home does not have; or accepted deliveries that gate until the publisher has read their
-outcome."""
+"""A question that a home can answer only after a sign of the publisher's life. It has three forms: the name of a
+subscriber that waits for its backlog; a router, with keys that it asked about and that the home does not have; accepted
+deliveries that gate until the publisher has read their outcome."""
 
 
 class Record:
-    """One delivery at this router."""
+    """What this router knows about one delivery."""
 
-    _offer: Any  # unset until the home offers the record at another router
-    _annotations: bytes  # unset in nearly all records, to save memory
+    _offer: Any  # not set until the home offers the record at another router
+    _annotations: bytes  # not set in nearly all records, to save memory
 
     __slots__ = (
         "_annotations",
@@ -103,42 +104,49 @@ class Record:
         self.message: bytes | None = message
         """The encoded message. None in a placeholder, and after the record is settled."""
         self.n = -1
-        """The place in the publisher's order at its home; -1 while the record is withheld (protocol 5) or
-        unconfirmed."""
+        """The place of the delivery in the publisher's order, as the home counts it; -1 while the record is withheld
+        (protocol 5) or unconfirmed."""
         self.state, self.presettled = State.IN_DOUBT, False
-        self.chosen: bytes | None = None  # one of many: the chosen subscriber, or `UNASSIGNED`; None: its holder
-        self.taken = False  # one of many: a subscriber has accepted it, at any router
-        self.known = False  # at home: its publisher has answered an echo after the outcome, so it has stored it
-        self.tries = 0  # one of many, at home: how often it was given back
-        self.refused_by: tuple[bytes, ...] = ()  # one of many, at home: subscribers that refused it for themselves
+        # Used for balanced addresses: the name of the chosen subscriber, `UNASSIGNED`, or None if the record is for the
+        # subscriber that already has it.
+        self.chosen: bytes | None = None
+        self.taken = False  # for balanced addresses: whether a subscriber, at any router, has accepted it
+        # Used at the home: whether the publisher has surely stored the outcome, because it has answered a later echo.
+        self.known = False
+        self.tries = 0  # for balanced addresses, at the home: how often subscribers gave it back
+        # Used for balanced addresses, at the home: the subscribers that refused the delivery for themselves.
+        self.refused_by: tuple[bytes, ...] = ()
         self.locals: dict[Any, int] = {}
-        """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
-        self.open = 0  # how many locals have no final outcome yet
-        self.unread = 0  # settled: how many locals may not have read of the settlement
-        self.given: tuple[Epoch, int] | None = None  # unconfirmed: attach and place of its last Forward
+        """Maps each local subscriber to QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
+        self.open = 0  # the number of local subscribers without a final outcome
+        self.unread = 0  # once settled: the number of local subscribers that may not have read the settlement
+        # while unconfirmed: the publisher's epoch, and the place, of the last Forward
+        self.given: tuple[Epoch, int] | None = None
         self.refusals: Refusals | None = None
-        """Final outcomes other than accepted, counted; None while there are none."""
+        """The counted final outcomes other than *accepted*; None while there are none."""
         self.moved: tuple[bytes, ...] = ()
-        """Edge: subscribers that the home may await here, but that have left for another router."""
+        """Used at an edge: subscribers that the home may still await at this router, although they have left for
+        another one."""
         self.routers: tuple[str, ...] = ()
-        """Home: the routers to which it forwarded the record, and which get the settlement."""
+        """Used at the home: the routers to which it forwarded the delivery. They get the settlement."""
         self.awaited: set[str] = set()
-        """Home: routers whose outcome (in doubt) or acknowledgement of the settlement (settled) is awaited. Edge: the
-        home, if it waits until this router has forgotten the delivery."""
+        """The routers that this router waits for. At the home: while the record is in doubt, the routers that owe an
+        outcome; once it is settled, the routers that have not acknowledged the settlement. At an edge: the home, if the
+        home waits until this edge has forgotten the delivery."""
         self.orphans: set[bytes] = set()
-        """Home: subscribers that it awaits by name, because no router in contact holds them."""
+        """Used at the home: the subscribers that it awaits by name, because no router in contact has them."""
         self.without = NOBODY
-        """Home: lapsed subscribers that the home would otherwise await (8, Apart). Records share this dict."""
+        """Used at the home: the lapsed subscribers, which the home would otherwise await (8, Apart). Several records
+        share one dict."""
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether the record has no message, because only an unsettled map has named it."""
+        """Whether the record has no message, because the router knows the delivery only from an unsettled map."""
         return self.message is None and self.state is not State.SETTLED
 
     @property
     def last_given(self) -> tuple[Epoch, int]:
-        """The attach of the publisher by which the record was forwarded last, and its place in the publisher's
-        order."""
+        """The publisher's epoch in which a home last forwarded the delivery, and the place `n` that it had then."""
         if self.n >= 0:
             return self.stream.epoch, self.n
         assert self.given is not None, "no home has forwarded the record"
@@ -146,24 +154,26 @@ class Record:
 
     @property
     def size(self) -> int:
-        """Bytes of the message that is here."""
+        """The number of bytes of the message; 0 if the message is not here."""
         return len(self.message) if self.message is not None else 0
 
-    # as a whole
+    # the record as a whole
 
     def forward(self, n: int, message: bytes | None, moved: tuple[bytes, ...]) -> None:
-        """The home forwards the record under this place in its order, and waits for an outcome."""
+        """Apply a Forward of the home: the record gets its place `n` in the home's order, and the home waits for an
+        outcome."""
         assert n >= 0 and self.state is not State.SETTLED
         if n != self.n:
             self.n = n
-            self.message = message  # a zombie home's may be that of an older delivery with the same tag
+            # a message from a zombie home may belong to an older delivery with the same tag
+            self.message = message
             self.stream.records[n] = self
         self.moved = moved
         self.state = State.IN_DOUBT
 
     def hold(self) -> None:
-        """The home is out of contact, or another router is home now: no subscriber gets the record until a home
-        forwards it."""
+        """Make the record unconfirmed, because the home is out of contact, or another router is home now. No subscriber
+        gets the record until a home forwards it."""
         assert not self.presettled and self.state is not State.SETTLED
         self.stream.records.pop(self.n, None)
         self.given = self.given if self.n < 0 else (self.stream.epoch, self.n)
@@ -184,19 +194,20 @@ class Record:
             self.refusals = (*self.refusals[:3], former[3])
 
     def rehome(self, stream: "Stream") -> None:
-        """The publisher has a new attach: the record waits until that home forwards it."""
+        """Move the record to the stream of the publisher's new attach. The record waits until that home forwards it."""
         self.stream = stream
 
     def transferred_again(self, tag: bytes, message: bytes | None) -> None:
-        """The publisher, which is attached here, has transferred the record again, with or without the message."""
+        """Take the tag, and the message if it came, from the publisher that is attached here and has transferred the
+        delivery again."""
         self.tag = tag
         if message is not None:
             self.message = message
 
-    # at home: the awaited routers and subscribers
+    # at the home: the routers and subscribers that it awaits
 
     def forwarded_to(self, router: str) -> None:
-        """The home has forwarded the record to the router, and awaits its outcome."""
+        """Await the outcome of this router, to which the home has forwarded the record."""
         self.awaited.add(router)
         if router not in self.routers:
             self.routers = (*self.routers, router)
@@ -206,32 +217,35 @@ class Record:
         self.awaited.add(router)
 
     def await_router_no_more(self, router: str) -> None:
-        """The router has answered, is gone for good, or has settled its subscribers."""
+        """Stop awaiting the router: it has answered, is gone for good, or has settled its subscribers."""
         self.awaited.discard(router)
 
     def lost_at(self, router: str) -> None:
-        """The contact with the router is lost: the router does not get the settlement."""
+        """Leave out the router when the home sends the settlement, because the contact with it is lost."""
         if router in self.routers:
             self.routers = tuple(other for other in self.routers if other != router)
 
     def await_by_name(self, names: Iterable[bytes]) -> None:
-        """Await these subscribers by name: no router in contact holds them, or their backlog is not under way."""
+        """Await these subscribers by name, because no router in contact has them, or because no backlog for them is
+        under way."""
         self.orphans.update(names)
 
     def await_by_name_no_more(self, names: Iterable[bytes]) -> None:
-        """These subscribers have gone or lapsed, or the home awaits their routers instead."""
+        """Stop awaiting these subscribers by name: they have ended or lapsed, or the home awaits their routers
+        instead."""
         self.orphans.difference_update(names)
 
     def leave_out(self, lapsed: dict[bytes, None]) -> None:
-        """Do not await these lapsed subscribers. They replace the former ones. Records may share the dict."""
+        """Set the lapsed subscribers, which the home does not await. Several records may share the dict."""
         self.without = lapsed
 
     def is_back(self, name: bytes) -> None:
-        """The subscriber had lapsed, and is back or has ended. This also changes the records that share the dict."""
+        """Remove a subscriber from the lapsed ones: it is back, or it has ended. All records that share the dict
+        change, too."""
         self.without.pop(name, None)
 
     def await_no_router(self) -> None:
-        """Await no router: the publisher's next home asks for the missing outcomes."""
+        """Await no router any more: the publisher's next home asks for the missing outcomes."""
         self.awaited.clear()
 
     def await_nobody(self) -> None:
@@ -240,95 +254,100 @@ class Record:
         self.orphans.clear()
 
     def await_settled(self, router: str) -> None:
-        """At an edge: the home waits until this router has forgotten the record."""
+        """Note, at an edge, that this router (the home) waits until the edge has forgotten the record."""
         self.awaited = {router}
 
     def count(self, refusals: Refusals | None) -> None:
-        """Add the refusals of one router."""
+        """Add the refusals that one router has reported."""
         self.refusals = add_refusals(self.refusals, refusals)
 
     def left_without(self, subscriber: bytes) -> None:
-        """The subscriber left this router before it had the record."""
+        """Note that the subscriber left this router before it got the record."""
         self.moved = (*self.moved, subscriber)
 
     @property
     def last_offer(self) -> Any:
-        """The last argument of `offered_in`; None if the record was never offered to a subscriber at another router."""
+        """The last offer that `offered_in` has set; None if the home has never offered the record at another router."""
         return getattr(self, "_offer", None)
 
     def offered_in(self, offers: Any) -> None:
-        """The home offers the record, as one of these offers (`topic.home.balancing`)."""
+        """Note the batch of offers in which the home offers the record (`topic.home.balancing`)."""
         self._offer = offers
 
     @property
     def annotations(self) -> bytes:
-        """The annotations that a queue's consumer added when it gave the message back; empty if there are none."""
+        """The annotations that a queue's consumer added when it gave the message back; empty if it added none."""
         return getattr(self, "_annotations", b"")
 
     def annotate(self, annotations: bytes) -> None:
-        """Replace the annotations by those of the consumer that gave the message back."""
+        """Replace the annotations with those that the consumer added when it gave the message back."""
         self._annotations = annotations
 
-    # one of many
+    # at balanced addresses: the chosen subscriber
 
     def seek_holders(self) -> None:
-        """The record is only for the subscriber that has it, which is not known yet."""
+        """Note that the record is only for the subscriber that already has it. The home does not know this subscriber
+        yet."""
         self.chosen = None
 
     def choose(self, subscriber: bytes) -> None:
-        """The record is for this subscriber, or for none yet (`UNASSIGNED`)."""
+        """Set the chosen subscriber; `UNASSIGNED` if none is chosen yet."""
         self.chosen = subscriber
 
     def sum_up(self, refusals: Refusals | None) -> None:
-        """Replace the refusals by this summary."""
+        """Replace the counted refusals with this sum."""
         self.refusals = refusals
 
     def refused_for_itself(self, subscriber: bytes) -> None:
-        """Do not offer the record to this subscriber again."""
+        """Note that the subscriber refused the delivery for itself. The home does not offer it to this subscriber
+        again."""
         if subscriber not in self.refused_by:
             self.refused_by = (*self.refused_by, subscriber)
 
     def may_be_offered(self, subscriber: bytes) -> None:
-        """The subscriber's link has ended: its refusal does not count any more."""
+        """Drop the refusal of this subscriber, because its link has ended."""
         self.refused_by = tuple(name for name in self.refused_by if name != subscriber)
 
     def offer_again(self, nobody: bytes, *, given_back: bool) -> None:
-        """The record has no subscriber, and waits for another one. `given_back` counts as a try."""
+        """Leave the record without a subscriber, so that it waits for another one. `given_back`: a subscriber gave it
+        back, which counts as a try."""
         self.tries += given_back
         self.chosen, self.refusals = nobody, None
 
-    # at its local subscribers
+    # the record's local subscribers
 
     def name(self, subscriber: Any, state: int) -> None:
-        """The record is for this subscriber, too, or again."""
+        """Add this local subscriber to the record, or set its state anew."""
         assert state in (QUEUED, WITHHELD, AWAITING_HOME)
         self.open += self.locals.get(subscriber) not in OPEN
         self.locals[subscriber] = state
 
     def withhold_all(self) -> None:
-        """Withhold the record from all: an older delivery with its key is still here, or a delivery before it is
-        withheld."""
+        """Withhold the record from all subscribers, because an older delivery with its key is still here, or because an
+        earlier delivery of its publisher is withheld."""
         assert self.open == len(self.locals)
         self.locals = dict.fromkeys(self.locals, WITHHELD)
 
     def withhold(self, subscriber: Any) -> None:
-        """The client may know of the record: its map was incomplete."""
+        """Withhold the record from this subscriber, whose incomplete map does not tell whether its client has the
+        delivery."""
         assert self.locals[subscriber] == QUEUED
         self.locals[subscriber] = WITHHELD
 
     def queue(self, subscriber: Any) -> None:
-        """The record may be sent to the subscriber, for the first time or again."""
+        """Queue the record for the subscriber: it may be sent, for the first time or again."""
         assert self.locals[subscriber] in (WITHHELD, SENT)
         self.locals[subscriber] = QUEUED
 
     def hold_for(self, subscriber: Any) -> None:
-        """The subscriber attached anew: a record that it has not answered waits until the home names it again."""
+        """Hold the record for a subscriber that has attached anew and has not answered it, until the home forwards it
+        again."""
         if self.locals.get(subscriber) in OPEN:
             self.locals[subscriber] = AWAITING_HOME
 
     def state_outcome(self, subscriber: Any, outcome: DeliveryOutcome) -> bool:
-        """The subscriber's map states this outcome. Returns False if another outcome is known already: that one
-        stays."""
+        """Take the outcome that the subscriber's map states. If the router already knows another outcome, that outcome
+        stays, and the method returns False."""
         assert outcome not in GIVEN_BACK and self.state is not State.SETTLED
         known = self.locals.get(subscriber)
         if known is not None and known not in OPEN:
@@ -340,7 +359,7 @@ class Record:
         return True
 
     def void_outcome(self, subscriber: Any) -> None:
-        """The subscriber gave the record back here, and got it again elsewhere: its outcome does not count any more."""
+        """Cancel the outcome of a subscriber that gave the record back here and then got it again at another router."""
         known = self.locals.get(subscriber)
         if known in GIVEN_BACK:
             self.locals[subscriber] = AWAITING_HOME
@@ -349,7 +368,8 @@ class Record:
                 self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
     def stop_awaiting(self, subscriber: Any, *, has_it: bool) -> None:
-        """Await the subscriber no more. If it `has_it`, the record is released on its link, and settled there later."""
+        """Stop awaiting the subscriber. `has_it`: the client has the delivery, so the record counts as released on this
+        link, and is settled there later."""
         assert self.locals[subscriber] in OPEN
         if has_it:
             self.locals[subscriber] = DeliveryOutcome.RELEASED
@@ -358,7 +378,7 @@ class Record:
         self.open -= 1
 
     def drop(self, subscriber: Any) -> bool:
-        """Remove the subscriber. Returns whether it was awaited."""
+        """Remove the subscriber from the record. Returns whether its outcome was still awaited."""
         was_open = self.locals.pop(subscriber, None) in OPEN
         self.open -= was_open
         return was_open
@@ -374,11 +394,11 @@ class Record:
         assert not self.unread or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
 
 
-# events of many records at once: the hot path
+# events of many records at once, for speed
 
 
 def await_audience(records: Sequence[Record], first: int, audience: AddressAudience) -> None:
-    """The home gives the records their places, from `first` on, and awaits this audience."""
+    """Give the records of a home their places, from `first` on, and await the outcomes of this audience."""
     routers, in_order = audience.routers, records[0].stream.records
     for n, record in enumerate(records, first):
         record.n = n
@@ -393,7 +413,7 @@ def await_audience(records: Sequence[Record], first: int, audience: AddressAudie
 
 
 def forwarded(stream: "Stream", records: Iterable[Record], first: int, moved: tuple[bytes, ...]) -> None:
-    """An edge gives new records the places that the home has chosen, from `first` on."""
+    """Give new records at an edge the places that the home has chosen, from `first` on."""
     in_order = stream.records
     for n, record in enumerate(records, first):
         record.n = n
@@ -402,65 +422,66 @@ def forwarded(stream: "Stream", records: Iterable[Record], first: int, moved: tu
 
 
 def forwarded_again(records: Iterable[Record], moved: tuple[bytes, ...]) -> None:
-    """The home forwards these again, under the same places, and waits for an outcome."""
+    """Apply a repeated Forward of the home, with unchanged places: the home waits for an outcome again."""
     for record in records:
         record.moved = moved
         record.state = State.IN_DOUBT
 
 
 def presettle(records: Iterable[Record]) -> None:
-    """The publisher transferred these settled."""
+    """Mark these records as presettled: the publisher transferred them settled."""
     for record in records:
         record.presettled = True
 
 
 def choose(records: Iterable[Record], subscriber: bytes) -> None:
-    """These are for this subscriber, or for none yet (`UNASSIGNED`)."""
+    """Set the chosen subscriber of these records; `UNASSIGNED` if none is chosen yet."""
     for record in records:
         record.chosen = subscriber
 
 
 def taken(records: Iterable[Record]) -> None:
-    """Balanced: a subscriber has accepted these."""
+    """Note, for a balanced address, that a subscriber has accepted these records."""
     for record in records:
         record.taken = True
 
 
 def answered_by(router: str, records: Iterable[Record]) -> None:
-    """All subscribers at the router have answered, or have read the settlement."""
+    """Stop awaiting this router: all its subscribers have answered, or have read the settlement."""
     for record in records:
         record.awaited.discard(router)
 
 
 def await_settlement(records: Iterable[Record]) -> None:
-    """The home sends the settlement to all routers in contact that have these, and waits until they have forgotten
-    them."""
+    """Await the acknowledgements of the settlement, which the home sends to all routers in contact that have these
+    records."""
     for record in records:
         if record.routers or record.awaited:
             record.awaited = set(record.routers)
 
 
 def accept(records: Iterable[Record]) -> None:
-    """The home answers the publisher, or an edge reports to the home."""
+    """Mark these records as accepted: the home answers the publisher, or an edge reports to the home."""
     for record in records:
         assert record.state is State.IN_DOUBT
         record.state = State.ACCEPTED
 
 
 def outcome_kept(records: Iterable[Record]) -> None:
-    """The publisher has answered an echo behind the outcome of these: it has stored the outcome."""
+    """Note that the publisher has stored the outcome of these records: it has answered an echo that was sent after the
+    outcome."""
     for record in records:
         record.known = True
 
 
 def settle(records: Iterable[Record]) -> None:
-    """The publisher has settled these, or it will never do so."""
+    """Mark these records as settled: the publisher has settled them, or will never do so."""
     for record in records:
         record.state = State.SETTLED
 
 
 def name_all(records: Iterable[Record], subscribers: Sequence[Any]) -> None:
-    """These new records are for all these subscribers."""
+    """Queue these new records for all these subscribers."""
     count = len(subscribers)
     for record in records:
         record.locals = dict.fromkeys(subscribers, QUEUED)
@@ -468,7 +489,7 @@ def name_all(records: Iterable[Record], subscribers: Sequence[Any]) -> None:
 
 
 def send(records: Iterable[Record], subscriber: Any) -> None:
-    """These records are transferred to the subscriber now."""
+    """Mark these records as sent to the subscriber."""
     for record in records:
         record.locals[subscriber] = SENT
 
@@ -476,8 +497,8 @@ def send(records: Iterable[Record], subscriber: Any) -> None:
 def answer(
     records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome, *, failed: bool = False
 ) -> list[Record]:
-    """Set the final outcome that the subscriber gave to records sent to it. Returns the records that await no
-    subscriber here any more."""
+    """Set the final outcome that the subscriber gave for records sent to it. Returns the records for which no local
+    subscriber is awaited any more."""
     finished: list[Record] = []
     refused = refusal(outcome, failed=failed)
     for record in records:
@@ -491,57 +512,60 @@ def answer(
 
 
 Giving = Callable[["HomeStream", list[Record], LinkEntry], None]
-"""Gives records to the subscriber that was chosen for them."""
+"""A function that gives records of a stream to the chosen subscriber, whose directory entry is the last argument."""
 
 
 class Choosing(Protocol):
-    """Gives each delivery to one subscriber, which it chooses: `topic.home.balancing`."""
+    """Chooses one subscriber for each delivery; `topic.home.balancing` implements it."""
 
     asked: "set[Record]"
-    """Until the home has booted: deliveries that a subscriber may have had before, which the home asks for."""
+    """Deliveries that a subscriber may have got before this router started. The home asks the subscribers for them
+    until it has booted."""
 
     def take(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Give new transfers their places in the publisher's order, and each to one subscriber."""
+        """Give new transfers their places in the publisher's order, and choose a subscriber for each."""
 
     def ask_all(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Give places to transfers that a subscriber may already have, and ask the whole audience for each."""
+        """Give places to transfers that a subscriber may already have, and ask the whole audience who has them."""
 
     def ask_holders(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Give transfers their places, and ask for each the subscriber that may have it, according to the publisher."""
+        """Give transfers their places. For each, ask the one subscriber that, as the publisher has said, may have
+        it."""
 
     def hand_on(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give presettled transfers to subscribers that have room now, or drop them."""
 
     def share_out(self, stream: "HomeStream", give: Giving) -> None:
-        """Choose subscribers with room for the waiting records."""
+        """Choose a subscriber with room for each waiting record, and call `give`."""
 
     def assign(self, stream: "HomeStream", records: list[Record], entry: LinkEntry) -> None:
-        """Offer the records to the subscriber."""
+        """Offer the records to the subscriber of this directory entry."""
 
     def propose(self, stream: "HomeStream", records: list[Record], entry: LinkEntry) -> None:
-        """Ask the publisher, which is a queue, to agree to the subscriber."""
+        """Ask the publisher, which is a queue, to agree to this subscriber for the records."""
 
     def want(self, stream: "HomeStream") -> None:
-        """Tell the publisher, which is a queue, if subscribers have room for more."""
+        """Tell the publisher, which is a queue, whether subscribers have room for more deliveries."""
 
     def is_there(self, subscriber: bytes) -> bool:
         """Whether the subscriber can get deliveries, now or later."""
 
     def refused(self, record: Record, router: str) -> None:
-        """No subscriber at the router has the record, and none has refused it."""
+        """Handle the answer of a router where no subscriber has the record, and none has refused it."""
 
     def claimed(self, stream: "HomeStream", record: Record, router: str) -> None:
-        """A subscriber's map at the router names the record."""
+        """Handle the report of a router that a subscriber's map there names the record."""
 
     def untold(self, stream: "HomeStream", records: list[Record]) -> Collection[Record]:
-        """Decide records that await no subscriber. Returns the records that another subscriber may still get."""
+        """Decide records for which the home awaits no subscriber. Returns the records that another subscriber may still
+        get."""
 
     def choose_again(self, stream: "HomeStream", records: Iterable[Record]) -> None:
-        """Give these to other subscribers."""
+        """Choose other subscribers for these records."""
 
 
 class AtHome(Protocol):
-    """The actions of a home that a kind calls: `topic.home.home`."""
+    """The methods of a home that a kind of address calls; `topic.home.home` implements them."""
 
     @property
     def balancing(self) -> Choosing: ...
@@ -549,29 +573,32 @@ class AtHome(Protocol):
     def forward_to_all(
         self, stream: "HomeStream", records: list[Record], take: Callable[["HomeStream", list[Record]], None]
     ) -> None:
-        """Give transfers their places in the publisher's order, and forward them to all subscribers of the address. The
-        edge's `take` gives them to the local ones."""
+        """Give transfers their places in the publisher's order, and forward them to all subscribers of the address.
+        `take`: the edge's function that gives them to the subscribers at this router."""
 
     def accept(self, stream: "HomeStream", records: list[Record]) -> None:
         """Send the publisher *accepted*, or the outcome that follows from the record's refusals."""
 
 
 class AtEdge(Protocol):
-    """The actions of an edge that a kind calls when a subscriber gives records back: `topic.edge.delivery`."""
+    """The methods of an edge that a kind of address calls when a subscriber gives records back; `topic.edge.delivery`
+    implements them."""
 
     def queue_again(self, subscriber: Any, records: list[Record]) -> list[Record]:
-        """Send the records to the same subscriber again. Returns the records that have been sent often enough."""
+        """Send the records to the same subscriber again. Returns the records that have already been sent as often as
+        allowed."""
 
     def give_back(self, subscriber: Any, records: list[Record]) -> None:
-        """Tell the home that the subscriber has given these back. The home may offer them to it again."""
+        """Tell the home that the subscriber has given these records back. The home may offer them to the same
+        subscriber again."""
 
     def end(self, subscriber: Any, records: list[Record], *, failed: bool) -> None:
-        """Tell the home that the subscriber has given these back, which ends their deliveries."""
+        """Tell the home that the subscriber has given these records back, and that their deliveries end by this."""
 
 
 class AddressKind(ABC):
-    """The rules of one kind of address; the kinds are in `topic.delivery.kinds`. A stream and a local subscriber hold
-    the kind of their address. No other code asks which kind it is."""
+    """The rules of one kind of address. `topic.delivery.kinds` has the kinds. Each stream and each local subscriber has
+    a reference to the kind of its address, so no other code has to ask which kind it is."""
 
     __slots__ = ()
 
@@ -582,40 +609,43 @@ class AddressKind(ABC):
     (protocol 6.5, Gate)."""
     takes_filters: ClassVar[bool]
     goes_in_pieces: ClassVar[bool]
-    """Whether a large message goes to the routers of its audience ahead of its Forward."""
+    """Whether a home sends large messages in pieces to the routers of the audience, before it forwards them."""
     is_for_all: ClassVar[bool]
-    """Whether each delivery is for all subscribers of the address, so that an edge names them for a whole batch."""
+    """Whether each delivery is for all subscribers of the address. If so, an edge gives a whole batch to all of them at
+    once."""
     tells_room: ClassVar[bool]
     """Whether edges tell homes how many deliveries each subscriber takes (protocol 12.2)."""
     asks_once: ClassVar[bool]
-    """Whether a router with an unanswered Forward of a delivery gets no other Forward of it (protocol 12)."""
+    """Whether a home sends a router no second Forward of a delivery while the first one is unanswered (protocol 12)."""
     in_sets: ClassVar[bool]
     """Whether replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
     ends_with_subscribers: ClassVar[bool]
-    """Whether no subscriber can follow the last one: the remaining deliveries are then rejected (protocol 12.8)."""
+    """Whether the address ends with its last subscriber: the home then rejects the remaining deliveries (protocol
+    12.8)."""
     is_of_set: ClassVar[bool]
-    """Whether the publisher is a replica set, which comes back however long it has no leader (protocol 14.7)."""
+    """Whether the publisher is a replica set. A home waits for such a publisher without limit, because a set comes back
+    even if it has long had no leader (protocol 14.7)."""
     unfit: ClassVar[DeliveryOutcome]
     """The outcome of a delivery that its subscriber cannot take (protocol 5, Unfit)."""
 
-    # one delivery
+    # rules about one delivery
 
     @abstractmethod
     def nobody_has(self, records: Iterable[Record]) -> None:
-        """The publisher has transferred these records for the first time, so no subscriber has them."""
+        """Note that no subscriber has these records, because the publisher has transferred them for the first time."""
 
     @abstractmethod
     def concerns(self, record: Record, subscriber: bytes) -> bool:
-        """Whether the record may be for this subscriber of the address, by its name."""
+        """Whether the record may be for the subscriber of this name at the address."""
 
     @abstractmethod
     def asks_all(self, record: Record) -> bool:
-        """Whether a Forward to the router of a subscriber that was awaited by name is for all there that may have the
-        record, and not for that subscriber alone."""
+        """Whether a Forward for a subscriber that the home awaited by name goes to all subscribers at the router that
+        may have the record. If False, it is for that one subscriber alone."""
 
     @abstractmethod
     def accepted(self, records: Iterable[Record]) -> None:
-        """A subscriber has accepted these records, or all subscribers at a router have."""
+        """Note that a subscriber, or all subscribers at a router, have accepted these records."""
 
     @abstractmethod
     def is_over(self, record: Record) -> bool:
@@ -623,21 +653,22 @@ class AddressKind(ABC):
 
     @abstractmethod
     def counts_again(self, state: int) -> bool:
-        """Whether this final outcome of a subscriber counts once more when a home has to ask again for the outcome."""
+        """Whether this final outcome, which a subscriber has already given, counts again after a change of the home."""
 
     @abstractmethod
     def sum_up(self, records: Iterable[Record]) -> None:
-        """All local subscribers have answered: write the refusals that the home gets into the records."""
+        """Write into the records the refusals that the edge reports to the home. All local subscribers have
+        answered."""
 
     @abstractmethod
     def place(self, record: Record) -> Any:
-        """The sort key of the record among the waiting records of its publisher."""
+        """The sort key of the record among the publisher's waiting records."""
 
     @abstractmethod
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
-        """The outcome that the publisher gets for a record that ends with these refusals."""
+        """The outcome that the home sends the publisher for a record with these refusals."""
 
-    # at home
+    # rules at the home
 
     @abstractmethod
     def forward(
@@ -647,71 +678,74 @@ class AddressKind(ABC):
         records: list[Record],
         take: Callable[["HomeStream", list[Record]], None],
     ) -> None:
-        """Give transfers their places in the publisher's order, and forward them to their audience."""
+        """Give transfers their places in the publisher's order, and forward them to their audience. `take`: as in
+        `AtHome.forward_to_all`."""
 
     @abstractmethod
     def decide(self, home: AtHome, stream: "HomeStream", records: list[Record]) -> None:
-        """Decide these records: no outcome is awaited any more."""
+        """Decide the outcomes of these records, for which the home awaits no further answer."""
 
     @abstractmethod
     def decide_early(self, home: AtHome, stream: "HomeStream", records: list[Record]) -> None:
-        """Fewer outcomes are awaited for these records, and the home has not booted (protocol 8): it may not know all
-        subscribers yet."""
+        """Handle records for which the home awaits fewer outcomes than before. The home has not booted (protocol 8), so
+        it may not know all subscribers yet."""
 
     @abstractmethod
     def offer_waiting(self, choosing: Choosing, stream: "HomeStream") -> None:
-        """Subscribers may have room for waiting records."""
+        """Offer the waiting records again, because subscribers may have room now."""
 
     @abstractmethod
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
-        """The subscribers at the router have answered, and not all have accepted. The subscribers in `moved` left
-        before."""
+        """Handle the answer of a router whose subscribers have not all accepted. `moved`: subscribers that had left the
+        router before it answered."""
 
     @abstractmethod
     def claimed(self, home: AtHome, stream: "HomeStream", record: Record, router: str) -> None:
-        """The router asks whether the record is settled: the map of a subscriber there names it."""
+        """Handle a router's question whether the record is settled. The router asks because a subscriber's map names
+        the record."""
 
-    # at the edge; subscribers are of `topic.edge.subscriber`
+    # rules at the edge; `topic.edge.subscriber` has the class of the subscribers
 
     @abstractmethod
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """The home has forwarded the record for all. Returns the subscribers that get it."""
+        """Apply a Forward that is for all subscribers. Returns the subscribers that get the record."""
 
     @abstractmethod
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """The home has forwarded the record for this subscriber, which it awaited by name. Empty if the subscriber's
-        attach is over."""
+        """Apply a Forward for one subscriber, which the home awaited by name. Returns the subscribers that get the
+        record: none if the subscriber's attach is over."""
 
     @abstractmethod
     def found_here(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """The home is this router, and has found here this subscriber, which it awaited by name."""
+        """Find at this router, which is the home, a subscriber that the home awaited by name. Returns the subscribers
+        that get the record."""
 
     @abstractmethod
     def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """The home has chosen this subscriber by its room. Empty if the subscriber's attach is over, or if it has no
-        room."""
+        """Apply an offer to one subscriber, which the home has chosen for its room. Returns the subscribers that get
+        the record: none if the subscriber's attach is over, or if it has no room."""
 
     @abstractmethod
     def claims(self, client_map: Mapping[bytes, int]) -> Iterable[bytes]:
-        """The keys in a subscriber's map of deliveries that no other subscriber may get."""
+        """The keys in a subscriber's map whose deliveries no other subscriber may get."""
 
     @abstractmethod
     def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
-        """The records are settled; these are the local subscribers of their address."""
+        """Forget the claims to these settled records. `subscribers`: the local subscribers of their address."""
 
     @abstractmethod
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
-        """The subscriber has released or modified these; `failed`: delivery-failed. Returns the records for which this
-        is the final outcome."""
+        """Handle records that the subscriber has released or modified. `failed`: the subscriber set delivery-failed.
+        Returns the records for which this outcome is final."""
 
     @abstractmethod
     def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """The subscriber's link has ended here without an outcome of these."""
+        """Handle the end of a subscriber's link at this router. The subscriber gave no outcome for these records."""
 
 
 class Stream:
-    """The deliveries of one publisher under one epoch: its records by `n`, in order. A router that is not the home has
-    only this part."""
+    """The deliveries of one publisher in one epoch: its records by their place `n`, in order. Every router that holds
+    records of the publisher has one; only the home has a `HomeStream`."""
 
     __slots__ = (
         "abandoned",
@@ -739,19 +773,20 @@ class Stream:
         self.generation = generation
         self.home = epoch.router
         self.label = str(epoch)
-        """The epoch as the delivery log writes it."""
+        """The text of the epoch in the delivery log."""
         self.records: dict[int, Record] = {}
         self.unconfirmed: dict[bytes, Record] = {}
-        """Keyed by delivery key: records that the present home has not forwarded in the present contact
-        (`topic.edge.unconfirmed`)."""
+        """The unconfirmed records by delivery key: the home has not forwarded them since the present contact with it
+        began (`topic.edge.unconfirmed`)."""
         self.abandoned = False
-        """Whether the publisher will never settle these records: they are delivered, then settled and forgotten
-        here."""
+        """Whether the publisher will never settle these records. The edge still delivers them, and then settles and
+        forgets them by itself."""
         self.followed_by: str | None = None
         """The generation of the life that followed this one, as the delivery log writes it; None if none has."""
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
-        """Records of another home whose key an older delivery holds, and all later records, in order, each with its
-        subscribers. A record is in the table by key only if an unsettled map has named it."""
+        """The records that this edge withholds, in order, each with its subscribers. The first one waits because an
+        older delivery holds its key; all later records wait behind it. `RecordTable.by_key` has such a record only if
+        an unsettled map has named it."""
 
     @property
     def address(self) -> str:
@@ -759,31 +794,35 @@ class Stream:
 
     @property
     def is_withholding(self) -> bool:
-        """Whether records wait here for their keys."""
+        """Whether this router withholds records of the stream."""
         return bool(self.withheld_at_edge)
 
     def stop_time(self, records: Iterable[Record]) -> None:
-        """A subscriber may have these records from now on. Only a home counts their time to live."""
+        """Stop the times to live of these records, which a subscriber may have from now on. Only a home counts these
+        times, so this method does nothing at an edge."""
 
     def abandon(self, followed_by: bytes | None) -> None:
-        """The publisher will never settle these records. `followed_by`: the generation of the publisher's next life."""
+        """Note that the publisher will never settle these records. `followed_by`: the generation of the publisher's
+        next life."""
         self.abandoned = True
         self.followed_by = None if followed_by is None else followed_by.hex()
 
     def doubt(self, record: Record) -> None:
-        """The record is unconfirmed."""
+        """Note that the record is unconfirmed."""
         self.unconfirmed[record.key] = record
 
     def confirm(self, key: bytes) -> Record | None:
-        """The home has forwarded or settled the record. Returns None if it was not unconfirmed."""
+        """Confirm a record, because the home has forwarded or settled it. Returns the record; None if it was not
+        unconfirmed."""
         return self.unconfirmed.pop(key, None)
 
     def withhold_for(self, record: Record, subscribers: list[Any]) -> None:
-        """Withhold a record of another home: it waits for its key, or behind a withheld record."""
+        """Withhold a record of another home, because an older delivery holds its key, or because an earlier record is
+        withheld."""
         self.withheld_at_edge.append((record, subscribers))
 
     def go_on_at_edge(self) -> None:
-        """The first withheld record goes on."""
+        """Remove the first withheld record, which goes to its subscribers now."""
         self.withheld_at_edge.popleft()
 
     def drop_withheld_at_edge(self) -> list[tuple[Record, list[Any]]]:
@@ -797,7 +836,8 @@ class Stream:
         return []
 
     def put_off(self, key: bytes) -> Record | None:
-        """Returns the withheld delivery with this key, or None. It waits behind older deliveries with other keys."""
+        """The withheld delivery with this key; None if there is none. It waits behind older deliveries with other
+        keys."""
         return _of_key(key, (record for record, _ in self.withheld_at_edge))
 
 
@@ -858,97 +898,111 @@ class HomeStream(Stream):
         super().__init__(publisher, identity, epoch, generation, kind)
         self.keys = KeyMaker(publisher, generation)
         self.window = window
-        """The transfers of this attach that are not settled, and the credit for more."""
+        """The window for the unsettled transfers of this attach, and for the credit that the publisher gets."""
         self.link = link
-        """The shell's link; None once the publisher is gone."""
+        """The shell's object for the publisher's link; None once the publisher is gone."""
         self.lifetime = lifetime
         self.settles_first = settles_first
-        """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
-        self.overtook = overtook  # the client had not heard of the attach before: this one may be late (6.12)
+        """Whether the publisher's link has receiver settle mode first: the home then sends outcomes already settled."""
+        # The client had not heard of the attach that this one replaces. So this attach may itself be late (6.12).
+        self.overtook = overtook
         self.unordered = unordered
-        """The publisher resumes, and has not echoed its last epoch: if clocks differ, this attach may have a lower
-        one."""
-        self.afresh = afresh  # its map was null, and it has echoed no epoch: the same
-        self.begun = False  # False: the attach waits for routers that may know its life
+        """The publisher resumes its life without an echo of its last epoch. If clocks differ, this attach may then have
+        a lower epoch than the last one."""
+        # The client's map was null, and it has echoed no epoch. So the same holds as for `unordered`.
+        self.afresh = afresh
+        self.begun = False  # false while the attach waits for routers that may know the publisher's life
         self.answered = False
         self.reply: dict[bytes, int] | None = None
-        """Our unsettled map in the answer to the attach, by tag; None for a null map."""
+        """This router's unsettled map in its answer to the attach, keyed by tag; None for a null map."""
         self.expected: dict[bytes, bytes] = {}
-        """Key -> tag: deliveries in doubt by the publisher's map that were not transferred on this attach."""
-        self.incomplete = False  # the map was incomplete: deliveries that it lacks may be in doubt
+        """Maps key to tag: the deliveries that the publisher's map has in doubt, and that the publisher has not
+        transferred again on this attach."""
+        self.incomplete = False  # the publisher's map was incomplete: deliveries that it lacks may be in doubt
         self.settled_again: set[Record] = set()
-        """Deliveries in doubt that the publisher settled when it transferred them again: it gets no outcome."""
+        """Deliveries in doubt that the publisher transferred again as settled. The publisher gets no outcome for
+        them."""
         self.settled_before: set[bytes] = set()
-        """Keys that the publisher has settled at a former home; other routers may not know it (5, Reused tags)."""
+        """Keys that the publisher has settled at a former home. Other routers may not know of this settlement (5,
+        Reused tags)."""
         self.askers: dict[bytes, set[str]] = {}
-        """Key -> routers that asked about the key while it was in doubt, and get `Resolved` when it is settled."""
+        """Maps each key in doubt to the routers that asked about it. They get `Resolved` when the delivery is
+        settled."""
         self.questions: list[Question] = []
-        """Questions that wait for a sign of life of the publisher (6.6, Evidence)."""
+        """Questions that the home can answer only after a sign of life of the publisher (6.6, Evidence)."""
         self.echo_covers: int | None = None
-        """Number of questions that the echo under way covers; None if there is no echo."""
+        """The number of questions that the publisher's answer to the echo under way will settle; None if no echo is
+        under way."""
         self.next_n = 0
         self.alone = 0
-        """Records with an `n` below this may have had an empty audience."""
+        """Only records with an `n` below this number may have had an empty audience."""
         self.received = 0
         self.withheld: deque[Record] = deque()
-        """Records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
-        self.unassigned: dict[Record, None] = {}  # one of many: records that wait for a subscriber with room, in order
+        """Records that wait because an older delivery holds their key, or because there is no room, and all records
+        after them (`topic.home.publishing`)."""
+        # Used for balanced addresses: the records that wait for a subscriber with room, in order.
+        self.unassigned: dict[Record, None] = {}
         self.reserving: dict[bytes, dict[Record, None]] = {}
-        """Queue: keyed by subscriber name, the records for which the home has chosen it, and the queue has not agreed
-        yet."""
+        """Used for queues: maps each subscriber's name to the records for which the home has chosen it, and for which
+        the queue has not agreed yet."""
         self.holders: dict[bytes, bytes] = {}
-        """Queue: keyed by tag, the subscriber that may have a delivery of this attach's map."""
+        """Used for queues: maps a tag to the subscriber that may have this delivery of the map, with which the queue
+        attached."""
         self.refusers: dict[bytes, tuple[bytes, ...]] = {}
-        """Queue: keyed by tag, subscribers that had refused the message for themselves before its next transfer."""
+        """Used for queues: maps a tag to the subscribers that refused the message for themselves before the queue
+        transferred it again."""
         self.serves_one = False
-        """Queue: whether all deliveries are for one subscriber until it has ended."""
+        """Used for queues: whether all deliveries go to one subscriber until it has ended."""
         self.served: bytes | None = None
-        """The name of that subscriber; None until it is chosen."""
+        """The name of the one subscriber that gets all deliveries; None until it is chosen."""
         self.gap: bytes | None = None
-        """Queue: the tag of the first message that the home does not have yet. Messages with later tags wait for it."""
-        self.until: dict[Record, float] = {}  # deadlines of records that no subscriber can have yet
-        self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router has
-        self.gates: dict[bytes, Gate] = {}  # by subscriber name
+        """Used for queues: the tag of the first message that the queue has yet to publish. Messages with later tags
+        wait for it."""
+        self.until: dict[Record, float] = {}  # the ends of the times to live of records that no subscriber can have yet
+        # for each router, how many bytes of the first withheld message it has been sent
+        self.ahead: dict[str, int] = {}
+        self.gates: dict[bytes, Gate] = {}
 
     # the publisher's attach
 
     def name_life(self, generation: bytes) -> None:
-        """The attach resumes this life, or begins it."""
+        """Set the life (generation) that the attach resumes or begins."""
         self.generation = generation
         self.keys = KeyMaker(self.publisher, generation)
 
     def begin(self) -> None:
-        """This router is the home from now on."""
+        """Make this router the home from now on."""
         assert not self.begun
         self.begun = True
 
     def resume(self, doubted: Mapping[bytes, bytes], *, complete: bool) -> None:
-        """Take over the deliveries (key to tag) that the publisher's map has in doubt."""
+        """Take over the deliveries that the publisher's map has in doubt; `doubted` maps each key to its tag."""
         assert not self.records and not self.expected
         self.incomplete = not complete
         self.expected = {key: tag for key, tag in doubted.items() if key not in self.settled_before}
 
     def list_held(self, keys: Iterable[bytes]) -> None:
-        """Put these deliveries, which the publisher has in doubt, into the map of the answer to its attach."""
+        """Put these deliveries, which the publisher has in doubt, into the map with which the home answers the
+        attach."""
         self.reply = {self.expected[key]: 0 for key in keys}
 
     def attached(self) -> None:
-        """The router answers the publisher's attach."""
+        """Note that the router has answered the publisher's attach."""
         self.answered = True
 
     def leave(self) -> None:
-        """The publisher's link is gone. Its transfers count against no window any more."""
+        """Drop the publisher's link, which is gone. Its transfers no longer count against a window."""
         self.link = None
         self.window.close()
 
     def suspend(self) -> None:
-        """The publisher's connection is gone, and the publisher may come back."""
+        """Drop the publisher's connection, which is gone. The publisher may come back to this stream."""
         self.leave()
         self.until.clear()
         self.echo_covers = None
 
     def supersede(self) -> None:
-        """The publisher has a later attach: this stream ends."""
+        """End this stream, because the publisher has a later attach."""
         self.leave()
         self.gates.clear()
         self.unassigned.clear()
@@ -960,37 +1014,41 @@ class HomeStream(Stream):
         self.reserving.clear()
         self.leave()
 
-    # transfers, and earlier settlements
+    # transfers, and settlements of earlier attaches
 
     def transferred(self, keys: Iterable[bytes], sizes: Sequence[int]) -> None:
-        """The publisher has transferred messages of these sizes, in bytes."""
+        """Count messages that the publisher has transferred. `sizes`: the bytes of each."""
         self.received += len(sizes)
         if self.settled_before:
             self.settled_before.difference_update(keys)
         self.window.take(sizes)
 
     def transferred_settled(self, records: Iterable[Record]) -> None:
-        """The publisher has settled these deliveries, still in doubt, by transferring them again (protocol 7.3)."""
+        """Note deliveries in doubt that the publisher has settled by transferring them again as settled (protocol
+        7.3)."""
         self.settled_again.update(records)
 
     def settled_of(self, records: Iterable[Record]) -> list[Record]:
-        """Returns the records among these that the publisher settled by transferring them again."""
+        """Returns those of the given records that the publisher settled by transferring them again."""
         return [record for record in records if record in self.settled_again] if self.settled_again else []
 
     def settle_again(self, records: Iterable[Record]) -> None:
-        """The whole audience has answered these records, so the home settles them now."""
+        """Remove these records from the ones settled by a repeated transfer: their audience has answered, so the home
+        settles them."""
         self.settled_again.difference_update(records)
 
     def came_again(self, key: bytes) -> bytes | None:
-        """The publisher transfers, or gives up, a delivery of its map. Returns its tag; None if the map lacks it."""
+        """Note that the publisher has transferred or given up a delivery of its map. Returns the delivery's tag; None
+        if the map lacks it."""
         return self.expected.pop(key, None)
 
     def hand_over(self, keys: Iterable[bytes]) -> None:
-        """A former home reports keys that the publisher has settled there."""
+        """Take from a former home the keys that the publisher has settled there."""
         self.settled_before.update(keys)
 
     def expect_no_more(self, keys: Iterable[bytes]) -> None:
-        """The deliveries of the map with these keys are settled already."""
+        """Drop these keys from the deliveries that the publisher has to transfer again, because they are already
+        settled."""
         for key in keys:
             tag = self.expected.pop(key, None)
             if tag is not None and self.reply:
@@ -1003,17 +1061,17 @@ class HomeStream(Stream):
         return first
 
     def placed_for_nobody(self) -> None:
-        """The records placed last had no audience."""
+        """Note that the records placed last had no audience."""
         self.alone = self.next_n
 
-    # questions of routers, and questions to the publisher
+    # questions of other routers, and the home's questions to the publisher
 
     def asked(self, key: bytes, router: str) -> None:
         """Remember that this router asked about the delivery: it gets `Resolved` when the delivery is settled."""
         self.askers.setdefault(key, set()).add(router)
 
     def take_askers(self, key: bytes) -> list[str]:
-        """Returns, and forgets, the routers that asked about the delivery."""
+        """Returns the routers that asked about the delivery, and forgets them."""
         return sorted(self.askers.pop(key, ()))
 
     def lost_asker(self, router: str) -> None:
@@ -1021,7 +1079,8 @@ class HomeStream(Stream):
             askers.discard(router)
 
     def question(self, question: Question) -> None:
-        """Wait for a sign of life for this question. If the question waits already, only a later sign counts."""
+        """Let this question wait for a sign of the publisher's life. If the question already waits, it waits anew: only
+        a later sign answers it."""
         if question in self.questions:
             place = self.questions.index(question)
             del self.questions[place]
@@ -1030,11 +1089,11 @@ class HomeStream(Stream):
         self.questions.append(question)
 
     def echo(self) -> None:
-        """The router sends the publisher an echo, which covers all questions so far."""
+        """Note that the router sends the publisher an echo. The answer to the echo covers all questions so far."""
         self.echo_covers = len(self.questions)
 
     def proven(self) -> list[Question]:
-        """The publisher has shown life after the echo. Returns the questions that this answers."""
+        """Handle the publisher's answer to the echo. Returns the questions that this sign of life answers."""
         count, self.echo_covers = self.echo_covers or 0, None
         assert count <= len(self.questions)
         proven, self.questions = self.questions[:count], self.questions[count:]
@@ -1045,11 +1104,11 @@ class HomeStream(Stream):
         self.questions.clear()
 
     def is_questioned(self, key: bytes) -> bool:
-        """Whether a router asked about the key, and the answer waits for a sign of life. A transfer is no such sign: it
-        may be late."""
+        """Whether a router has asked about the key, and the answer still waits for a sign of life. A transfer is no
+        such sign, because it may be late."""
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
 
-    # waiting records
+    # records that wait before they are forwarded
 
     @property
     def is_withholding(self) -> bool:
@@ -1060,7 +1119,7 @@ class HomeStream(Stream):
         self.withheld.extend(records)
 
     def release_withheld(self) -> Record:
-        """The first withheld record goes on. Returns it."""
+        """Removes the first withheld record, and returns it."""
         return self.withheld.popleft()
 
     def drop_withheld(self) -> list[Record]:
@@ -1072,34 +1131,36 @@ class HomeStream(Stream):
         return None if self.is_questioned(key) else _of_key(key, self.withheld)
 
     def went_ahead(self, routers: Iterable[str], at: int) -> None:
-        """The routers have been sent the first `at` bytes of the first withheld message."""
+        """Note that these routers have been sent the first `at` bytes of the first withheld message."""
         self.ahead.update(dict.fromkeys(routers, at))
 
     def arrived_ahead(self, routers: Iterable[str]) -> list[int]:
-        """The message goes on. Returns the number of its bytes that each router has been sent."""
+        """Forget how much of the withheld message was sent ahead, because the home forwards it now. Returns for each
+        router the number of bytes that it has been sent."""
         return [self.ahead.pop(router, 0) for router in routers]
 
     def lost_ahead(self, router: str) -> None:
         self.ahead.pop(router, None)
 
     def recall(self) -> dict[str, int]:
-        """The message goes on at no router. Returns the number of its bytes that each router has been sent."""
+        """Forget how much of the withheld message was sent ahead, because the home forwards it to no router. Returns
+        for each router the number of bytes that it has been sent."""
         ahead, self.ahead = self.ahead, {}
         return ahead
 
     def count_time(self, until: Mapping[Record, float]) -> None:
-        """Count the time of these records, which no subscriber can have yet, until these moments (protocol 5, Time to
-        live)."""
+        """Start the times to live of these records, which no subscriber can have yet. `until`: when each time ends
+        (protocol 5, Time to live)."""
         self.until.update(until)
 
     def stop_time(self, records: Iterable[Record]) -> None:
-        """A subscriber may have these records from now on, or they are over: their time counts no longer."""
+        """Stop the times to live of these records: a subscriber may have them from now on, or they are over."""
         if self.until:
             for record in records:
                 self.until.pop(record, None)
 
     def wait_for_room(self, records: Sequence[Record]) -> None:
-        """Balanced: these records wait for a subscriber that has room; perhaps once more."""
+        """Let these records of a balanced address wait for a subscriber with room, perhaps not for the first time."""
         place = self.kind.place
         places = list(map(place, [*islice(reversed(self.unassigned), 1), *records]))
         self.unassigned.update(dict.fromkeys(records))
@@ -1108,73 +1169,77 @@ class HomeStream(Stream):
 
     @property
     def next_ones(self) -> Collection[Record]:
-        """The records that wait for a subscriber, without those behind a message of the queue that home lacks."""
+        """The records for which the home may choose a subscriber now. If a message of the queue is missing, the records
+        behind it are left out."""
         gap, last = self.gap, next(reversed(self.unassigned), None)
         if gap is None or last is None or last.tag < gap:
             return self.unassigned
         return [*takewhile(lambda record: record.tag < gap, self.unassigned)]
 
     def before_waiting(self, records: list[Record], subscriber: bytes) -> list[Record]:
-        """The first of these records: all that come before any waiting record that the subscriber may get. A record
-        waits for a subscriber, or for the queue to agree to this one."""
+        """The leading part of `records`: all that come before the first waiting record that this subscriber may get. A
+        record waits for a subscriber with room, or for the queue to agree to this subscriber."""
         place = self.kind.place
         unassigned = (record for record in self.unassigned if subscriber not in record.refused_by)
         waiting = min(map(place, chain(islice(unassigned, 1), self.reserving.get(subscriber, ()))), default=None)
         return records if waiting is None else [*takewhile(lambda record: place(record) < waiting, records)]
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
-        """A subscriber was chosen for these records, or they are over."""
+        """Remove these records from the waiting ones: each has a chosen subscriber, or has ended."""
         for waiting in (self.unassigned, *self.reserving.values()):
             for record in records if waiting else ():
                 waiting.pop(record, None)
 
     def is_waiting(self, record: Record) -> bool:
-        """Whether the record waits for a subscriber, or for the queue to agree to one."""
+        """Whether the record waits for a subscriber with room, or for the queue to agree to a subscriber."""
         return record in self.unassigned or any(record in chosen for chosen in self.reserving.values())
 
     def reserved_before(self, holders: Mapping[bytes, bytes]) -> None:
-        """The queue had agreed to these subscribers (tag to name) before this attach, and to no other."""
+        """Note the subscribers to which the queue had agreed before this attach. `holders`: the name of the subscriber
+        for each delivery-tag; it is complete."""
         self.holders.update(holders)
 
     def refused_before(self, refusers: Mapping[bytes, tuple[bytes, ...]]) -> None:
-        """Do not offer these subscribers (names by tag) the delivery that the queue transfers next with the tag."""
+        """Note the subscribers that must not get a delivery, because they have refused it. `refusers`: their names by
+        the tag with which the queue transfers the delivery next."""
         self.refusers.update(refusers)
 
     def leave_out_refusers(self, records: Iterable[Record]) -> None:
-        """Apply the refusals of `refused_before` to these new records."""
+        """Copy the refusals that `refused_before` has noted into these new records."""
         for record in records if self.refusers else ():
             record.refused_by = self.refusers.pop(record.tag, ())
 
     def may_be_offered(self, subscriber: bytes) -> None:
-        """The subscriber's link has ended: its refusals for itself do not count any more."""
+        """Drop all refusals of this subscriber for itself, because its link has ended."""
         for record in () if self.kind.is_for_all else self.records.values():
             if record.refused_by:
                 record.may_be_offered(subscriber)
 
     def serve(self, subscriber: bytes | None, *, only: bool = True) -> None:
-        """Give deliveries only to this subscriber from now on; None: to one subscriber that is still to be chosen. If
-        not `only`: to all subscribers."""
+        """Set which subscribers get deliveries from now on. If `only`, one subscriber gets all: this one, or with None
+        one that is still to be chosen. If not `only`, all subscribers get deliveries."""
         self.serves_one, self.served = only, subscriber
 
     def lacks(self, tag: bytes | None) -> None:
-        """The queue publishes the delivery with this tag next, before all later ones; None: it has none to publish."""
+        """Set the tag of the delivery that the queue publishes next, before all later ones; None if it has none to
+        publish."""
         self.gap = tag
 
     def having(self) -> set[bytes]:
-        """The names of the subscribers that may have a delivery, or for which one is reserved."""
+        """The names of the subscribers that may have a delivery of this stream, or for which one is reserved."""
         chosen = {one.chosen for one in self.records.values() if one.chosen and one.state is not State.SETTLED}
         return chosen | self.reserving.keys() | {*self.holders.values()}
 
     def take_holder(self, record: Record) -> bytes:
-        """Return, and forget, the subscriber to which the queue had agreed."""
+        """Returns the subscriber to which the queue had agreed for this record, and forgets it."""
         return self.holders.pop(record.tag)
 
     def reserve(self, records: Iterable[Record], subscriber: bytes) -> None:
-        """The queue is to agree to this subscriber for these records."""
+        """Note that the queue is asked to agree to this subscriber for these records."""
         self.reserving.setdefault(subscriber, {}).update(dict.fromkeys(records))
 
     def agreed(self, records: Iterable[Record], subscriber: bytes) -> list[Record]:
-        """The queue has agreed. Returns the records that were still waiting for this."""
+        """Note that the queue has agreed to the subscriber. Returns the records that were still waiting for this."""
         waiting = self.reserving.get(subscriber, {})
         found = [record for record in records if record in waiting]
         for record in found:
@@ -1190,11 +1255,11 @@ class HomeStream(Stream):
         self.gates[gate.subscriber] = gate
 
     def open_gate(self, subscriber: bytes) -> None:
-        """The subscriber gets newer deliveries, or is gone."""
+        """Remove the gate of this subscriber, which now gets newer deliveries, or has gone."""
         self.gates.pop(subscriber, None)
 
     def drop_gates(self) -> None:
-        """Drop all gates, without telling the subscribers' routers."""
+        """Remove all gates. The home does not inform the subscribers' routers of this."""
         self.gates.clear()
 
 

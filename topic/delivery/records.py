@@ -1,5 +1,4 @@
-"""All records of one router, keyed by delivery, and the streams that wait until a key is free (protocol 5, Reused
-tags).
+"""The records of one router by delivery key, and the streams that wait until a key is free (protocol 5, Reused tags).
 
 A key belongs to one delivery at a time. The record itself keeps its state.
 """
@@ -20,26 +19,26 @@ class RecordTable:
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, Record] = {}
-        """Keyed by delivery key: all records, with placeholders, without presettled records."""
+        """All records by delivery key. Placeholders are included, presettled records are not."""
         self._at: ByAddress[bytes, Record] = ByAddress()
-        """The same records by address."""
+        """The records of `by_key`, by address."""
         self.busy_keys: dict[bytes, Stream] = {}
-        """Keys that an older delivery holds, and the stream whose next delivery waits for each."""
+        """Maps each key that an older delivery holds to the stream whose next delivery waits for this key."""
         self.received: Counter[str] = Counter()
         self.delivered: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
-        """Statistics by the name of the kind of address: transfers from publishers, transfers to subscribers, and
-        transfers that subscribers have accepted."""
+        """Three statistics, each counted by the name of the kind of address: transfers from publishers, transfers to
+        subscribers, and transfers that subscribers have accepted."""
         self.unblocked: list[Stream] = []
-        """Streams whose next delivery need not wait any longer."""
+        """Streams whose next delivery no longer waits for its key."""
         self.settled: list[Record] = []
-        """Settled records. Their messages are dropped once the shell has sent them. A record may be needed for longer:
-        until another router has settled it, a subscriber has read the settlement, or an end of a link has forgotten
-        it."""
+        """Settled records whose messages the router drops once the shell has sent them. The record itself may stay
+        longer: until other routers have settled it, subscribers have read the settlement, and the ends of its links
+        have forgotten it."""
 
     def enter(self, records: list[Record]) -> bool:
-        """Enter new records of one stream. False, and nothing entered, if an older delivery holds one of the keys: a
-        tag must not be used again before the network has forgotten it (protocol 10)."""
+        """Enter new records of one stream. If an older delivery holds one of the keys, enter none and return False,
+        because a client must not use a tag again before the network has forgotten it (protocol 10)."""
         keys = [record.key for record in records]
         if len(set(keys)) < len(keys) or not self.by_key.keys().isdisjoint(keys):
             return False
@@ -47,7 +46,8 @@ class RecordTable:
         return True
 
     def name(self, record: Record) -> None:
-        """Enter a record that a subscriber's map names, and that is not here or waits behind others."""
+        """Enter a record that a subscriber's map names, and that the table lacks: it is new, or it is withheld behind
+        others."""
         assert record.key not in self.by_key
         self._enter({record.key: record}, record.stream.address)
 
@@ -60,7 +60,8 @@ class RecordTable:
         return self._at.meeting(address)
 
     def readdress(self, records: list[Record], former: str) -> None:
-        """Move records from the address or pattern at which they were until their publisher was known."""
+        """Move records to the address of their publisher. Until the publisher was known, they were at `former`: the
+        address or pattern of the subscriber."""
         self._at.discard(former, *(record.key for record in records))
         for record in records:
             self._at.at(record.stream.address)[record.key] = record
@@ -86,19 +87,22 @@ class RecordTable:
 
 
 def sizes(records: Iterable[Record]) -> list[int]:
-    """Bytes of each message that is here; 0 for a missing one."""
+    """The number of bytes of each record's message; 0 if the message is not here."""
     return [len(record.message or b"") for record in records]
 
 
 def by_stream(records: Iterable[Record]) -> Iterator[tuple[Stream, list[Record]]]:
-    """Runs of records of the same stream, in the given order."""
+    """Split the records into runs of the same stream, in the given order."""
     for stream, run in groupby(records, key=attrgetter("stream")):
         yield stream, list(run)
 
 
 def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
-    """The stream's records in `[low, high, low, high, …]`, bounds included, each once. The cost depends on the number
-    of records and ranges, not on the length of the ranges, which another router has chosen."""
+    """The stream's records whose place is in `ranges` (`[low, high, low, high, …]`, bounds included), each once.
+
+    Another router has chosen the ranges, so their length must not determine the cost. The cost depends on the number of
+    records and ranges only.
+    """
     records = stream.records
     spans = list(zip(ranges[::2], ranges[1::2], strict=True))
     if sum(max(0, high - low) for low, high in spans) < 2 * len(records) + 16 * len(spans):
@@ -110,7 +114,7 @@ def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
 
 
 def given_in(stream: Stream, epoch: Epoch, ranges: list[int]) -> list[Record]:
-    """The stream's unconfirmed records whose last Forward was for the attach `epoch` of the publisher, with a place in
+    """The stream's unconfirmed records that a home last forwarded in the publisher's attach `epoch`, with a place in
     `ranges` (pairs of a first and a last place)."""
     spans = list(zip(ranges[::2], ranges[1::2], strict=True))
     given = [record for record in stream.unconfirmed.values() if record.given and record.given[0] == epoch]
@@ -118,7 +122,7 @@ def given_in(stream: Stream, epoch: Epoch, ranges: list[int]) -> list[Record]:
 
 
 def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:
-    """The ranges without these numbers."""
+    """The ranges (pairs of a first and a last number) less the numbers in `left_out`."""
     left: list[int] = []
     out = sorted(left_out)
     for low, high in _disjoint(list(zip(ranges[::2], ranges[1::2], strict=True))):
@@ -130,7 +134,7 @@ def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:
 
 
 def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same numbers in disjoint spans, ascending."""
+    """Merge ranges of numbers so that none overlap, in ascending order."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(spans):
         if found and low <= found[-1][1]:

@@ -1,4 +1,5 @@
-"""The room of a subscriber, when the home chooses one subscriber for each delivery (protocol 12.2)."""
+"""The room of subscribers at a balanced address, where the home chooses one subscriber for each delivery (protocol
+12.2)."""
 
 import enum
 from collections.abc import Callable, Collection, Iterable
@@ -15,21 +16,21 @@ Item = TypeVar("Item")
 
 @attrs.frozen(slots=True)
 class SubscriberRoom:
-    """How many deliveries, and how many bytes, a subscriber takes. A room is true if both are left: then one more
-    delivery fits in, and may be larger than the bytes that are left."""
+    """How many deliveries, and how many bytes, a subscriber can still take. A room counts as true if it has at least
+    one delivery and one byte left. Then one more delivery fits, even if it is larger than the bytes that are left."""
 
     deliveries: int = 0
     size: int = 0
-    """Bytes of the messages."""
+    """The bytes of messages that fit."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Self:
-        """The room that these records take."""
+        """The room that these records take up."""
         return cls.of_sizes([record.size for record in records])
 
     @classmethod
     def of_sizes(cls, sizes: Collection[int]) -> Self:
-        """The room that messages of these sizes take, in bytes."""
+        """The room that messages of these sizes (in bytes) take up."""
         return cls(len(sizes), sum(sizes))
 
     def __bool__(self) -> bool:
@@ -42,11 +43,11 @@ class SubscriberRoom:
         return SubscriberRoom(self.deliveries - other.deliveries, self.size - other.size)
 
     def first(self, records: Iterable[Record]) -> list[Record]:
-        """The first of these records, as many as fit."""
+        """As many of the records, from the first on, as fit into this room."""
         return self.fill(records, attrgetter("size"))
 
     def fill(self, items: Iterable[Item], size_of: Callable[[Item], int]) -> list[Item]:
-        """The first of these items, as many as fit. Takes no more items from an iterator."""
+        """As many of the items, from the first on, as fit into this room. Takes no further item from an iterator."""
         found: list[Item] = []
         size, left = self.size, iter(items)
         while size > 0 and len(found) < self.deliveries and (item := next(left, None)) is not None:
@@ -60,34 +61,35 @@ NO_ROOM: Final = SubscriberRoom()
 
 @attrs.frozen(slots=True)
 class Demand:
-    """The messages that the subscribers of a queue would take now: those subscribers that have room."""
+    """What a queue's subscribers would take now. It counts only subscribers that have room."""
 
     able: frozenset[bytes]
-    """The names of these subscribers."""
+    """The names of the subscribers that have room."""
     room: SubscriberRoom
-    """Their room, without the room that waiting deliveries take that one of them may have."""
+    """The sum of their rooms, less the room for waiting deliveries that at least one of them may get."""
     refused: SubscriberRoom
-    """The waiting deliveries that all of them have refused for themselves."""
+    """The room that the waiting deliveries would take which all of these subscribers have refused for themselves."""
 
 
 @attrs.frozen(slots=True)
 class Drain:
-    """A question to homes: have they given a subscriber all that there is for it, as far as its room allows?"""
+    """A router's question to homes for a subscriber that drains: has the home given the subscriber all its deliveries,
+    as far as the subscriber has room?"""
 
     subscriber: bytes
-    """Its name."""
+    """The name of the subscriber."""
     attach: Epoch
-    """The epoch of its attach. The router in it asks."""
+    """The epoch of the subscriber's attach. The router named in the epoch asks the question."""
     number: int
-    """Tells the question from other ones for this attach."""
+    """The number that distinguishes the questions for one attach."""
 
 
 class DrainAnswer(enum.IntEnum):
-    """The answer of a home. The numbers are part of the format between routers."""
+    """A home's answer to `Drain`. The numbers are part of the format between routers."""
 
     MORE = 0
-    """There is more for the subscriber: another answer follows."""
+    """The home has more for the subscriber. Another answer follows."""
     ALL = 1
-    """It was given all that there is for it, or that its credit reaches."""
+    """The home has given the subscriber all its deliveries, or as many as the credit allows."""
     NO_BYTES = 2
-    """It was given as many bytes as it took."""
+    """The home has given the subscriber as many bytes as it takes at present."""

@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Stream)
 
 
 class Streams(Mapping[bytes, S]):
-    """At most one stream for each publisher, of its current epoch."""
+    """All streams of this router as home, or as edge. A publisher has at most one stream: that of its current epoch."""
 
     def __init__(self) -> None:
         self._by_publisher: dict[bytes, S] = {}
@@ -38,13 +38,13 @@ class Streams(Mapping[bytes, S]):
         self._at.at(stream.address)[stream.publisher] = stream
 
     def discard(self, stream: S) -> None:
-        """Remove the stream: the publisher has a later stream, or none."""
+        """Remove the stream, because the publisher has a later stream, or is gone."""
         if self._by_publisher.get(stream.publisher) is stream:
             del self._by_publisher[stream.publisher]
             self._at.discard(stream.address, stream.publisher)
 
 
 def stream_of(publisher: LinkEntry, kinds: AddressKinds) -> Stream:
-    """Make a stream for the publisher's current epoch, whose home is another router."""
+    """Make a stream for the publisher's current epoch. Another router is the home."""
     kind = kinds.of(publisher.identity.address)
     return Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation, kind)

@@ -1,11 +1,12 @@
-"""The limit of the transfers that one publisher may have unsettled, in deliveries and in bytes (protocol 5, Credit).
+"""Limits the unsettled transfers of one publisher, in deliveries and in bytes (protocol 5, Credit).
 
-AMQP counts credit in deliveries, but memory is bytes, and the size of a message is unknown until it comes. The window
-expects messages as large as the last one. It grants as many deliveries as fit into the bytes that are left, and one
-delivery of any size if the publisher has none unsettled. A publisher with credit for small messages may begin to send
-large ones: the router then takes credit back. It still accepts the transfers that were under way, up to `LENIENCE`.
+AMQP counts credit in deliveries, but memory is bytes, and a router learns the size of a message only when the message
+comes. The window expects messages as large as the last one. It grants as many deliveries as fit into the bytes that are
+left, and one delivery of any size if the publisher has none unsettled. A publisher with credit for small messages may
+begin to send large ones: the router then takes credit back. It still accepts the transfers that were under way, up to
+`LENIENCE` bytes.
 
-A window holds the messages that it took and that were not given back: the unsettled records of the publisher.
+The window counts a message from its transfer until it is settled.
 """
 
 from collections.abc import Sequence
@@ -15,21 +16,21 @@ from topic.delivery.allowance import LEAST, Allowance, unbounded
 from topic.settings import Settings
 
 FADES: Final = 0.75
-"""Factor by which the expected size falls with each batch without a large message."""
+"""After each batch without a large message, the expected size falls by this factor."""
 OWN: Final = "window_bytes"
-"""The name in the topology of the limit of one publisher."""
+"""The setting in the topology file that limits one publisher."""
 LENIENCE: Final = 16 << 20
-"""Bytes beyond its limit that a window accepts: more than two sockets hold."""
+"""A window accepts this many bytes beyond its limit. They are more than two sockets can have under way."""
 
 
 class CreditWindow:
-    """The window of one attach of a publisher."""
+    """The window of one publisher, from one attach to its end."""
 
     __slots__ = ("_allowance", "_bytes", "_deliveries", "_expected", "_is_guess", "credit", "held", "unsettled")
 
     def __init__(self, deliveries: int, size: int, largest: int, allowance: Allowance | None = None) -> None:
-        """At most `deliveries` and `size` bytes may be unsettled, within an allowance that others share. The first
-        message is expected to have `largest` bytes."""
+        """At most `deliveries` and `size` bytes may be unsettled, within an `allowance` that is shared with other
+        windows. The window expects the first message to have `largest` bytes."""
         assert deliveries > 0 and size > 0 and largest > 0
         self._deliveries = deliveries
         self._bytes = size
@@ -37,15 +38,15 @@ class CreditWindow:
         self._expected = largest
         self._is_guess = True
         self.credit = 0
-        """Deliveries that the publisher may still transfer; below 0 until `due` has granted the transfers without
-        credit."""
+        """The number of deliveries that the publisher may still transfer. It is below 0 after transfers without credit,
+        until `due` grants credit for them."""
         self.unsettled = 0
-        """Deliveries that were transferred on this attach and are not settled."""
+        """The number of unsettled deliveries that were transferred on this attach."""
         self.held = 0
-        """Bytes of their messages."""
+        """The bytes of the unsettled deliveries' messages."""
 
     def take(self, sizes: Sequence[int]) -> None:
-        """The publisher has transferred at least one message; `sizes` in bytes."""
+        """Count messages that the publisher has transferred. `sizes`: the bytes of each; at least one."""
         faded = 0 if self._is_guess else int(FADES * self._expected)
         self._expected, self._is_guess = max(faded, max(sizes)), False
         self.credit -= len(sizes)
@@ -57,45 +58,45 @@ class CreditWindow:
         self._allowance.add(size)
 
     def give_back(self, sizes: Sequence[int]) -> None:
-        """Messages of these sizes are settled."""
+        """Stop counting messages of these sizes (in bytes), because they are settled."""
         self.unsettled -= len(sizes)
         self._hold(-sum(sizes))
         assert self.unsettled >= 0 and self.held >= 0
 
     @property
     def reserve(self) -> int:
-        """Deliveries without credit only because of the limit in bytes."""
+        """How many more deliveries could get credit if the limit in bytes allowed it."""
         return self._deliveries - self.unsettled - self.credit
 
     @property
     def refuses(self) -> str:
-        """The name of the limit that forbids further messages, whatever the credit; empty if none does."""
+        """The name of the limit that forbids further messages even if the publisher has credit; empty if none does."""
         return OWN if self.held >= self._bytes + LENIENCE else self._allowance.refuses
 
     def due(self) -> int:
-        """Return the credit to grant now. Transfers without credit count as granted. A negative result is credit to
-        take back."""
+        """Returns the credit to grant now; a negative number is credit to take back. Transfers that came without credit
+        are granted it afterwards."""
         room = self._allowance.left
         left = min(self._bytes - self.held, max(room, LEAST - self.held))
         has_room_for = max(0, left) // max(1, self._expected)
         most = min(self._deliveries - self.unsettled, has_room_for if self.unsettled else max(1, has_room_for))
         due = max(0, most) - self.credit
         if due < 0 < room and self.credit * self._expected <= self._bytes:
-            return 0  # the surplus is small
+            return 0  # the surplus of credit is too small to take back
         self.credit += due
         return due
 
     def keep(self, credit: int) -> None:
-        """The publisher keeps `credit` of the credit that was to be taken back."""
+        """Leave the publisher this `credit`, which was to be taken back."""
         self.credit += credit
 
     def close(self) -> None:
-        """The publisher is gone: its transfers count no more."""
+        """Stop counting all transfers, because the publisher is gone."""
         self._hold(-self.held)
         self.credit = self.unsettled = 0
         self._allowance = unbounded()
 
 
 def window_of(settings: Settings, allowance: Allowance | None = None) -> CreditWindow:
-    """The window of one attach, as the topology sets it."""
+    """A window for one attach, with the limits that the topology file sets."""
     return CreditWindow(settings.window, settings.window_bytes, settings.max_message, allowance)
