@@ -60,6 +60,10 @@ BEGIN: Final = 1
 """Index of the entry with the first voters. It is decided when all of them have it."""
 
 
+MOST_BACK_OFF: Final = 16
+"""The greatest factor by which lost elections lengthen the timer of a voter."""
+
+
 class RaftRole(Enum):
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"
@@ -117,6 +121,8 @@ class Raft:
         self._new_life = new_life
         self._election: _Election | None = None
         """The election in which this replica stands; None while it does not."""
+        self._elections_lost = 0
+        """How many elections this replica has lost since a replica last led."""
         self._leader: Replica | None = None
         """Follower: the other member that leads."""
         self._matched = 0
@@ -373,7 +379,12 @@ class Raft:
         have ended by then."""
         ring = self.log.configuration.ring or self.stores.ring
         place = ring.index(self.me.router) if self.me.router in ring else len(ring)
-        return self._limits.place * (place + self._draw() / 2) + self.leaves * self._limits.dead
+        return self._limits.place * (place + self._draw() / 2) * self._back_off() + self.leaves * self._limits.dead
+
+    def _back_off(self) -> int:
+        """The factor of timers. It doubles with each lost election, so that at last no other timer ends while the
+        messages of one election are under way, however slow they are."""
+        return min(2**self._elections_lost, MOST_BACK_OFF)
 
     def _disk_hangs(self, now: float) -> bool:
         return now >= self._storage.oldest() + self._limits.dead
@@ -392,6 +403,7 @@ class Raft:
         self._leader = None
         self._call(_Election(False, set()))
         self._restart_timer(now)
+        self._elections_lost += 1  # unless it wins
 
     def _call(self, election: _Election) -> None:
         self._election = election
@@ -446,7 +458,7 @@ class Raft:
         self._take_granted(sender, body.term, now, is_pre=False)
 
     def _restart_timer(self, now: float) -> None:
-        self.deadline = now + self._limits.election * (1 + self._draw())
+        self.deadline = now + self._limits.election * (1 + self._draw()) * self._back_off()
 
     def _notice_term(self, term: int, now: float) -> None:
         """If a later term has begun, enter it, without a leader yet."""
@@ -480,6 +492,7 @@ class Raft:
         if self.leader not in (None, leader):
             raise BreachError(f"router {leader.router} leads in term {term}, as router {self.leader} does")
         self._election, self._leader, self.deadline = None, leader, math.inf
+        self._elections_lost = 0
         return True
 
     def _take_resigned(self, sender: Replica, body: say.Resigned, now: float) -> None:
@@ -489,7 +502,7 @@ class Raft:
     # leading
 
     def _win(self, now: float) -> None:
-        self._election = None
+        self._election, self._elections_lost = None, 0
         self.leadership = Leadership(self.me, self.hard.life, self.hard.term, self.log, self.stores, self._limits, now)
         self._set_deadline(now)
 

@@ -539,6 +539,14 @@ MUTANTS = [
     # elections
     M(
         Raft,
+        "_back_off",
+        "2**self._elections_lost",
+        "1",
+        "lost elections lengthen timers",
+        "test_a_leader_is_elected_over_links_that_are_slower_than_timers",
+    ),
+    M(
+        Raft,
         "disconnect",
         "self._election.granted.discard(member)",
         "pass",

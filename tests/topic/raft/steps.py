@@ -331,6 +331,7 @@ def _forget_times(host: Any) -> None:
         host.state, host.states, host.received = State(), {}, []
         return
     raft.deadline = 0.0 if raft.deadline < inf and raft.leader is None else inf
+    raft._elections_lost = 0
     raft.stores._stores = _sorted(raft.stores._stores)
     storage, log = raft._storage, raft.log
     base = storage._number - len(storage._writes)

@@ -1,5 +1,9 @@
 """Traps that other systems fell into, and rules that a walk seldom meets: each as a scenario (protocol 13)."""
 
+from collections import deque
+from random import Random
+from typing import Any
+
 import pytest
 
 from tests.topic.raft.cluster import MAPPING, Cluster
@@ -13,9 +17,9 @@ from topic.raft.progress import FollowerProgress
 from topic.raft.raft import Raft, RaftRole
 
 
-def led(*routers: str, ring: str = "", limits: RaftLimits | None = None) -> Cluster:
-    """A set that has begun. The first router leads."""
-    cluster = Cluster(routers, ring=ring, limits=limits)
+def led(*routers: str, **settings: Any) -> Cluster:
+    """A set that has begun, with these settings of its cluster. The first router leads."""
+    cluster = Cluster(routers, **settings)
     cluster.meet_all()
     cluster.settle()
     assert cluster.leaders() == [routers[0]]
@@ -877,3 +881,34 @@ def test_a_leader_that_is_elected_late_may_lack_what_a_later_one_has_decided() -
     assert raft(cluster, "b").log.entries(decided, decided) != raft(cluster, "a").log.entries(decided, decided)
     cluster.settle()
     assert len(cluster.leaders()) == 1
+
+
+def test_a_leader_is_elected_over_links_that_are_slower_than_timers() -> None:
+    """A message takes longer than a voter's first timer. Two voters stand again and again in each other's way, unless
+    each lost election makes them wait longer."""
+    for seed in range(20):
+        rng = Random(seed)
+        cluster = led("a", "b", "c", draw=rng.random)
+        cluster.crash("a")
+        cluster.cut("a")
+        end, due = cluster.now + 60.0, dict[tuple[str, str], deque[float]]()
+        while not cluster.leaders():
+            for name in "bc":
+                while cluster.replicas[name].disk.writes:
+                    cluster.finish(name)
+            for channel in cluster.waiting():
+                times = due.setdefault(
+                    channel, deque([0.0])
+                )  # when messages arrive, that of the latest one before them
+                while len(times) <= len(cluster.channels[channel]):
+                    times.append(max(times[-1], cluster.now + rng.uniform(0.6, 0.9)))
+            arrival = min(cluster.waiting(), key=lambda channel: due[channel][1], default=None)
+            timer = cluster.next_deadline()
+            if arrival is not None and (timer is None or due[arrival][1] <= timer[0]):
+                due[arrival].popleft()
+                cluster.now = due[arrival][0]
+                cluster.deliver(*arrival)
+            else:
+                assert timer is not None
+                cluster.tick(timer[1])
+            assert cluster.now < end, f"seed {seed}: no replica leads after 60 s"
