@@ -384,7 +384,7 @@ class Raft:
     def _back_off(self) -> int:
         """The factor of timers. It doubles with each lost election, so that at last no other timer ends while the
         messages of one election are under way, however slow they are."""
-        return min(2**self._elections_lost, MOST_BACK_OFF)
+        return min(1 << self._elections_lost, MOST_BACK_OFF)
 
     def _disk_hangs(self, now: float) -> bool:
         return now >= self._storage.oldest() + self._limits.dead

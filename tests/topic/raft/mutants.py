@@ -540,7 +540,7 @@ MUTANTS = [
     M(
         Raft,
         "_back_off",
-        "2**self._elections_lost",
+        "1 << self._elections_lost",
         "1",
         "lost elections lengthen timers",
         "test_a_leader_is_elected_over_links_that_are_slower_than_timers",
