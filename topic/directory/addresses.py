@@ -1,11 +1,11 @@
-"""Addresses, and patterns of addresses that subscribers attach to (protocol 2, Address).
+"""Addresses, and the patterns to which subscribers attach (protocol 2, Address).
 
-A publisher has an exact address. A subscriber has an exact address or a pattern. Everywhere else both are texts, the
-address of a link. This module decides which addresses and patterns meet.
+A publisher has an exact address. A subscriber has an exact address or a pattern. Elsewhere in the code "address" means
+either, as a text. This module finds which addresses and patterns meet: two meet if one address belongs to both.
 
-A search costs as much as its results, not as much as the table (`tree`). Exact addresses come and go with messages.
-They are indexed by their words only once a search for the addresses of a pattern has been made; until then they are
-only looked up.
+The cost of a search depends on the number of its results, not on the size of the table (`tree`). Clients come and go
+with many exact addresses. So this module looks exact addresses up directly, and begins to index their words only when a
+pattern is first searched.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,12 +19,12 @@ from topic.directory.words import LEVEL, REST, SEPARATORS, WORD, Mark, marks, re
 K = TypeVar("K")
 V = TypeVar("V")
 MOST: Final = 4096
-"""Addresses whose results a `Found` keeps."""
+"""The largest number of addresses whose results a `Found` keeps."""
 
 
 def is_pattern(address: str) -> bool:
-    """Whether the address is a pattern. Most addresses have no wildcard character and are not parsed: the cache of
-    parsed addresses is small."""
+    """Whether the address is a pattern. An address without a wildcard character is not parsed, so that it does not fill
+    the small cache of parsed addresses."""
     return (WORD in address or LEVEL in address or REST in address) and bool(read(address)[1])
 
 
@@ -34,8 +34,8 @@ def is_misplaced(address: str) -> bool:
 
 
 def parts(pattern: str) -> tuple[str, str | None]:
-    """Return the prefix of all addresses that the pattern covers. If the pattern covers one address without this
-    prefix, return this address, too; else None."""
+    """Return the prefix that the covered addresses share, and None. If the pattern also covers one address without this
+    prefix, return this address in place of None."""
     words, wildcards = read(pattern)
     first = min(wildcards)
     begin = "".join(words[:first])
@@ -43,8 +43,8 @@ def parts(pattern: str) -> tuple[str, str | None]:
 
 
 def meets(one: str, other: str) -> bool:
-    """Whether an address may belong to both arguments, each an address or a pattern. Two patterns are assumed to have a
-    common address."""
+    """Whether some address belongs to both arguments, each of which is an address or a pattern. Two different patterns
+    always count as meeting, because a closer check is not needed."""
     if one == other:
         return True
     if is_pattern(one):
@@ -53,7 +53,7 @@ def meets(one: str, other: str) -> bool:
 
 
 def _covers(pattern: str, address: str) -> bool:
-    """Whether the pattern covers the address. Each word is read once."""
+    """Whether the pattern covers the address. The function reads each word once."""
     (wanted, wildcards), (words, _) = read(pattern), read(address)
     at = 0
     for place, word in enumerate(wanted):
@@ -76,18 +76,21 @@ def _covers(pattern: str, address: str) -> bool:
 
 
 class Found(Generic[V]):
-    """Results for exact addresses, at most `MOST`, because clients may name any number of addresses. When a pattern
-    changes, the results that it covers become stale. A stale result is found when its address is looked up, so that
-    many changes of patterns cost a lookup no more than one change."""
+    """A cache of search results for exact addresses. It keeps at most `MOST` results, because clients may name any
+    number of addresses.
+
+    A changed pattern makes the results of all addresses that it covers stale. The cache finds a stale result only when
+    its address is looked up, so the cost of a lookup does not grow with the number of changes.
+    """
 
     __slots__ = ("_changed", "_changes", "_found")
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[V, int]] = {}
-        """The result, and the number of changes before which it was valid."""
+        """Each address with its result, and the number of pattern changes that had come when the result was valid."""
         self._changes = 0
         self._changed: Tree[int] = Tree()
-        """Patterns that changed, and how many changes had come before the last change of each."""
+        """Each changed pattern, with the number of changes that had come before its last one."""
 
     def get(self, address: str) -> V | None:
         known = self._found.get(address)
@@ -123,8 +126,8 @@ class Found(Generic[V]):
 
 
 class Covered(Generic[V]):
-    """The exact addresses of a table that a pattern covers. The addresses are indexed by their words at the first
-    search; later changes are indexed at the next search."""
+    """Finds the exact addresses of a table that a pattern covers. The first search indexes all addresses by their
+    words. Each later search first indexes the addresses that have changed since."""
 
     __slots__ = ("_by_mark", "_changed", "_table")
 
@@ -134,15 +137,16 @@ class Covered(Generic[V]):
         self._changed: dict[str, None] = {}
 
     def changed(self, address: str) -> None:
-        """An address was added to the table, or removed."""
+        """Note that an address was added to the table, or removed from it."""
         if self._by_mark is not None:
             self._changed[address] = None
-            if len(self._changed) > MOST + len(self._table):  # no search for a long time
+            if len(self._changed) > MOST + len(self._table):  # there was no search for a long time, so drop the index
                 self._by_mark = None
 
     def by(self, pattern: str) -> list[V]:
-        """The values at the addresses that the pattern covers, in no order. Searches the shortest list of addresses
-        that share a mark with the pattern."""
+        """The values at the addresses that the pattern covers, in no particular order. A mark of the pattern, for
+        example a word at its place, is also a mark of each covered address. So the method reads only the shortest list
+        of addresses with such a mark."""
         if self._by_mark is None:
             self._by_mark, self._changed = {}, dict.fromkeys(self._table)
         for address in self._changed:
@@ -161,7 +165,7 @@ class Covered(Generic[V]):
 
     @staticmethod
     def _unlist(by_mark: dict[Mark, dict[str, None]], address: str) -> None:
-        """Remove the address from the index, if it is there."""
+        """Remove the address from the index if the index has it."""
         for mark in marks(address):
             alike = by_mark.get(mark, {})
             if alike.pop(address, address) is None and not alike:
@@ -174,12 +178,15 @@ class _Members(dict[K, V]):
     __slots__ = ("number",)
 
     number: int
-    """How many addresses came before this one."""
+    """The running number of this address, by which results are sorted."""
 
 
 class ByAddress(Generic[K, V]):
-    """The values at each address or pattern, keyed by a key of their own, in order. An exact address is looked up. It
-    is matched with the patterns again only after a pattern that covers it has come or gone."""
+    """Maps each address or pattern to its values. Each value has a key of its own, and the values keep their order.
+
+    Results for exact addresses are cached. An address is matched with the patterns again only after a pattern that
+    covers it has come or gone.
+    """
 
     __slots__ = ("_asked", "_at", "_covered", "_found", "_number", "_patterns", "_tree")
 
@@ -187,16 +194,16 @@ class ByAddress(Generic[K, V]):
         self._at: dict[str, _Members[K, V]] = {}
         self._number = 0
         self._patterns: dict[str, _Members[K, V]] = {}
-        """The members of `_at` that are at patterns."""
+        """The part of `_at` whose keys are patterns."""
         self._tree: Tree[_Members[K, V]] = Tree()
-        """The same members as a tree."""
+        """The content of `_patterns` as a tree."""
         self._covered: Covered[_Members[K, V]] = Covered(self._at)
         self._found: Found[list[_Members[K, V]]] = Found()
         self._asked: dict[str, list[_Members[K, V]]] = {}
-        """The members that meet the last pattern that was looked up: the same pattern is often looked up again."""
+        """The result for the last pattern that was looked up, because callers often look up the same pattern again."""
 
     def at(self, address: str) -> dict[K, V]:
-        """The values at exactly that address or pattern; the caller may add to them."""
+        """The values at exactly this address or pattern. The caller may add to the returned dict."""
         members = self._at.get(address)
         if members is None:
             members = self._at[address] = _Members()
@@ -223,7 +230,8 @@ class ByAddress(Generic[K, V]):
                     self._found.clear()
 
     def _changed(self, address: str) -> None:
-        """An address or pattern has come or gone. Without patterns, no results are kept."""
+        """Drop results that an added or removed address makes stale. While there are no patterns, there are no results
+        to drop."""
         self._covered.changed(address)
         if self._patterns:
             self._found.forget(address)

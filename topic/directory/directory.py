@@ -1,7 +1,8 @@
-"""The directory: which routers hold which publishers and subscribers (protocol 3.3).
+"""The directory: which router has which publishers and subscribers (protocol 3.3).
 
-Every router is the only writer of its *section*. A contact begins with the whole section and gossip; versioned deltas
-follow. The entry with the highest epoch wins. `topic.termini.changes` draws the consequences of a change.
+Each router has a *section*, the list of its own links, which only this router changes. When a contact begins, the
+router sends its whole section and gossip; afterwards it sends deltas with version numbers. Of two entries of one link,
+the directory keeps the one with the higher epoch. `topic.termini.changes` acts on each change.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -31,39 +32,40 @@ from topic.identity import NOWHERE, Epoch, LinkIdentity
 
 
 class Directory:
-    """All links as one incarnation of a router knows them, and the versions of its own section that its contacts
-    have."""
+    """All links that one incarnation of a router knows. The directory also knows which version of the router's own
+    section each contact has."""
 
     def __init__(
         self, members: Members, remembered: Iterable[LinkEntry] = (), configured: Iterable[LinkIdentity] = ()
     ) -> None:
-        """`remembered`: the durable links of the state store, whose owners may be gone. `configured`: the subscribers
-        that the configuration lists, which have had no owner yet. All of them begin as orphans."""
+        """`remembered`: the durable links from the state store; their owners may be gone. `configured`: the subscribers
+        that the configuration lists; they have had no owner yet. All these links begin as orphans."""
         self.router = members.router
         self.incarnation = members.incarnation
         self.members = members
         self.version = 0
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}
-        """Contact -> the version of its section that this router has applied. A Forward carries it as `seen`."""
+        """Maps each contact to the version of its section that this router has applied. Each Forward carries it as
+        `seen`."""
         self.departures: SectionLog[bytes] = SectionLog()
-        """Subscribers that moved away from this router, or lapsed, until all contacts know this."""
+        """Subscribers that have left this router, or that have lapsed. Each is kept until all contacts know this."""
         self._entries = LinkEntries()
         self.kept = self._entries.kept
         self.lapsed: dict[bytes, int] = {}
-        """Subscriber for which this router does not wait (8, Apart) -> the start of its absence, in µs of the wall
-        clock."""
+        """Maps each lapsed subscriber, for which this router does not wait (8, Apart), to the start of its absence, in
+        microseconds of the wall clock."""
         self._announced: set[Index] = set()
-        """Links whose former owner has said that they left, and whose new owner has not confirmed them yet. They are
-        orphans."""
+        """Links that, as their former owner has said, have moved, and that their new owner has not confirmed yet. They
+        are orphans."""
         self._rumours = Rumours()
         self._tombstones: SectionLog[Index] = SectionLog()
-        """Links of this router that have ended."""
+        """Links of this router that have ended. Each is kept until all routers have acknowledged the ending."""
         self._ended: dict[Index, None] = {}
-        """Links of other routers that have ended. They are forgotten when all routers know of the ending."""
+        """Links of other routers that have ended. Each is kept until all routers know of the ending."""
         self._audiences: Found[AddressAudience] = Found()
         self.unsaved: list[LinkEntry] = []
-        """Durable entries that changed since the shell last wrote them to the state store."""
+        """Durable entries that have changed since the shell last wrote the state store."""
         for entry in (*remembered, *map(configured_subscriber, configured)):
             self._put(entry)
         self.unsaved.clear()
@@ -94,16 +96,20 @@ class Directory:
         return self._entries.latest(index)
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The entry of the link of an attach. If the link's latest ending is forgotten, an entry of this ending."""
+        """The entry of the link that this attach is for. If the directory has forgotten the link's latest ending, an
+        entry made from this ending."""
         return self._entries.known_of(attach)
 
     def expired_lives(self) -> list[LinkEntry]:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """The live links that have no client as far as this router knows, the latest attach first: orphans, links that
-        this router has agreed to let expire, and links of this router. A link of this router is left out if `is_here`
-        holds for it, or for a link that expires with it. Lapsed plain subscribers are left out, too."""
+        """The live links that, as far as this router knows, have no client; the latest attach comes first. They are the
+        orphans, the links that this router has agreed to let expire, and links of this router.
+
+        `is_here` says whether the client of a link of this router is attached. If it is, the method leaves out this
+        link, and the links of this router that expire together with it. It also leaves out lapsed plain subscribers.
+        """
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
@@ -112,41 +118,44 @@ class Directory:
         return sorted(entries.alone(live, is_here, self.is_mine), key=lambda entry: entry.epoch, reverse=True)
 
     def _may_expire_at_once(self, entry: LinkEntry) -> bool:
-        """Whether a link without a timeout may end now: its new owner has not confirmed it, or this router has agreed
-        to let it expire."""
+        """Whether a link without a timeout may end now. It may if its new owner has not confirmed it, or if this router
+        has agreed to let it expire."""
         return self.is_announced(entry) or entry.status is Status.BOUND
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
-        """The links of a client that expire together (8, Expiry), also links that have ended."""
+        """The links of one client that expire together (8, Expiry), including links that have ended."""
         return self._entries.of_session(session)
 
     def is_mine(self, entry: LinkEntry) -> bool:
         return entry.owner == (self.router, self.incarnation)
 
     def in_contact(self, entry: LinkEntry) -> bool:
-        """Whether the link's owner is this router, or a contact of that incarnation that has sent its section."""
+        """Whether the link's owner is this router, or a contact that has sent its section. The contact has to be the
+        same incarnation of the router that the entry names."""
         return not self.is_announced(entry) and (self.is_mine(entry) or self.tells_itself(entry))
 
     def is_announced(self, entry: LinkEntry) -> bool:
-        """Whether the link has moved, and its new owner has not confirmed it."""
+        """Whether the link has moved to a new owner that has not confirmed it yet."""
         return entry.index in self._announced
 
     def is_counted_on(self, entry: LinkEntry) -> bool:
-        """Whether this is a plain subscriber of a router out of contact for which homes wait, because it may still be
-        attached there (8, Lost router)."""
+        """Whether homes wait for this plain subscriber although its router is out of contact. They do for a while,
+        because the subscriber may still be attached there (8, Lost router)."""
         is_plain = entry.live and not entry.lasts and entry.role is Role.SUBSCRIBER
         is_away = not (self.is_announced(entry) or self.in_contact(entry))
         return is_plain and is_away and entry.name not in self.lapsed
 
     def tells_itself(self, entry: LinkEntry) -> bool:
-        """Whether the link's owner, in that incarnation, is in contact and has sent its section."""
+        """Whether the link's owner is in contact as the same incarnation and has sent its section, so that it tells of
+        the link itself."""
         return self.tells(entry.owner)
 
     def tells(self, owner: Owner) -> bool:
         return owner in self.contacts.items() and owner[0] in self.applied
 
     def audience(self, address: str) -> AddressAudience:
-        """The audience of a message published now (protocol 5, Publish). Cached until the directory changes."""
+        """The audience of a message that is published to the address now (protocol 5, Publish). The result is cached
+        until the directory changes."""
         return self._audiences.get(address) or self._audiences.keep(address, self._compute_audience(address))
 
     def _compute_audience(self, address: str) -> AddressAudience:
@@ -157,10 +166,10 @@ class Directory:
         missing = [*self._entries.untold(address), *(entry for entry in listed if entry.name in self.lapsed)]
         return audience_of(self.router, members, counted_on, (entry.name for entry in missing))
 
-    # own section
+    # the section of this router
 
     def write(self, entry: LinkEntry) -> Change:
-        """Put an entry of this router into its section. The caller sends the delta of the new version."""
+        """Put an entry of this router into its section. The caller sends the new version to the contacts as a delta."""
         assert self.is_mine(entry), "a router writes its own section only"
         self.version += 1
         self.members.write(entry.epoch)
@@ -171,32 +180,35 @@ class Directory:
         return Change(old, entry)
 
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
-        """Return our whole section, and the gossip for a contact. The gossip has links of other routers that have ended
-        or have a timeout, because the contact may not reach their owners. It leaves out configured links without any
-        attach, which all routers know."""
+        """Return the two lists that a new contact gets: the whole section of this router, and gossip.
+
+        The gossip has links of other routers that have ended or have a timeout, because the contact may not reach their
+        owners. It leaves out configured links that were never attached, because all routers know these from the
+        configuration.
+        """
         own = self._entries.in_order(self._entries.owned((self.router, self.incarnation)))
         others = [entry for entry in self._entries if not self.is_announced(entry) and not self.is_mine(entry)]
         return own, [entry for entry in others if (entry.lasts or not entry.live) and entry.epoch != NOWHERE]
 
     def depart(self, name: bytes) -> None:
-        """Note that a subscriber of ours moved away, or lapsed, until all contacts know this (3.3). The caller sends
-        the news."""
+        """Note that a subscriber has left this router, or has lapsed. The note stays until all contacts know this
+        (3.3). The caller sends the news."""
         self.version += 1
         self.departures.add(name, self.version)
 
     def acknowledge(self, router: str, version: int) -> None:
-        """A contact has applied our section up to `version`."""
+        """Note that a contact has applied this router's section up to `version`."""
         self.members.acknowledge(router, version, self.version)
         self._prune()
 
     @property
     def _all_know(self) -> bool:
-        """Whether all routers are in contact and have told which endings they know. Then no router takes an ended link
-        for live."""
+        """Whether all routers are in contact and have said which endings they know. Only then does no router still take
+        an ended link for a live one."""
         return self.complete and self.members.least(0) >= 0
 
     def _prune(self) -> None:
-        """Forget the departures that every contact knows, and the endings that every router knows."""
+        """Forget departures that every contact knows, and endings that every router knows."""
         self.departures.take(min((self.members.acked[router] for router in self.contacts), default=self.version))
         ended = list(self._ended) if self._all_know else []
         for index in (*ended, *self._tombstones.take(self.members.least(self.version))):
@@ -205,14 +217,14 @@ class Directory:
     # links that expire
 
     def lapse(self, entry: LinkEntry, since_us: int) -> None:
-        """Stop waiting for this subscriber until its owner says that it lives (8, Apart)."""
+        """Stop waiting for this subscriber, until its owner says that it is alive (8, Apart)."""
         assert entry.live and entry.role is Role.SUBSCRIBER
         self.lapsed[entry.name] = since_us
         self._audiences.forget(entry.identity.address)
 
     def take_back(self, entry: LinkEntry) -> bool:
-        """Wait for a subscriber again, because its owner says that it lives. Returns whether this router had stopped
-        waiting."""
+        """Wait again for a lapsed subscriber, because its owner says that it is alive. Returns whether it had lapsed
+        here."""
         known = self.subscriber(entry.name)
         is_known = known is not None and entry.role is Role.SUBSCRIBER and known.epoch == entry.epoch
         if not is_known or self.lapsed.pop(entry.name, None) is None:
@@ -221,8 +233,8 @@ class Directory:
         return True
 
     def mark(self, entry: LinkEntry, status: Status, ending: str = "") -> Change:
-        """Write a decision on a link into its entry, even if another router owns the link (8, Expiry). `ending`: the
-        text that the client reads."""
+        """Write the routers' decision on a link into its entry, even if another router owns the link (8, Expiry).
+        `ending`: the text that the client gets."""
         marked = attrs.evolve(entry, status=status, ending=ending)
         announced = self.is_announced(entry)
         lapsed = self.lapsed.get(entry.name) if entry.role is Role.SUBSCRIBER else None
@@ -234,15 +246,18 @@ class Directory:
         return Change(entry, marked)
 
     def forget(self, entry: LinkEntry) -> None:
-        """Forget an expired life that no client resumes."""
+        """Forget the entry of an expired life, which no client can resume any more."""
         self._remove(entry.index)
 
-    # the others' sections
+    # the sections of other routers
 
     def contact(self, router: str, incarnation: int) -> list[Change]:
-        """A contact begins. Links with timeout 0 have ended with the router's former incarnations; return these
-        changes. A link with an `ending`, a text that its client has yet to read, is kept: its client may still use an
-        older attach out of reach."""
+        """Begin a contact. Returns the links that end by this: those of the router's former incarnations that have no
+        timeout.
+
+        A link stays if its entry has an `ending` (a text that the client has yet to read), because the client may still
+        use an older attach at a router out of reach.
+        """
         assert router not in self.contacts
         self.contacts[router] = incarnation
         self.members.contact(router)
@@ -251,24 +266,28 @@ class Directory:
         return self._end(entry for entry in former if not entry.lifetime.timeout and not entry.ending)
 
     def follow(self, plan: Plan) -> list[Change]:
-        """The plan has changed. The plain links of a removed router have ended; return these changes."""
+        """Apply a changed plan. Returns the links that end by this: those without a timeout at routers that the plan
+        has removed."""
         self.members.follow(plan.listed, self.contacts)
         self._prune()
         return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
 
     def contact_lost(self, router: str) -> list[Change]:
-        """A contact is lost. The router's links are orphans at once. Its plain publishers end; return these changes."""
+        """End a contact. The router's links become orphans at once. Returns the links that end by this: its plain
+        publishers."""
         del self.contacts[router]
         self.members.contact_lost(router)
         self.applied.pop(router, None)
         self._audiences.clear()
-        self._announced.difference_update([entry.index for entry in self._entries.at(router)])  # it cannot confirm them
+        # The lost router can no longer confirm links that have moved to it.
+        self._announced.difference_update([entry.index for entry in self._entries.at(router)])
         self._prune()
         return self._end(self._plain(router, Role.PUBLISHER))
 
     def give_up(self, owner: Owner, since_us: int) -> None:
-        """Stop waiting for the plain subscribers of a router out of contact: they lapse (8, Apart). `since_us`: the
-        start of their absence, in µs of the wall clock. Subscribers of a later incarnation do not lapse."""
+        """Let the plain subscribers of a router out of contact lapse, so that homes no longer wait for them (8, Apart).
+        `since_us`: the start of their absence, in microseconds of the wall clock. Subscribers of a later incarnation do
+        not lapse."""
         router, incarnation = owner
         for entry in self._plain(router, Role.SUBSCRIBER):
             if entry.owner[1] <= incarnation:
@@ -286,10 +305,13 @@ class Directory:
     def apply_section(
         self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]
     ) -> list[Change]:
-        """Apply a contact's whole section; `latest` as in `apply_delta`. The section has each closed link until we
-        acknowledge it. So a known link that the section lacks has moved: it is an orphan, or ends if it has no timeout.
-        A link whose known attach is later than in the section is treated alike: only gossip told of this attach, and
-        the owner has not confirmed it yet."""
+        """Apply the whole section of a contact. `latest`: as in `apply_delta`.
+
+        A section lists each closed link until this router acknowledges the ending. So if the section lacks a link that
+        this router knows, the link has moved: it becomes an orphan, or ends if it has no timeout. The same happens to a
+        link whose attach in the section is older than the attach that this router knows. This router then knows the
+        later attach from gossip only, and the owner has not confirmed it yet.
+        """
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
         known = list(self._entries.owned((router, self.contacts[router])))
@@ -301,30 +323,32 @@ class Directory:
         return changes + self.apply_delta(router, version, latest, own) + self.apply_gossip(router, gossip)
 
     def apply_gossip(self, router: str, entries: list[LinkEntry]) -> list[Change]:
-        """Apply the gossip of a contact about links of other routers. If the owner of a live link is in contact, only
-        the owner's own news counts, because gossip may be old. Gossip about its subscribers waits as rumours until the
-        owner confirms them or is lost. A publisher in the gossip has left `router`, even if it came to this router and
-        this router has forgotten it."""
+        """Apply a contact's gossip, its news about links of other routers.
+
+        Gossip may be old. So if the owner of a live link is in contact, only the owner's own news counts. Gossip about
+        a subscriber of that owner becomes a rumour, until the owner confirms it or is lost. A publisher that the gossip
+        names has left `router`, even if it came to this router and this router has forgotten it.
+        """
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            if not self.members.has_told(entry.epoch):  # else the owner's own news of this attach has arrived
+            if not self.members.has_told(entry.epoch):  # otherwise the owner has already told of this attach
                 self._rumours.learn(entry, self.entry(entry.index))
         moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]
         left = self.apply_departures(router, [e for e in moved if e.live and e.role is Role.PUBLISHER])
         return left + self._merge([e for e in others if not (e.live and self.tells_itself(e))])
 
     def believe_rumours(self, router: str) -> list[Change]:
-        """Take in the rumours about the subscribers of a lost contact, as orphans: the contact can no longer confirm
-        them."""
+        """Enter the rumours about the subscribers of a lost contact as orphans, because this contact can no longer
+        confirm them."""
         return self._merge(self._rumours.take(router))
 
     def counted_on(self, router: str) -> list[LinkEntry]:
-        """The plain subscribers of a router out of contact for which homes still wait."""
+        """The plain subscribers for which homes still wait although their router is out of contact."""
         return [entry for entry in self._plain(router, Role.SUBSCRIBER) if self.is_counted_on(entry)]
 
     def has_plain(self, owner: Owner) -> bool:
-        """Whether that incarnation of a router has plain subscribers, whose links end with it."""
+        """Whether this incarnation of a router has plain subscribers. Their links end with the incarnation."""
         return any(e.live and not e.lasts and e.role is Role.SUBSCRIBER for e in self._entries.owned(owner))
 
     def load_of(self, router: str) -> int:
@@ -332,9 +356,12 @@ class Directory:
         return self._entries.count(router)
 
     def apply_delta(self, router: str, version: int, latest: int, entries: list[LinkEntry]) -> list[Change]:
-        """Apply entries that a contact wrote into its section. `version`: the version of the section with these
-        entries. `latest`: the contact has announced all attaches at it up to this clock. Raises BreachError if the
-        version went back, or if an entry is another router's."""
+        """Apply entries that a contact wrote into its section.
+
+        `version`: the version of the section with these entries. `latest`: the clock up to which the contact has
+        announced all attaches at it. Raises BreachError if the version went back, or if an entry belongs to another
+        router.
+        """
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
             raise BreachError(f"the section of router {router} went back to version {version}")
@@ -345,9 +372,12 @@ class Directory:
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
-        """Apply the news that links moved away from `router`. A link that moved to a contact is an orphan until the
-        contact confirms it; homes no longer wait for `router` on its behalf. A link with a timeout is an orphan also if
-        it moved to a router out of contact, or if the contact no longer lists it. All other links have ended."""
+        """Apply the news that links have moved away from `router`; `moved` has their new entries.
+
+        A link that moved to a contact is an orphan until that contact confirms it, and homes no longer await it at
+        `router`. A link with a timeout is an orphan, too, if it moved to a router out of contact, or if its new router
+        no longer lists it. All other links have ended.
+        """
         changes: list[Change] = []
         for entry in moved:
             old = self._entries.get(entry.index)
@@ -374,7 +404,8 @@ class Directory:
         for entry in entries:
             old = self._entries.get(entry.index)
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
-                entry = attrs.evolve(entry, status=old.status)  # this router may have agreed to let it expire
+                # Keep the status, because this router may have agreed to let the link expire.
+                entry = attrs.evolve(entry, status=old.status)
             elif (old is not None and old.rank >= entry.rank) or self._entries.past(entry):
                 continue
             self._put(entry)
@@ -385,7 +416,7 @@ class Directory:
         return changes
 
     def _put(self, entry: LinkEntry) -> LinkEntry | None:
-        """Store an entry. Returns the former entry of the link."""
+        """Store an entry. Returns the link's former entry, or None."""
         self._rumours.settle(entry)
         old = self._entries.put(entry)
         self._changed(entry)
@@ -402,7 +433,7 @@ class Directory:
             self.unsaved.append(attrs.evolve(entry, status=Status.CLOSED))
 
     def _changed(self, entry: LinkEntry) -> None:
-        """Drop all notes about the link's former entry."""
+        """Drop all that the directory noted about the link's former entry."""
         self._tombstones.discard(entry.index)
         self._ended.pop(entry.index, None)
         self._announced.discard(entry.index)

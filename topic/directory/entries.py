@@ -1,7 +1,7 @@
-"""The entries of one directory, indexed by link, by owner and by address (protocol 3.3).
+"""The entries of a directory, indexed by link, by owner and by address (protocol 3.3).
 
-An operation costs as much as the links that it concerns, however many there are. `topic.directory.directory` decides
-which news about a link to believe.
+The cost of an operation depends on the number of links that it concerns, not on the number of all links.
+`topic.directory.directory` decides which news about a link to believe.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -16,12 +16,12 @@ from topic.identity import NOWHERE, Epoch
 
 Test = Callable[[LinkEntry], bool]
 MOST_PAST: Final = 1000
-"""Forgotten endings whose epochs are remembered."""
+"""The largest number of forgotten endings whose epochs this router remembers."""
 
 
 class LinkEntries:
-    """One entry for each link, in the order in which this router learned of the links. The subscribers of an address
-    are in the order of their latest entries."""
+    """The entries of all links, one for each link, in the order in which this router learned of the links. The
+    subscribers of one address are in the order of their latest entries."""
 
     def __init__(self) -> None:
         self._by_index: dict[Index, LinkEntry] = {}
@@ -32,11 +32,11 @@ class LinkEntries:
         self._subscribers: ByAddress[bytes, LinkEntry] = ByAddress()
         self._untold: ByAddress[bytes, LinkEntry] = ByAddress()
         self._past: dict[Index, Epoch] = {}
-        """The last endings of links with a timeout, after the entries are forgotten."""
+        """The epoch of the last ending of each link with a timeout whose entry is forgotten."""
         self.expired_lives: dict[Index, LinkEntry] = {}
         self.bound: dict[Index, LinkEntry] = {}
         self.kept: dict[str, int] = {}
-        """Links of each user that outlive their routers."""
+        """Maps each user to the number of its links that outlive their routers."""
 
     def __iter__(self) -> Iterator[LinkEntry]:
         return iter(self._by_index.values())
@@ -49,7 +49,7 @@ class LinkEntries:
         return self._subscribers.meeting(address)
 
     def untold(self, address: str) -> Collection[LinkEntry]:
-        """Subscribers of an address that have missed an accepted message, and whose clients do not know yet."""
+        """Subscribers of the address that have missed an accepted message, and whose clients have not been told yet."""
         return self._untold.meeting(address)
 
     @property
@@ -57,11 +57,11 @@ class LinkEntries:
         return list(self._owned)
 
     def owned(self, *owners: Owner) -> Iterator[LinkEntry]:
-        """The entries of these owners, in no order."""
+        """The entries of these owners, in no particular order."""
         return (entry for owner in owners for entry in self._owned.get(owner, {}).values())
 
     def at(self, router: str) -> Iterator[LinkEntry]:
-        """The entries of all incarnations of a router, in no order."""
+        """The entries of all incarnations of a router, in no particular order."""
         return self.owned(*(owner for owner in self._owned if owner[0] == router))
 
     def count(self, router: str) -> int:
@@ -69,12 +69,12 @@ class LinkEntries:
         return sum(len(self._owned[owner]) for owner in self._owned if owner[0] == router)
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
-        """The links of a client that expire together, ended ones included."""
+        """The links of one client that expire together, including links that have ended."""
         return self._sessions.get(session, {}).values()
 
     def alone(self, live: Iterable[LinkEntry], is_here: Test, is_mine: Test) -> list[LinkEntry]:
-        """Return the links whose client is not here. A link of this router is left out if it expires together with a
-        link whose client is here."""
+        """Return the links whose client is not attached here. A link of this router is also left out if a link that
+        expires together with it has its client here."""
         alone, here = [], set[Session]()
         for entry in live:
             if not is_here(entry):
@@ -84,20 +84,22 @@ class LinkEntries:
         return [entry for entry in alone if not (entry.session in here and is_mine(entry))] if here else alone
 
     def past(self, entry: LinkEntry) -> Epoch | None:
-        """The link's last forgotten ending, if `entry` is of no later attach; else None. This news is late, or its
-        sender does not know of the ending."""
+        """The link's last ending, if its entry is forgotten and `entry` is of no later attach; otherwise None. If there
+        is such an ending, `entry` is late news, or comes from a router that does not know of the ending."""
         ended = self._past.get(entry.index)
         return ended if ended is not None and entry.epoch <= ended else None
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The link's entry; or its forgotten ending, if this is of the same attach or a later one."""
+        """The link's entry. If a forgotten ending is newer than this entry, and not older than the attach, an entry of
+        the ending."""
         known, ended = self._by_index.get(attach.index), self.past(attach)
         if ended is None or (known is not None and known.epoch >= ended):
             return known
         return attrs.evolve(attach, epoch=ended, status=Status.CLOSED)
 
     def latest(self, index: Index) -> int:
-        """Clock of the link's latest attach that this router knows, forgotten endings included; 0 if there is none."""
+        """The clock of the link's latest attach that this router knows, including forgotten endings; 0 if there is
+        none."""
         entry, past = self._by_index.get(index), self._past.get(index, NOWHERE)
         return past.hlc if entry is None else max(past.hlc, entry.epoch.hlc)
 
@@ -107,7 +109,7 @@ class LinkEntries:
         return sorted(entries, key=lambda entry: numbers[entry.index])
 
     def put(self, entry: LinkEntry) -> LinkEntry | None:
-        """Add the entry. Returns the entry that it replaces."""
+        """Add the entry. Returns the entry that it replaces, or None."""
         index = entry.index
         old = self._by_index.get(index)
         if old is None:
@@ -138,7 +140,8 @@ class LinkEntries:
         return entry
 
     def _remember(self, ended: LinkEntry) -> None:
-        """The latest ending counts: news of an older one may be late, too."""
+        """Remember the ending of a link whose entry is forgotten. If an ending of the link is remembered already, the
+        later one stays."""
         self._past[ended.index] = max(ended.epoch, self._past.pop(ended.index, ended.epoch))
         if len(self._past) > MOST_PAST:
             del self._past[next(iter(self._past))]

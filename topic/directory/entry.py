@@ -1,4 +1,4 @@
-"""The values of the directory: the entry of a link, the states of a link, and the audience of an address.
+"""The values in the directory: the entry of a link, the states of a link, and the audience of an address.
 
 `topic.directory.directory` decides which news to believe.
 """
@@ -15,19 +15,19 @@ from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
 
 
 class Role(enum.IntEnum):
-    """The client's end of a delivery."""
+    """Whether the client of a link publishes or subscribes."""
 
     PUBLISHER = 0
     SUBSCRIBER = 1
 
 
 class Status(enum.IntEnum):
-    """The states of a link within one epoch, in order; no link goes back. Attaching again is a new epoch."""
+    """The states of a link within one epoch. A link never returns to an earlier state; a new attach is a new epoch."""
 
     ATTACHED = 0
     BOUND = 1
-    """Attached or suspended, and this router agreed to let it expire (8, Expiry): if it is resumed here, it begins
-    afresh."""
+    """The link is attached or suspended, and this router has agreed to let it expire (8, Expiry). If its client resumes
+    it here, the link begins afresh."""
     CLOSED = 2
     EXPIRED = 3
 
@@ -41,33 +41,35 @@ class Decision(enum.IntEnum):
 
 
 TOGETHER: Final = "client-gone"
-"""An expiry policy besides the policies of AMQP: when the client has no connection any more, all its links expire
+"""A policy of expiry that AMQP does not have: when the client has no connection any more, all its links expire
 together."""
 Session = tuple[str, str]
-"""Container-id and user of a client whose links expire together."""
+"""The container-id and the user of a client whose links expire together."""
 
 
 @attrs.frozen(slots=True)
 class Lifetime:
-    """How long a terminus outlives its link, as granted to its client (AMQP 1.0 3.5.3, 3.5.4; protocol 1)."""
+    """How long a terminus outlives its link, as the router has granted it to the client (AMQP 1.0 3.5.3, 3.5.4;
+    protocol 1)."""
 
     timeout: int = 0
-    """Seconds; with 0 the terminus ends with the link or the router."""
+    """The timeout in seconds. With 0, the terminus ends with its link or its router."""
     policy: str = "session-end"
     durable: int = 0
-    """1 and 2: every router stores the link on disk, so that it outlives all of them."""
+    """The terminus durability of AMQP. With 1 or 2, every router stores the link on disk, so that the link outlives all
+    of them."""
 
 
 CONFIGURED: Final = Lifetime(timeout=1, policy="configured")
-"""The lifetime of a link that the configuration of the mesh lists: the link never ends or lapses. The timeout only says
-that the link outlives its router."""
+"""The lifetime of a link that the configuration of the mesh lists. Such a link never ends and never lapses. Its timeout
+only marks that the link outlives its router."""
 FLEETING: Final = Lifetime()
-"""The lifetime that AMQP grants if a client asks for none: the terminus ends with its session."""
+"""The lifetime of AMQP for a client that asks for none: the terminus ends with its session."""
 
 
 @attrs.frozen(slots=True)
 class LinkEntry:
-    """One link as its home or custodian describes it; the owner is the epoch's router and incarnation."""
+    """A link as its home or custodian describes it. The epoch names this owner: the router and its incarnation."""
 
     role: Role
     name: bytes
@@ -77,14 +79,14 @@ class LinkEntry:
     status: Status = Status.ATTACHED
     lifetime: Lifetime = Lifetime()
     resumed: bool = False
-    """Whether the subscriber was attached before, by its map or by the mesh's knowledge: it may need the messages in
-    doubt."""
+    """Whether the subscriber was attached before, according to its map or to the routers. If so, it may need the
+    messages in doubt."""
     ending: str = ""
-    """If the subscriber has missed an accepted message and its client does not know: the router that decided this, and
-    after how long."""
+    """Set if the subscriber has missed an accepted message and its client does not know this: the text for the client,
+    with the router that decided this, and how long the subscriber had been away."""
     aware: int = 0
-    """Clock of the latest ending that the subscriber's client can have known of at its attach. The router tells the
-    client of a later ending (8, Apart)."""
+    """The clock of the latest ending of which the subscriber's client can have known when it attached. The router tells
+    the client of any later ending (8, Apart)."""
 
     @property
     def live(self) -> bool:
@@ -97,33 +99,37 @@ class LinkEntry:
 
     @property
     def is_configured(self) -> bool:
-        """Whether every router knows the link from its configuration (protocol 14.1)."""
+        """Whether the configuration lists the link, so that every router knows it (protocol 14.1)."""
         return self.lifetime.policy == CONFIGURED.policy
 
     @property
     def session(self) -> Session | None:
-        """The name of the group of links that expire together, or None."""
+        """The name of the group of links that expire together; None if the link belongs to no group."""
         is_of_one = self.lifetime.policy == TOGETHER
         return (self.identity.container, self.identity.user) if is_of_one else None
 
     @property
     def expired_life(self) -> bool:
-        """Whether the mesh ended a publisher's life, a subscriber that has missed an accepted message, or a link of a
-        session. The client may not know of the ending, and may come back with its map, or to the remaining links of the
-        session."""
+        """Whether the mesh has ended a life to which the client may still come back.
+
+        This is so for a publisher's life, for a subscriber that has missed an accepted message, and for a link of a
+        session. The client may not know of the ending, and may attach with its map, or use the remaining links of the
+        session.
+        """
         is_missed = self.role is Role.PUBLISHER or self.ending != "" or self.session is not None
         return self.status is Status.EXPIRED and is_missed
 
     @property
     def is_untold(self) -> bool:
-        """Whether the subscriber has missed an accepted message, and its client has to be told. A plain subscriber does
-        not count: its router may have died."""
+        """Whether the subscriber has missed an accepted message and its client has yet to be told. A plain subscriber
+        does not count, because it may have missed the message when its router died."""
         return self.status is Status.EXPIRED and self.ending != "" and self.lifetime.timeout > 0
 
     @property
     def outlives_router(self) -> bool:
-        """Whether a restarted router has to know the link: a durable link that may come back or must not (3.3), and any
-        other link with a timeout whose client has to be told of its ending (8, Apart)."""
+        """Whether a restarted router has to know the link. This is so for a durable link that may come back, or that
+        must not come back (3.3), and for any other link with a timeout whose client has to be told of its ending (8,
+        Apart)."""
         if not self.lifetime.timeout:
             return False
         is_durable = self.lifetime.durable > 0
@@ -131,12 +137,13 @@ class LinkEntry:
 
     @property
     def rank(self) -> tuple[Epoch, Status, bool]:
-        """The higher rank is the later. Of the entries of one ending, the last is that its client was told."""
+        """Orders the entries of one link: of two entries, the one with the higher rank is later. When a client has been
+        told of its link's ending, this is the last entry of that ending."""
         return self.epoch, self.status, not self.ending
 
     @property
     def aware_until(self) -> int:
-        """Clock of the latest ending that the client knows when it comes back with its map."""
+        """The clock of the latest ending of which the client knows when it comes back with its map."""
         return self.aware if self.live else self.epoch.hlc
 
     @property
@@ -149,7 +156,7 @@ class LinkEntry:
 
     @property
     def owner(self) -> "Owner":
-        """The home or custodian: a router and its incarnation."""
+        """The home or custodian of the link, as a router and its incarnation."""
         return self.epoch[1:]
 
     def pack(self) -> list[Any]:
@@ -161,12 +168,12 @@ class LinkEntry:
 
 
 def configured_subscriber(identity: LinkIdentity) -> LinkEntry:
-    """The entry of a subscriber that the configuration lists, before its first attach."""
+    """The entry, before the first attach, of a subscriber that the configuration lists."""
     return LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, NOWHERE, lifetime=CONFIGURED)
 
 
 def unpack_entry(fields: list[Any]) -> LinkEntry:
-    """The entry of a packed list, whose shape `topic.wire` has checked."""
+    """Make an entry from its packed form, a list whose shape `topic.wire` has checked."""
     role, names, epoch, generation, status, timeout, policy, durable, *subscription = fields
     identity = LinkIdentity(*names)
     epoch, status, lifetime = Epoch(*epoch), Status(status), Lifetime(timeout, policy, durable)
@@ -174,28 +181,29 @@ def unpack_entry(fields: list[Any]) -> LinkEntry:
 
 
 def unpack_entries(packed: list[Any]) -> list[LinkEntry]:
-    """The entries of one message. Raises BreachError if a link occurs twice."""
+    """Make the entries of one message from their packed form. Raises BreachError if a link occurs twice."""
     entries = [unpack_entry(fields) for fields in packed]
     check_once(entries)
     return entries
 
 
 def check_once(entries: list[LinkEntry]) -> None:
-    """Check that no link occurs twice: the consequences of a change are drawn from the directory right after it. Raises
-    BreachError."""
+    """Raise BreachError if a link occurs twice. Each change of a link is acted upon with the directory as it is after
+    the whole message, so a second change of the same link would be misread."""
     if len({entry.index for entry in entries}) < len(entries):
         raise BreachError("one message names the same link twice")
 
 
 def overtakes(seen: Epoch, known: LinkEntry | None) -> bool:
-    """Whether an attach takes a live link from an epoch that its client did not know when it sent the attach: it may be
-    late."""
+    """Whether an attach may be late: the link is live in an epoch that its client did not know when it sent the
+    attach."""
     return known is not None and known.live and seen < known.epoch
 
 
 @attrs.frozen(slots=True)
 class Change:
-    """The effect of applying an entry: `old` is None for a link not known before, `new` None for a forgotten one."""
+    """A change of one link in the directory. `old` is None if the link was unknown, `new` is None if it is now
+    forgotten."""
 
     old: LinkEntry | None
     new: LinkEntry | None
@@ -208,24 +216,24 @@ class Change:
 
 
 NOBODY: dict[bytes, None] = {}
-"""No subscribers. Many objects share this dict, so it stays empty."""
+"""An empty set of subscribers. Many objects share this dict, so nothing may be added to it."""
 
 
 @attrs.frozen(slots=True)
 class AddressAudience:
-    """The audience of a message published to an address now: routers in contact (sorted) and orphans, besides local
-    subscribers."""
+    """The audience of a message that is published to an address now. `routers`: the routers in contact with
+    subscribers, sorted, without this router. `orphans`: the names of subscribers without such a router."""
 
     routers: tuple[str, ...]
     orphans: tuple[bytes, ...]
     lapsed: dict[bytes, None]
-    """Subscribers that the home does not wait for, and whose clients do not know that yet (8, Apart), in order."""
+    """The subscribers for which the home does not wait, and whose clients do not know this yet (8, Apart), in order."""
     size: int
-    """Number of subscribers, local ones included."""
+    """The number of subscribers, including local ones."""
     detail: str
-    """JSON list of their names, for the delivery log."""
+    """The names of the subscribers as a JSON list, for the delivery log."""
     counted_on: tuple[str, ...] = ()
-    """Routers out of contact for whose plain subscribers the home waits, sorted (8, Lost router)."""
+    """The routers out of contact for whose plain subscribers the home still waits, sorted (8, Lost router)."""
 
 
 Index = tuple[Role, bytes]
@@ -235,7 +243,8 @@ Owner = tuple[str, int]
 def audience_of(
     router: str, members: list[tuple[LinkEntry, bool]], counted_on: Set[str], lapsed: Iterable[bytes]
 ) -> AddressAudience:
-    """The audience at `router`. `members` pairs each subscriber with whether its owner is in contact, or counted on."""
+    """The audience as `router` sees it. `members` has each subscriber, with whether its owner is in contact or counted
+    on."""
     orphans = tuple(entry.name for entry, is_there in members if not is_there)
     routers = {entry.router for entry, is_there in members if is_there} - {router}
     names = json.dumps([entry.name.decode() for entry, _ in members])

@@ -1,10 +1,10 @@
-"""News of subscribers for a router that may not have it from their owner (protocol 3.3, 7.4).
+"""News of subscribers for a router to which their owner may not have sent it (protocol 3.3, 7.4).
 
-Contacts are not transitive at every instant: an owner may have told us of a subscriber just before its contact with
-another router ended. If a publisher moves from us to that router, the subscriber needs the publisher's messages in
-doubt there, too. So a router that takes over a publisher sends us how far it has applied the sections of others. We
-send it the missing subscribers before our acknowledgement, each once in a contact. `topic.peers` passes the news of a
-section or of gossip on at once.
+An owner may tell this router of a subscriber just before the owner loses its contact with another router. If a
+publisher then moves from here to that other router, its new home has to know the subscriber, too: the subscriber needs
+the publisher's messages in doubt. So a router that takes over a publisher tells this router how far it has applied the
+sections of the others. Before this router acknowledges the attach, it sends the subscribers that the new home lacks,
+each once in a contact. `topic.peers` passes on the news in a section or in gossip at once.
 """
 
 from collections.abc import Mapping
@@ -15,34 +15,35 @@ from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 
 FEW = 64
-"""News of ended subscribers is not dropped below this count."""
+"""With fewer pieces of news than this, the news of ended subscribers is not dropped."""
 
 
 @attrs.frozen(slots=True)
 class _News:
     number: int
     version: int
-    """Version of the owner's section in the delta that told of the subscriber."""
+    """The version of the owner's section that first had the subscriber."""
 
 
 class Gossip:
-    """Subscribers with a timeout that one router has learned of by deltas, in that order."""
+    """The subscribers with a timeout of which this router has learned by deltas, in that order."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._number = 0
         self._news: dict[bytes, _News] = {}
         self._many = FEW
-        """Count of news above which the news of ended subscribers is dropped."""
+        """When there are more pieces of news than this, the news of ended subscribers is dropped."""
         self._told: dict[str, int] = {}
-        """Keyed by contact: the number of the last news that it has."""
+        """Maps each contact to the number of the last piece of news that it has."""
 
     def contact(self, router: str) -> None:
-        """A contact begins: our section, with gossip of every link that lasts, is on its way to the router."""
+        """Note that the router gets this router's section, with gossip of every link that lasts, as the contact
+        begins."""
         self._told[router] = self._number
 
     def learned(self, name: bytes, version: int) -> None:
-        """The owner's section told of the subscriber, in that version."""
+        """Note that the owner has told of the subscriber, in this version of its section."""
         self._number += 1
         self._news.pop(name, None)
         self._news[name] = _News(self._number, version)
@@ -50,8 +51,8 @@ class Gossip:
             self._drop_ended()
 
     def _drop_ended(self) -> None:
-        """Drop the news of ended subscribers. The next time comes after so many more that the cost for each news is
-        constant."""
+        """Drop the news of ended subscribers. Then raise the limit in proportion to what is left, so that the average
+        cost for each piece of news stays constant."""
         self._news = {name: news for name, news in self._news.items() if self._lives(name)}
         self._many = 2 * len(self._news) + FEW
 
@@ -60,8 +61,8 @@ class Gossip:
         return entry is not None and entry.live
 
     def lacking(self, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
-        """Return the subscribers that the contact has neither from us nor from their owner. `applied` gives the
-        incarnation and version of each section that the contact has applied."""
+        """Return the subscribers that the contact lacks: neither this router nor their owner has sent them. `applied`:
+        for each section that the contact has applied, the incarnation and the version."""
         told, self._told[router] = self._told[router], self._number
         found: list[LinkEntry] = []
         for name, news in reversed(self._news.items()):

@@ -1,26 +1,26 @@
-"""News of the links of a contact from other routers, before the contact itself has confirmed it (protocol 3.3).
+"""News about the links of a contact that only other routers have told (protocol 3.3).
 
-While the owner of a link is in contact, the router believes only the owner: it either confirms the news, or is lost
-before it can. If it is lost, its subscribers are orphans, and `topic.directory.directory` takes them in.
+While the owner of a link is in contact, this router believes only the owner. The owner either confirms the news, or is
+lost before it can. If it is lost, `topic.directory.directory` enters its subscribers as orphans.
 """
 
 from topic.directory.entry import Index, LinkEntry, Role
 
 
 class Rumours:
-    """Subscribers with a timeout that only other routers have told of."""
+    """Subscribers with a timeout of which only routers other than their owner have told."""
 
     def __init__(self) -> None:
         self._entries: dict[Index, LinkEntry] = {}
 
     def learn(self, entry: LinkEntry, known: LinkEntry | None) -> None:
-        """A contact tells of the link of another contact. `known` is the link's entry here."""
+        """Note the news of a contact about a link of another contact. `known`: the link's entry in the directory."""
         lasts = entry.role is Role.SUBSCRIBER and entry.live and entry.lifetime.timeout > 0
         if lasts and (known is None or known.epoch < entry.epoch):
             self._entries[entry.index] = entry
 
     def settle(self, entry: LinkEntry) -> None:
-        """The directory has this entry now: drop a rumour of the link that is not newer."""
+        """Drop a rumour of this link if it is not newer than the entry, which the directory now has."""
         rumour = self._entries.get(entry.index)
         if rumour is not None and rumour.epoch <= entry.epoch:
             del self._entries[entry.index]

@@ -1,4 +1,5 @@
-"""Changes of our section, keyed by version, and kept until other routers have acknowledged them (protocol 3.3)."""
+"""A log of changes of this router's section, by version. It keeps a change until other routers have acknowledged it
+(protocol 3.3)."""
 
 from collections.abc import Hashable, Iterator
 from itertools import takewhile
@@ -8,7 +9,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class SectionLog(Generic[T]):
-    """Items, each once, in ascending order of their versions."""
+    """Items by the version of their change, in ascending order; each item occurs once."""
 
     def __init__(self) -> None:
         self._versions: dict[T, int] = {}
@@ -20,7 +21,7 @@ class SectionLog(Generic[T]):
         return len(self._versions)
 
     def add(self, item: T, version: int) -> None:
-        """Add the item. No version is lower than the one before."""
+        """Add the item with its version, which is not lower than any version before."""
         self.discard(item)
         self._versions[item] = version
 
@@ -28,14 +29,14 @@ class SectionLog(Generic[T]):
         self._versions.pop(item, None)
 
     def since(self, version: int) -> tuple[T, ...]:
-        """The items after that version."""
+        """The items of later versions than this one."""
         if not self._versions:
             return ()
         later = takewhile(lambda item: self._versions[item] > version, reversed(self._versions))
         return tuple(later)[::-1]
 
     def take(self, version: int) -> list[T]:
-        """Remove and return the items up to that version."""
+        """Remove and return the items of this version and of all earlier versions."""
         if not self._versions:
             return []
         earlier = list(takewhile(lambda item: self._versions[item] <= version, self._versions))

@@ -1,10 +1,10 @@
-"""Patterns in a tree of their words, which finds the patterns that cover an address without looking at each (protocol
-2, Address).
+"""A tree of patterns by their words. It finds the patterns that cover an address without looking at each pattern
+(protocol 2, Address).
 
-A node stands for the words that lead to it. A run of words without a branch is one node, however long it is. So there
+A node stands for all words on the way to it. A run of words without a branch is one node, however long it is, so there
 are at most two nodes for each run of words. A wildcard has a node of its own.
 
-Never here: what is at a pattern (`addresses`).
+The tree does not know what is stored at a pattern; `addresses` does.
 """
 
 import re
@@ -16,12 +16,15 @@ from topic.directory.words import LEVEL, REST, SEPARATORS, WORD, read
 
 V = TypeVar("V")
 _NEXT: Final = re.compile("[./][^./]*")
-"""A word, with the separator before it."""
+"""Matches a word with the separator before it."""
 
 
 class _Node(Generic[V]):
-    """One wildcard, written as `*.`, or a run of words, each with the separator before it. `value` is the value here,
-    or None. `next` has the next nodes, keyed by their first word or by the wildcard."""
+    """One wildcard, written as `*.`, or a run of words, each with the separator before it.
+
+    `value`: the value of the pattern that ends here, or None. `next`: the following nodes, keyed by their first word or
+    by the wildcard.
+    """
 
     __slots__ = ("label", "next", "value")
 
@@ -31,7 +34,8 @@ class _Node(Generic[V]):
         self.value: V | None = None
 
     def put(self, step: str) -> "_Node[V]":
-        """Return the node behind that step; create it if there is none."""
+        """Return the node at the end of this step (a run of words, or a wildcard) from here. Create it if there is
+        none."""
         node = self
         while step:
             first = _first(step)
@@ -45,7 +49,7 @@ class _Node(Generic[V]):
         return node
 
     def _part(self, first: str, at: int) -> "_Node[V]":
-        """Split that child after `at` characters, so that another branch can begin there."""
+        """Split the child with this first word after `at` characters, so that another branch can begin there."""
         child = self.next[first]
         between = self.next[first] = _Node(child.label[:at])
         child.label = child.label[at:]
@@ -53,7 +57,7 @@ class _Node(Generic[V]):
         return between
 
     def way(self, step: str) -> list["_Node[V]"] | None:
-        """The nodes to the end of that step; None if there is no node."""
+        """The nodes from here to the end of this step; None if there are none."""
         node, way = self, []
         while step:
             child = node.next.get(_first(step))
@@ -64,7 +68,7 @@ class _Node(Generic[V]):
         return way
 
     def join(self) -> None:
-        """Merge this node with its only child, if no value is here and both are runs of words."""
+        """Merge this node with its only child if both are runs of words and no value is here."""
         if self.value is None and len(self.next) == 1:
             (child,) = self.next.values()
             if _is_run(self.label) and _is_run(child.label):
@@ -73,13 +77,13 @@ class _Node(Generic[V]):
 
 
 class Tree(Generic[V]):
-    """A value at each of some addresses and patterns."""
+    """Maps addresses and patterns to values."""
 
     __slots__ = ("_begin",)
 
     def __init__(self) -> None:
         self._begin: dict[str, _Node[V]] = {}
-        """Keyed by the first word, which has no separator before it."""
+        """The first nodes, keyed by the first word of an address. No separator precedes it."""
 
     def put(self, address: str, value: V) -> None:
         first, steps = _steps(address)
@@ -91,7 +95,7 @@ class Tree(Generic[V]):
         node.value = value
 
     def remove(self, address: str) -> None:
-        """Remove the value at the address, if there is one."""
+        """Remove the value of the address, if it has one."""
         way = self._way(address)
         if not way:
             return
@@ -105,7 +109,7 @@ class Tree(Generic[V]):
             del self._begin[_begin_of(address)]
 
     def _way(self, address: str) -> list[_Node[V]]:
-        """The nodes to the address; empty if no value is there."""
+        """The nodes on the way to the address; empty if the address has no value."""
         first, steps = _steps(address)
         begin = self._begin.get(first)
         way = [] if begin is None else [begin]
@@ -117,7 +121,7 @@ class Tree(Generic[V]):
         return way if way and way[-1].value is not None else []
 
     def covering(self, address: str) -> list[V]:
-        """The values at the address itself, and at the patterns that cover it; in no order."""
+        """The values of the address itself, and of the patterns that cover it, in no particular order."""
         first = _begin_of(address)
         begin = self._begin.get(first)
         found: list[V | None] = []
@@ -133,8 +137,9 @@ class Tree(Generic[V]):
 
 
 def _on(node: _Node[V], address: str, at: int, found: list[V | None]) -> Iterator[tuple[_Node[V], int]]:
-    """The next nodes on the way to patterns that cover the address, whose rest begins at `at`. Each has the place at
-    which its own rest begins. If a `#` covers the whole rest, its value is appended to `found`."""
+    """The children of the node that may lead to patterns covering the address, each with the place in the address where
+    the remaining words begin. `at`: the place where the words after `node` begin. If a `#` covers all remaining words,
+    the function appends its value to `found`."""
     separator, end = address[at], _end(address, at)
     child = node.next.get(address[at:end])
     if child is not None and address.startswith(child.label, at) and _is_end(address, at + len(child.label)):
@@ -153,8 +158,8 @@ _RESTS: Final = [REST + separator for separator in SEPARATORS]
 
 
 def _steps(address: str) -> tuple[str, list[str]]:
-    """Split an address into its first word, and then, in order, its wildcards and the runs of words between them. A run
-    begins with a separator, a wildcard does not."""
+    """Split an address into its first word and its steps. The steps are, in order, the wildcards and the runs of words
+    between them. A run begins with a separator, a wildcard does not."""
     words, wildcards = read(address)
     steps, run = [], 1
     for place in wildcards:
@@ -168,12 +173,13 @@ def _is_run(step: str) -> bool:
 
 
 def _first(step: str) -> str:
-    """The first word of a run; or the wildcard."""
+    """The first word of a run; a wildcard is returned as it is."""
     return step[: _end(step, 0)] if _is_run(step) else step
 
 
 def _same(one: str, other: str) -> int:
-    """Characters of the words that both begin with. Both are runs with the same first word, or one wildcard."""
+    """The length, in characters, of the words with which both begin. Both are runs with the same first word, or the
+    same wildcard."""
     if one == other:
         return len(one)
     pairs = zip(_NEXT.findall(one), _NEXT.findall(other), strict=False)
@@ -189,7 +195,7 @@ _FIRST: Final = re.compile("[^./]*")
 
 
 def _end(run: str, at: int) -> int:
-    """Where the word that begins at `at` ends."""
+    """The place where the word that begins at `at` ends."""
     found = _NEXT.match(run, at)
     assert found is not None
     return found.end()

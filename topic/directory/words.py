@@ -11,16 +11,16 @@ MOST_READ: Final = 1024
 """The number of addresses whose parsed words are cached."""
 
 MARKED: Final = 16
-"""Words of an address that are indexed."""
+"""At most this many words of an address are indexed."""
 Mark = tuple[int, int, str]
-"""A word by its place: the number of its level, its number in the level, and the word. The word is empty at the end of
-an address."""
+"""A word and its place: the number of its level, its number within the level, and the word. An empty word marks the end
+of an address."""
 
 
 @lru_cache(maxsize=MOST_READ)
 def read(address: str) -> tuple[list[str], dict[int, str]]:
-    """Return the words, all but the first with the separator before them, and the wildcards among them, keyed by their
-    places, in order."""
+    """Return the words of an address, and its wildcards by their place among the words, in order. Each word but the
+    first has its separator before it."""
     words = re.split("(?=[./])", address)
     return words, {at: words[at][1:] for at in range(1, len(words)) if _is_wildcard(words, at)}
 
@@ -34,9 +34,12 @@ def _is_wildcard(words: Sequence[str], at: int) -> bool:
 
 
 def marks(address: str) -> list[Mark]:
-    """The marks that a pattern shares with all addresses that it covers: words at their places, at most `MARKED` of
-    them, and the end. A wildcard of one word does not move the words after it. A wildcard of several words does, but
-    only within its level."""
+    """The marks of a pattern that all covered addresses have, too: at most `MARKED` words with their places, and the
+    end.
+
+    A wildcard for one word does not move the words after it. A wildcard for several words moves them, but only within
+    its level.
+    """
     words, wildcards = read(address)
     found: list[Mark] = []
     level = place = 0
