@@ -1,1 +1,1 @@
-"""A router's rules for its local subscribers. Nothing here knows an audience."""
+"""The rules of a router for its local subscribers. This package never knows the audience of a delivery; homes do."""

@@ -1,24 +1,24 @@
-"""The pieces of large messages that have come ahead of their Forwards (protocol 5, Large messages).
+"""Keeps pieces of large messages that have come before their Forwards (protocol 5, Large messages).
 
-Each publisher has at most one such message, because its deliveries are in order. This module does not know whether the
-router is the home of a publisher.
+A publisher's deliveries are in order, so at most one message of each publisher comes in pieces at a time. This module
+does not know whether this router is the home of a publisher.
 """
 
 from topic.errors import BreachError
 
 
 class Bodies:
-    """The pieces of messages whose home is another router."""
+    """The pieces of messages that other homes send to this router."""
 
     def __init__(self, largest: int) -> None:
-        """`largest`: most bytes of a message."""
+        """`largest`: the limit of a message, in bytes."""
         self._largest = largest
         self.come: dict[bytes, tuple[str, bytes, bytearray]] = {}
-        """Keyed by publisher: its home, the delivery's key, and the part of the message that has come."""
+        """For each publisher: its home, the key of the delivery, and the part of the message that has come so far."""
 
     def add(self, home: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
-        """Take a piece. `at`: the offset of its first byte in the message. An empty piece drops the message. Raises
-        BreachError if the piece does not fit."""
+        """Add a piece. `at`: the offset of its first byte in the message. An empty piece says that the home has dropped
+        the message. Raises BreachError if the piece does not fit."""
         if not piece:
             return self.drop(publisher)
         if not at:
@@ -33,18 +33,19 @@ class Bodies:
         body += piece
 
     def take(self, publisher: bytes, key: bytes) -> bytes:
-        """Remove and return the message of a delivery that was forwarded without it. Raises BreachError if the pieces
-        are of another delivery."""
+        """Remove and return the message of a delivery whose Forward has no message. Raises BreachError if the pieces
+        belong to another delivery."""
         _, known, body = self.come.pop(publisher, ("", b"", bytearray()))
         if known != key:
             raise BreachError("a delivery was forwarded before its message was complete")
         return bytes(body)
 
     def drop(self, publisher: bytes) -> None:
-        """Drop the pieces: the publisher has moved or is gone, or its home has said so."""
+        """Drop the pieces of this publisher, which has moved or is gone, or whose home has dropped the message."""
         self.come.pop(publisher, None)
 
     def contact_lost(self, home: str) -> None:
-        """The contact is lost: drop the pieces of this home. In the next contact the home begins again."""
+        """Drop the pieces that the lost home has sent. In the next contact the home sends its messages from the
+        beginning."""
         for publisher in [publisher for publisher, (of, *_) in self.come.items() if of == home]:
             self.drop(publisher)

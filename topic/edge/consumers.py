@@ -1,10 +1,11 @@
-"""The room that an edge announces to homes, at addresses where the home chooses one subscriber (protocol 12.2).
+"""Announces to homes how much room local subscribers have, at addresses where the home chooses one subscriber (protocol
+12.2).
 
 A home chooses a subscriber by the room that the edge has announced. If the subscriber has no room when the delivery
 comes, the edge refuses the delivery, and the home chooses anew (`topic.home.balancing`).
 
-An edge and a home count the offers to one attach in one contact alike. The edge announces a limit for all of these
-offers together, so an offer that is under way is counted once.
+The edge and the home both count the offers to one attach within one contact. The edge announces a limit for the sum of
+these offers. So an offer that is under way while the edge announces more room is counted only once.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from topic.outlet import Outlet
 
 
 class Consumers:
-    """Announces the room of the local subscribers. The kind of the address says whether edges do so."""
+    """Announces the room of local subscribers to homes, if their address is of a kind for which edges do so."""
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber], home: HomeHere) -> None:
         """`subscribers`: all local subscribers, by name."""
@@ -26,8 +27,8 @@ class Consumers:
         self._home = home
 
     def count(self, home: str, name: bytes, attach: Epoch, taken: SubscriberRoom, *, refused: bool = False) -> None:
-        """Count an offer of the home to this attach of a subscriber: deliveries that take the room `taken`. If the edge
-        has refused one of them, the home takes the subscriber for full."""
+        """Count an offer of the home to this attach of a subscriber. `taken`: the room that the offered deliveries
+        take. `refused`: the edge has refused one of them, so that the home now assumes that the subscriber is full."""
         subscriber = self._subscribers.get(name)
         if subscriber is None or subscriber.epoch != attach:
             return
@@ -37,8 +38,11 @@ class Consumers:
         self.announce(subscriber)
 
     def announce_anew(self, home: str) -> None:
-        """Outcomes that had to wait are under way to the home. It takes a subscriber for full that has refused one of
-        these deliveries, also if the edge has announced room since: announce it again."""
+        """Announce the room of all subscribers to this home again.
+
+        Delayed outcomes are now under way to the home. If the outcomes of a subscriber include a refusal, the home
+        assumes that the subscriber is full, even if the edge has announced room in the meantime.
+        """
         for subscriber in self._subscribers.values():
             if home in subscriber.offered:
                 offered, _ = subscriber.offered[home]
@@ -46,9 +50,8 @@ class Consumers:
                 self.announce(subscriber)
 
     def announce(self, subscriber: LocalSubscriber, *, exactly: bool = False) -> None:
-        """Send the subscriber's room to each home that has no room left, or at most half of the subscriber's room;
-        `exactly`: to each that has less.
-        """
+        """Send the subscriber's room to each home that needs to know it: the home knows of no room, or of at most half
+        of it. `exactly`: also to a home that knows of less than all of it."""
         if not subscriber.kind.tells_room or not (spare := subscriber.spare):
             return
         for home in sorted(subscriber.joined):

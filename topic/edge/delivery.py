@@ -1,8 +1,9 @@
-"""Transfers to local subscribers, and their outcomes (protocol 5, Edge): the hot path of an edge.
+"""Transfers deliveries to local subscribers, and takes their outcomes (protocol 5, Edge). This code runs for every
+message.
 
-A record goes to the local subscribers that its home has joined, in `n` order per publisher. When all of them have a
-final outcome, the edge reports to the home. `topic.edge.reports` says when this report may leave.
-`topic.edge.settlement` settles.
+The edge gives a record to the local subscribers that the record's home has joined, in the publisher's order `n`. When
+all of them have a final outcome, the edge reports to the home. `topic.edge.reports` decides when a report may leave.
+`topic.edge.settlement` settles the deliveries.
 """
 
 from collections.abc import Mapping
@@ -35,11 +36,12 @@ from topic.journal import Event
 from topic.outlet import Outlet
 
 BEHIND = 8 << 20
-"""Bytes of presettled messages that a link gets beyond its room, because nobody sends these messages again."""
+"""A link gets this many bytes of presettled messages beyond its room. A presettled message that is not sent now is
+lost."""
 
 
 class EdgeDelivery:
-    """The deliveries to the local subscribers of one router."""
+    """Transfers deliveries to the local subscribers of one router."""
 
     def __init__(
         self,
@@ -50,8 +52,8 @@ class EdgeDelivery:
         redeliveries: int,
         home: HomeHere,
     ) -> None:
-        """`at`: the local subscribers by address. `home`: the home at the same router, which learns of its finished
-        records."""
+        """`at`: the local subscribers by address. `home`: the home at the same router. The edge reports finished
+        records to it."""
         self.outlet = outlet
         self._records = records
         self.settlement = Settlement(outlet, records, at, self)
@@ -74,8 +76,8 @@ class EdgeDelivery:
     def name_new(
         self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]
     ) -> dict[LocalSubscriber, list[Record]]:
-        """Name in new records the subscribers that they are for. Returns, for each subscriber, the records that its
-        filter lets through: these are to be offered."""
+        """Note in new records the subscribers that they are for. Returns for each subscriber the records that pass its
+        filter."""
         through = wanted(records, [subscriber.wants for subscriber in joined])
         if not through:
             name_all(records, joined)
@@ -90,7 +92,7 @@ class EdgeDelivery:
         return offered
 
     def _passed(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
-        """Log that the subscriber's filter leaves these records out."""
+        """Write into the delivery log that the subscriber's filter does not let these records pass."""
         if records:
             self.outlet.trace_records(Event.PASSED, stream, records, subscriber=subscriber.name)
 
@@ -99,20 +101,23 @@ class EdgeDelivery:
         return [s for s in self._at.meeting(stream.identity.address) if home in s.joined]
 
     def take_again(self, stream: Stream, records: list[Record]) -> None:
-        """Give records that were unconfirmed to all local subscribers that their home has joined."""
+        """Give formerly unconfirmed records to all local subscribers that their home has joined."""
         for record in records:
             self.take_for(stream, record, self.joined_at(stream))
 
     def take_for(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
-        """Give the record to these subscribers, too (6.3). A subscriber that has had it keeps its outcome."""
+        """Give the record to these subscribers as well (6.3). A subscriber that has already had it keeps its
+        outcome."""
         assert not record.presettled
         for subscriber in self.name_in(record, subscribers, QUEUED):
             self.offer(subscriber, stream, [record])
 
     def take_offers(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> list[Record]:
-        """Give offered records to the one subscriber that home has chosen, as many as it has room for. No local
-        subscriber has had one of them, nor may have one by its map. Returns the records that found no room; all of them
-        if the chosen attach is over. This is `AddressKind.offered` for many records."""
+        """Give offered records to the one subscriber that the home has chosen, as many as it has room for.
+
+        No local subscriber may have had any of the records. Returns the records that found no room: all of them if the
+        chosen attach is over. The method does for many records what `AddressKind.offered` does for one.
+        """
         choose(records, UNASSIGNED)
         taken: list[Record] = []
         for subscriber in chosen:
@@ -123,8 +128,8 @@ class EdgeDelivery:
         return records[len(taken) :]
 
     def name_in(self, record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-        """Name these subscribers in the record with that state, if their filters let it through. Returns the
-        subscribers that may get it."""
+        """Note in the record that it is for these subscribers, with this state, if their filters let it pass. Returns
+        the subscribers that may get it."""
         asked = [s for s in subscribers if s.may_pass(record) and _may_have(record, s)]
         through = wanted([record], [subscriber.wants for subscriber in asked])
         passing = [subscriber for subscriber in asked if not through[subscriber.wants]]
@@ -139,8 +144,8 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, now)
 
     def hand_on(self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]) -> None:
-        """Send presettled records to the subscribers with credit and without a gate, after the records that wait for
-        room. The other subscribers miss them (protocol 5, Presettled)."""
+        """Send presettled records to the subscribers that have credit and no gate, after the records that wait for
+        room. Any other subscriber misses them (protocol 5, Presettled)."""
         through = wanted(records, [subscriber.wants for subscriber in joined])
         for subscriber in joined:
             subscriber.room += BEHIND
@@ -156,13 +161,13 @@ class EdgeDelivery:
             subscriber.room -= BEHIND
 
     def pump(self, subscriber: LocalSubscriber) -> None:
-        """Send the waiting records that the subscriber's credit and room allow."""
+        """Send as many waiting records as the subscriber's credit and room allow."""
         for stream, records in by_stream(subscriber.next_ready()):
             self._deliver(subscriber, stream, records)
 
     def take_back(self, stream: Stream, records: list[Record], gates: Mapping[bytes, Gate]) -> None:
-        """Take these records out: no subscriber has got one of them, and none gets one. Then gate these subscribers, so
-        that later records wait behind them."""
+        """Remove these records from their subscribers, none of which has got one yet. `gates`: by subscriber, the gates
+        behind which later records now wait."""
         gone = set(records)
         for subscriber in dict.fromkeys(subscriber for record in records for subscriber in record.locals):
             subscriber.take_back(gone)
@@ -192,8 +197,8 @@ class EdgeDelivery:
                 self.outcomes(subscriber, records, DeliveryOutcome.ACCEPTED)
 
     def _deliver_resumed(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
-        """Transfer the records again, with resume=true if the client's map named them. Returns the records whose
-        outcome is awaited."""
+        """Transfer these records again, with resume=true if the client's map named them. Returns the records that still
+        need an outcome."""
         awaited: list[Record] = []
         for record in records:
             state = subscriber.resuming.pop(record, None)
@@ -223,10 +228,14 @@ class EdgeDelivery:
         final: bool = False,
         failed: bool = False,
     ) -> None:
-        """Take a subscriber's outcome of deliveries that were sent to it. Released and modified records are sent again,
-        to it or to another subscriber, at most `redeliveries` times. `final`: the outcome is undeliverable-here, so
-        they are not sent again. `failed`: delivery-failed."""
-        if subscriber.marker is not None and subscriber.marker in records:  # before another record becomes the marker
+        """Take a subscriber's outcome of deliveries that were sent to it.
+
+        A released or modified record is sent again, to this subscriber or to another one, at most `redeliveries` times.
+        `final`: the client has set undeliverable-here, so the record is not sent again. `failed`: the client has set
+        delivery-failed.
+        """
+        # Take the receipts first: further down, another record may become the marker.
+        if subscriber.marker is not None and subscriber.marker in records:
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
         for stream, run in by_stream(sent):
@@ -244,23 +253,25 @@ class EdgeDelivery:
         self.finished(finished)
 
     def give_back(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """The subscriber has given these back. It may get them once more, if home does not give them to another
-        (protocol 12)."""
+        """Report that the subscriber has given these records back. It may get them again if the home chooses no other
+        subscriber (protocol 12)."""
         for record in records:
             subscriber.attempts[record] = subscriber.attempts.get(record, 0) + 1
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
 
     def end(self, subscriber: LocalSubscriber, records: list[Record], *, failed: bool) -> None:
-        """The subscriber has given these back, and gets them no more under their keys (protocol 14.6)."""
+        """Report that the subscriber has given these records back. It does not get them again under the same keys
+        (protocol 14.6)."""
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED, failed=failed))
 
     def queue_again(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
-        """Send the records to the subscriber again. Returns the records that were sent too often for that."""
+        """Queue the records for the same subscriber again. Returns the records that it has already got as often as
+        allowed."""
         return [record for record in records if not self._again(subscriber, record)]
 
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
-        """Queue a released record once more, behind the waiting records. Returns False if it was transferred too often
-        for that."""
+        """Queue a released record for the same subscriber again, behind its waiting records. Returns False if the
+        subscriber has already got it as often as allowed."""
         attempts = subscriber.attempts.get(record, 0)
         if attempts >= self._redeliveries:
             return False
@@ -271,14 +282,16 @@ class EdgeDelivery:
         return True
 
     def finished(self, records: list[Record]) -> None:
-        """Report that all local subscribers of these records have a final outcome (protocol 5, Edge)."""
+        """Handle records for which all local subscribers have a final outcome: report them to the home (protocol 5,
+        Edge)."""
         for stream, run in by_stream(records):
             if stream.abandoned:
                 self.settlement.close(stream, [record for record in run if record.state is not State.SETTLED])
             elif isinstance(stream, HomeStream):
                 self._home.decide(stream, run)
             else:
-                in_doubt = [record for record in run if record.state is State.IN_DOUBT]  # not reported, nor settled
+                # records that are neither reported nor settled
+                in_doubt = [record for record in run if record.state is State.IN_DOUBT]
                 self._reports.report(stream, in_doubt)
 
 
@@ -288,8 +301,8 @@ def _without(records: list[Record], through: list[Record]) -> list[Record]:
 
 
 def name_fresh(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-    """Name these subscribers in the record with that state. Returns the subscribers that may get it: the record is new
-    for them, or was held until home named them."""
+    """Note in the record that it is for these subscribers, with this state. Returns the subscribers that may get it:
+    the record is new for them, or they had to wait until the home names them."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:
         record.name(subscriber, state)
@@ -297,6 +310,7 @@ def name_fresh(record: Record, subscribers: list[LocalSubscriber], state: int) -
 
 
 def _may_have(record: Record, subscriber: LocalSubscriber) -> bool:
-    """Whether the subscriber may get the record: it has not had it yet, or gave it back on a link that it still has."""
+    """Whether the subscriber may get the record. It may if it has not had the record, or has given it back on its
+    present link."""
     known = record.locals.get(subscriber, AWAITING_HOME)
     return known == AWAITING_HOME or (known == DeliveryOutcome.RELEASED and record in subscriber.attempts)

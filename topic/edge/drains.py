@@ -1,13 +1,15 @@
-"""Subscribers that drain their links at addresses where a delivery is for one of them (AMQP 1.0 2.6.7; protocol 12.9).
+"""Handles subscribers that drain their links at balanced addresses and queues (AMQP 1.0 2.6.7; protocol 12.9).
 
-    client ── drain ─▶ edge ── Room, Drain ─▶ home        home ── Forward …, Given ─▶ edge ── Drained ─▶ client
+    client ── drain ─▶ edge ── Room, Drain ─▶ home
+                       home ── Forward …, Given ─▶ edge ── Drained ─▶ client
 
-A home offers a delivery to a subscriber that has room. So an edge does not know by itself whether there is anything for
-a client that gives credit and drains. It asks the homes. The answer of a home comes behind all that the home has
-offered. At a topic there is nothing to ask: all that there is for a subscriber is at its edge.
+At these addresses a home offers deliveries to a subscriber that has room. So when a client gives credit and drains, its
+edge does not know whether there are messages for it, and asks the homes. A home answers after all that it has offered.
+At a topic the edge need not ask: it already has all messages for its subscribers.
 
-The edge asks only homes in contact, and waits for none that it loses. So it answers a client at once while no router
-leads the set of a queue. It waits `SILENT_S` for a home that says nothing, and `BUSY_S` for a home that has more.
+The edge asks only homes in contact, and stops waiting for a home when the contact ends. So the edge answers a client at
+once while no router leads the set of a queue. It waits `SILENT_S` for a home that sends no answer, and `BUSY_S` for a
+home that has more messages.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,35 +28,35 @@ from topic.identity import ingress_of, link_name, queue_of
 from topic.outlet import Outlet
 
 SILENT_S: Final = 0.1
-"""How long a home may say nothing."""
+"""For this many seconds an edge waits for a home that sends no answer."""
 BUSY_S: Final = 2.0
-"""How long a home may take that has said that it has more."""
+"""For this many seconds an edge waits for a home that has answered that it has more messages."""
 
 
 @attrs.define(slots=True)
 class _Draining:
-    """A subscriber that drains."""
+    """The state of one subscriber's drain."""
 
     asked: Drain
     homes: set[str]
-    """The routers that have not answered in full."""
+    """The routers whose final answer the edge awaits."""
     since: float = inf
-    """When the edge asked the homes; infinite until it knows the time."""
+    """When the edge asked the homes, in seconds of the shell's clock; infinite until `Drains.wait` sets it."""
     is_heard: bool = False
-    """One of them has more for the subscriber, and says so."""
+    """Whether a home has answered that it has more messages for the subscriber."""
     lacked_bytes: bool = False
-    """A home has stopped because the subscriber's link took no more bytes. The edge asks again when the link takes
-    more."""
+    """Whether a home has stopped because the subscriber's link takes no more bytes. The edge then asks again when the
+    link takes more."""
     left: int = 0
 
     @property
     def deadline(self) -> float:
-        """When the edge tells the client without the homes; infinite while only the client can be slow."""
+        """When the edge answers the client without waiting longer for homes; infinite if it waits for no home."""
         return self.since + (BUSY_S if self.is_heard else SILENT_S) if self.homes else inf
 
 
 class Drains:
-    """The subscribers of one router that drain their links."""
+    """All subscribers of one router that drain their links."""
 
     def __init__(
         self,
@@ -64,24 +66,24 @@ class Drains:
         consumers: Consumers,
         home: HomeHere,
     ) -> None:
-        """`subscribers` are all local ones, by name."""
+        """`subscribers`: all local subscribers, by name."""
         self._outlet = outlet
         self._directory = directory
         self._subscribers = subscribers
         self._consumers = consumers
         self._home = home
         self._draining: dict[bytes, _Draining] = {}
-        """Keyed by the name of the subscriber."""
+        """The running drains, by the name of the subscriber."""
         self._asked = 0
 
     @property
     def due(self) -> float:
-        """When `handle_timer` is due; infinite if nobody drains."""
+        """When `handle_timer` next has work; infinite if no subscriber drains."""
         return min((one.deadline for one in self._draining.values()), default=inf)
 
     def drain(self, subscriber: LocalSubscriber) -> None:
-        """The client drains, with its present credit. The edge tells it when its homes have given it all their messages
-        for it."""
+        """Begin a drain with the client's present credit. The edge answers the client when the homes have given it all
+        their messages for it."""
         self._asked += 1
         asked = Drain(subscriber.name, subscriber.epoch, self._asked)
         draining = self._draining[subscriber.name] = _Draining(asked, {*self._homes(subscriber)})
@@ -97,7 +99,7 @@ class Drains:
         self._look(draining)
 
     def _homes(self, subscriber: LocalSubscriber) -> Iterable[str]:
-        """The routers in contact that may have something for the subscriber."""
+        """The routers in contact that may have messages for the subscriber."""
         if not subscriber.kind.tells_room or not subscriber.credit:
             return ()
         if not subscriber.kind.is_of_set:
@@ -107,7 +109,7 @@ class Drains:
         return (ingress.router,) if ingress is not None and self._directory.in_contact(ingress) else ()
 
     def given(self, home: str, asked: Drain, left: int, answer: DrainAnswer) -> None:
-        """A home answers. `left`: how many messages still wait there."""
+        """Take the answer of a home. `left`: the number of messages that still wait at the home."""
         draining = self._draining.get(asked.subscriber)
         if draining is None or draining.asked != asked or home not in draining.homes:
             return
@@ -120,20 +122,20 @@ class Drains:
         self._look(draining)
 
     def room(self, subscriber: LocalSubscriber) -> None:
-        """The subscriber's link takes more bytes."""
+        """Go on with a drain, because the subscriber's link takes more bytes."""
         if (draining := self._draining.get(subscriber.name)) is not None:
             self._look(draining)
 
     def lost(self, home: str) -> None:
-        """The contact with the router is over."""
+        """Stop waiting for this home, because the contact with it is lost."""
         for draining in [*self._draining.values()]:
             if home in draining.homes:
                 draining.homes.discard(home)
                 self._look(draining)
 
     def _look(self, draining: _Draining) -> None:
-        """If no home is awaited any more, tell the client. If a home has stopped for lack of bytes, ask anew when the
-        link takes more."""
+        """Check whether the drain is complete. While a home is awaited, do nothing. If a home has stopped for lack of
+        bytes, ask again once the link takes more. Otherwise answer the client."""
         if draining.homes:
             return
         subscriber = self._subscribers.get(draining.asked.subscriber)
@@ -151,13 +153,13 @@ class Drains:
             self._outlet.actions.append(Drained(subscriber.link, draining.left))
 
     def forget(self, subscriber: LocalSubscriber) -> None:
-        """The subscriber has ended."""
+        """Forget the drain of a subscriber that has ended."""
         self._draining.pop(subscriber.name, None)
 
     # time
 
     def wait(self, now: float) -> None:
-        """Note the time for questions to homes that have none yet."""
+        """Set the time of each question to homes that has no time yet."""
         for draining in self._draining.values():
             if draining.since == inf and draining.homes:
                 draining.since = now

@@ -1,6 +1,7 @@
-"""The local subscribers of a router, and the Forwards of other homes for them (protocol 5, Edge and Settle; 6.3, 6.5).
+"""Takes what other homes forward for the local subscribers of a router (protocol 5, Edge and Settle; 6.3, 6.5).
 
-`topic.edge.delivery` decides which records a subscriber gets, and when. The edge knows no audience.
+`topic.edge.delivery` decides which records a subscriber gets, and when. The edge does not know the audience of a
+delivery.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,11 +39,11 @@ from topic.outlet import Outlet
 from topic.settings import Settings
 
 Whom = Callable[[Record, list[LocalSubscriber]], list[LocalSubscriber]]
-"""Returns the subscribers, of the given ones, that get the record."""
+"""A function that selects, from the given subscribers, the ones that get the record."""
 
 
 class Edge:
-    """The local subscribers, and the streams whose home is another router."""
+    """The local subscribers of a router, and the streams of publishers whose home is another router."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Edge:
     # subscribers
 
     def add(self, subscriber: LocalSubscriber) -> None:
-        """Take in a subscriber that attaches, for the first time or again. Every home has to join it."""
+        """Add a subscriber that attaches, for the first time or again. Every home has to join it."""
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
             self._at.at(subscriber.identity.address)[subscriber.name] = subscriber
@@ -84,11 +85,11 @@ class Edge:
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
         if not subscriber.incomplete:
             self._unname(subscriber, [record for record in named if record.key not in (subscriber.client_map or ())])
-        for stream in self.records.unblocked:  # its map may name records that waited for their keys
+        for stream in self.records.unblocked:  # the subscriber's map may name records that waited for their keys
             self.release(stream)
 
     def drop(self, subscriber: LocalSubscriber) -> list[Record]:
-        """Take a subscriber out. Returns the records for which it had no final outcome."""
+        """Remove a subscriber. Returns the records for which it had no final outcome."""
         assert self.subscribers[subscriber.name] is subscriber
         del self.subscribers[subscriber.name]
         self._at.discard(subscriber.identity.address, subscriber.name)
@@ -106,8 +107,8 @@ class Edge:
         return left
 
     def leave(self, subscriber: LocalSubscriber) -> list[Record]:
-        """A subscriber has lapsed: no record here waits for it until it comes back. Returns the records for which it
-        had no final outcome."""
+        """Stop waiting for a lapsed subscriber in all records until it comes back. Returns the records for which it had
+        no final outcome."""
         for waiting in (subscriber.joined, subscriber.ready, subscriber.gated):
             waiting.clear()
         for home in self.reports.subscriber_ended(subscriber.name):
@@ -120,8 +121,8 @@ class Edge:
         return left
 
     def _unname(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Take the subscriber out of the placeholders among these records. A placeholder that no map names is
-        dropped."""
+        """Remove the subscriber from the placeholders among these records. Drop each placeholder that no map names any
+        more."""
         placeholders = [record for record in records if record.is_placeholder]
         for record in placeholders:
             record.drop(subscriber)
@@ -131,24 +132,28 @@ class Edge:
         self.receipts.forget(unnamed)
 
     def _is_listed(self, record: Record) -> bool:
-        """Whether our answer to an attach lists the record, or will list it: then that subscriber is owed the end of
-        the delivery."""
+        """Whether this router's answer to a subscriber's attach lists the record, or will list it. If so, the
+        subscriber still has to learn how the delivery ends."""
         there = self._at.meeting(record.stream.address)
         return any(record in subscriber.resuming or record.key in (subscriber.client_map or ()) for subscriber in there)
 
     def _records(self, subscriber: LocalSubscriber) -> Iterator[Record]:
-        """All records that may name the subscriber."""
+        """All records in which the subscriber may occur."""
         address, entered = subscriber.identity.address, self.records.by_key
         yield from self.records.at(address)
         for stream in self.streams.at(address):
             yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
 
     def joined(self, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
-        """`home` has joined the subscriber. `gated`: for each gated publisher the `n` from which its records are held
-        back, until Admit. A record that `home` has not forwarded by now is not for the subscriber, or was answered
-        elsewhere."""
+        """Handle the news that `home` has joined the subscriber.
+
+        `gated`: for each gated publisher, the `n` from which its records are held back until Admit comes. If `home` has
+        not forwarded a record for the subscriber by now, the record is not for it, or the subscriber has answered it
+        elsewhere.
+        """
         subscriber.joined.add(home)
-        for publisher in subscriber.gates_of(home):  # home took it to be elsewhere, and sent Admit there
+        # the home has sent Admit to another router, where it supposed the subscriber
+        for publisher in subscriber.gates_of(home):
             if publisher not in gated:
                 self.admit(subscriber, publisher, home)
         for publisher, first in gated.items():
@@ -165,23 +170,26 @@ class Edge:
         self.consumers.announce(subscriber)
 
     def attached_elsewhere(self, home: str, entry: LinkEntry) -> None:
-        """`home` tells of this attach. It may be a later attach, at another router, of a subscriber that we still have.
-        Then `home` forwards there what is for the subscriber, and our subscriber gets nothing more that `home` forwards
-        to us. Otherwise it would get a newer message here before an older one there (6.2)."""
+        """Handle the news of an attach that `home` tells. If a subscriber of this router has attached elsewhere since,
+        ignore what `home` forwards for it from now on.
+
+        The home already forwards the subscriber's messages to the other router. If this router went on, the subscriber
+        could get a newer message here before it gets an older one there (6.2).
+        """
         subscriber = self.subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER and entry.live else None
         if subscriber is not None and subscriber.epoch < entry.epoch:
             subscriber.joined.discard(home)
 
     def _homed_at(self, router: str, subscriber: LocalSubscriber) -> list[Record]:
-        """The records for the subscriber whose home is the present incarnation of that router. The router knows nothing
-        of the records of its earlier incarnations."""
+        """The subscriber's records whose home is the present incarnation of this router. The router knows nothing of
+        the records of its earlier incarnations."""
         directory = self.directory
         own = router == directory.router
         home = router, directory.incarnation if own else directory.contacts.get(router)
         return [record for record in self._records(subscriber) if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Home has not named the subscriber in these records: they no longer wait for it."""
+        """Stop waiting for the subscriber in these records, because the home has not named it in them."""
         self._await_no_more(subscriber, [r for r in records if r.locals.get(subscriber) == AWAITING_HOME])
 
     def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
@@ -191,15 +199,18 @@ class Edge:
         self.delivery.finished([record for record in records if not record.open])
 
     def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
-        """Home ends the publisher's gate for the subscriber."""
+        """Handle Admit: the home ends the publisher's gate for the subscriber."""
         gate = subscriber.gated.get(publisher)
         if gate is not None and gate.home == home:
             self._gate(subscriber, publisher, home, UNBOUNDED)
             self.delivery.pump(subscriber)
 
     def _gate(self, subscriber: LocalSubscriber, publisher: bytes, home: str, first: int) -> None:
-        """Gate the subscriber: hold back the publisher's records from `first` on. If a record for the subscriber waits
-        here for its key, also hold back the later records, because the gate may have held them back before (6.5)."""
+        """Gate the subscriber: hold back the publisher's records from `first` on.
+
+        If a record for the subscriber waits here for its key, the gate also holds back all later records, because it
+        may already have held them back (6.5).
+        """
         withheld = self._first_withheld(subscriber, publisher)
         if first == withheld == UNBOUNDED:
             subscriber.ready.extend(subscriber.open_gate(publisher))
@@ -207,16 +218,18 @@ class Edge:
             subscriber.gate(publisher, home, first, withheld)
 
     def _first_withheld(self, subscriber: LocalSubscriber, publisher: bytes) -> int:
-        """The `n` of the oldest record for the subscriber that waits here for its key; `UNBOUNDED` if none does."""
+        """The place `n` of the subscriber's oldest record that waits here for its key; `UNBOUNDED` if there is none."""
         stream = self.streams.get(publisher)
         waiting = [record for record, _ in stream.withheld_at_edge] if stream is not None else []
         theirs = (r.n for r in waiting if r.locals.get(subscriber) == WITHHELD and r.state is not State.SETTLED)
         return min(theirs, default=UNBOUNDED)
 
     def rehomed(self, publisher: bytes, address: str) -> None:
-        """The publisher has a new attach, or is gone: its gates end (6.5). Records that waited for its sign of life
-        (6.6) are dropped, because no sign will come. Records behind a withheld record are dropped, too, because home
-        may forward them again."""
+        """End the gates of a publisher that has attached anew or is gone (6.5).
+
+        Records that waited for its sign of life (6.6) are dropped, because no sign will come. Records that waited
+        behind a withheld record are dropped as well, because the new home may forward them again.
+        """
         for subscriber in self._at.meeting(address):
             gate = subscriber.gated.get(publisher)
             if gate is not None:
@@ -225,23 +238,23 @@ class Edge:
         self.reports.rehomed(publisher)
 
     def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
-        """The client has granted credit: it takes `credit` transfers from now on."""
+        """Set the credit that the client has granted: the number of transfers that it takes from now on."""
         subscriber.credit = credit
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
         self.receipts.ask(subscriber)
 
     def room(self, subscriber: LocalSubscriber, room: int) -> None:
-        """The subscriber's link takes `room` bytes of messages from now on."""
+        """Set the number of bytes of messages that the subscriber's link takes from now on."""
         subscriber.room = room
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
         self.drains.room(subscriber)
 
-    # streams of other homes
+    # streams of publishers at other homes
 
     def stream(self, publisher: LinkEntry) -> Stream:
-        """The stream of a publisher's current epoch."""
+        """The stream of the publisher's current epoch; made if there is none."""
         stream = self.streams.get(publisher.name)
         if stream is None:
             stream = stream_of(publisher, self.kinds)
@@ -250,8 +263,11 @@ class Edge:
         return stream
 
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
-        """Take a Forward of the current epoch, for all local subscribers that home has joined. `first`: the `n` of the
-        first record. `seen`: the version of our section that home has applied."""
+        """Take a Forward for all local subscribers that the home has joined.
+
+        The Forward is of the publisher's current epoch. `first`: the `n` of the first record. `seen`: the version of
+        this router's section that the home has applied.
+        """
         moved = self.directory.departures.since(seen)
         joined = self.delivery.joined_at(stream)
         if stream.unconfirmed or not stream.kind.is_for_all:
@@ -266,9 +282,12 @@ class Edge:
     def forward_to(
         self, stream: Stream, first: int, seen: int, records: list[Record], only: tuple[bytes, Epoch, bool]
     ) -> None:
-        """Take a Forward for one attach of a subscriber (`only`: its name, the attach, and whether this is an offer).
-        If the attach is over, home learns so before it gets our outcome, and forwards the records for the next
-        attach."""
+        """Take a Forward for one attach of a subscriber. `only`: the subscriber's name, the attach, and whether this is
+        an offer.
+
+        If the attach is over, the home learns this before it gets the outcome of this router. It then forwards the
+        records to the subscriber's next attach.
+        """
         name, attach, is_offer = only
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
@@ -285,8 +304,11 @@ class Edge:
     def _offer(
         self, stream: Stream, moved: tuple[bytes, ...], run: list[tuple[int, Record]], chosen: list[LocalSubscriber]
     ) -> bool:
-        """Take records that home offers to the one subscriber that it has chosen (12). `run`: the records with their
-        consecutive `n`; either all of them are here already, or none. Returns whether a record found no room."""
+        """Take records that the home offers to the one subscriber that it has chosen (12).
+
+        `run`: the records with their consecutive `n`. Either all of them are already here, or none is. Returns whether
+        a record found no room.
+        """
         here = [stream.records.get(n, record) for n, record in run]
         if not self._go_together(stream, here, chosen):
             taken = [self._backlog(stream, n, moved, record, chosen, stream.kind.offered) for n, record in run]
@@ -301,9 +323,11 @@ class Edge:
         return bool(refused)
 
     def _go_together(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> bool:
-        """Whether the records can be offered together; if so, and they are new, enter them. They cannot in three cases:
-        a local subscriber has had one or has left without it; the chosen subscriber may have one by its map; or one has
-        to wait."""
+        """Whether the records can be offered in one step. If so, new records are entered into the table.
+
+        They cannot in three cases: a local subscriber has had one of them, or has left without it; according to its
+        map, the chosen subscriber may have one; or one of them has to wait.
+        """
         if stream.kind.is_for_all or stream.unconfirmed or stream.withheld_at_edge:
             return False
         if any(subscriber.may_have(records) for subscriber in chosen):
@@ -321,7 +345,8 @@ class Edge:
         subscribers: list[LocalSubscriber],
         whom: Whom,
     ) -> Record | None:
-        """Take one record for these subscribers. It may be here already: for other subscribers, or reported (6.3)."""
+        """Take one record of a Forward for these subscribers. The record may already be here, for other subscribers,
+        and the edge may already have reported it (6.3)."""
         taken = self._forward_one(stream, n, moved, record, subscribers, whom)
         self.release(stream)
         return taken
@@ -335,8 +360,11 @@ class Edge:
         subscribers: list[LocalSubscriber],
         whom: Whom,
     ) -> Record | None:
-        """Take one record that may be here already, forwarded before or unconfirmed. `whom` selects the subscribers
-        that get it. Returns None if the record is settled here; home forwards no record that it has settled."""
+        """Take one record of a Forward. It may already be here, because it was forwarded before or is unconfirmed.
+
+        `whom` selects the subscribers that get it. Returns None if the record is settled here; a home forwards no
+        record that it has settled.
+        """
         known = stream.records.get(n) or self.unconfirmed.take(stream, record.key) or record
         if known.state is State.SETTLED:
             return None
@@ -348,16 +376,16 @@ class Edge:
         return known
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
-        """Names of subscribers that lapsed before an earlier Forward of the record. They attach nowhere, so home has to
-        hear of them again."""
+        """The names of subscribers that lapsed before an earlier Forward of the record. They are attached nowhere, so
+        the home has to learn of them again."""
         lapsed = self.directory.lapsed
         return (name for name in record.moved if name in lapsed and name not in moved)
 
     def forward_presettled(
         self, stream: Stream, first: int, records: list[Record], only: tuple[bytes, Epoch] | None
     ) -> None:
-        """Hand presettled records on, or drop them. Either way home may forget them at once. They do not overtake
-        withheld records."""
+        """Hand presettled records on, or drop them. In both cases the edge reports them at once, so that the home may
+        forget them. They must not overtake withheld records."""
         if not stream.withheld_at_edge:
             joined = [s for s in self.delivery.joined_at(stream) if only is None or s.name == only[0]]
             self.delivery.hand_on(stream, records, joined)
@@ -366,8 +394,11 @@ class Edge:
             self.consumers.count(stream.home, *only, SubscriberRoom.of(records))
 
     def _begin(self, stream: Stream, records: list[Record], offered: dict[LocalSubscriber, list[Record]]) -> None:
-        """Offer new records to their local subscribers. If an older delivery has one of their keys, withhold them:
-        after a lost contact, home has forgotten that delivery before our subscribers have."""
+        """Offer new records to their local subscribers.
+
+        If an older delivery has one of their keys, withhold them. This happens after a lost contact, when the home has
+        forgotten that delivery before the subscribers of this router have.
+        """
         if stream.withheld_at_edge or not self.records.enter(records):
             for record in records:
                 stream.withhold_for(record, list(record.locals))
@@ -383,8 +414,8 @@ class Edge:
         self.delivery.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:
-        """Let withheld records go on, in order, as far as their keys are free, and then the records that waited behind
-        them."""
+        """Pass on withheld records in order, as long as their keys are free. Then pass on the records that waited
+        behind them."""
         if stream.withheld_at_edge:
             self._release(stream)
             self._pass_withheld(stream)
@@ -402,7 +433,8 @@ class Edge:
                 self._go_on(stream, record, subscribers)
 
     def _pass_withheld(self, stream: Stream) -> None:
-        """Give subscribers the records that waited at a gate only behind withheld records that have gone on."""
+        """Give subscribers the records that waited at a gate only because an earlier record was withheld, and that need
+        not wait any more."""
         for subscriber in list(self._at.meeting(stream.address)):
             gate = subscriber.gated.get(stream.publisher)
             if gate is not None and gate.withheld != UNBOUNDED:
@@ -411,14 +443,14 @@ class Edge:
 
     def _go_on(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
         for subscriber in subscribers:
-            if record.locals.get(subscriber) == WITHHELD:  # it may have left or attached again meanwhile
+            if record.locals.get(subscriber) == WITHHELD:  # meanwhile the subscriber may have left or attached again
                 record.queue(subscriber)
                 self.delivery.offer(subscriber, stream, [record])
         self.delivery.finished([] if record.open else [record])
 
     def settle(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """Home has settled these deliveries: settle them at the local subscribers, and answer home as soon as these
-        have read of it (protocol 5, Settle)."""
+        """Settle these deliveries, which their home has settled, at the local subscribers. The edge answers the home as
+        soon as the subscribers have read the settlement (protocol 5, Settle)."""
         stream = self.streams.get(publisher)
         known = in_ranges(stream, ranges) if stream is not None and stream.epoch == epoch else []
         unsettled = [record for record in known if record.state is not State.SETTLED]
@@ -433,15 +465,18 @@ class Edge:
             self.outlet.batches.settled(home, publisher, epoch, ranges)
 
     def abandon(self, stream: Stream, followed_by: bytes | None) -> None:
-        """The publisher's life has ended, so nobody will settle the stream's records. The edge delivers the records
-        that it has and then settles them itself (7.5, 8). `followed_by`: the generation of the publisher's next life,
-        if that has ended this one."""
+        """Handle the end of a publisher's life, after which no router settles the stream's records.
+
+        The edge delivers the records that it has, and then settles them itself (7.5, 8). `followed_by`: the generation
+        of the publisher's next life, if the next life has ended this one.
+        """
         assert not isinstance(stream, HomeStream)
         stream.abandon(followed_by)
         self.streams.discard(stream)
         for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:
-                if record.locals.get(subscriber) == WITHHELD:  # otherwise the subscriber has it by now
+                # in any other state the subscriber already has the record
+                if record.locals.get(subscriber) == WITHHELD:
                     record.drop(subscriber)
         self.abandon_unconfirmed(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
@@ -449,15 +484,17 @@ class Edge:
             self.settlement.close(stream, done)
 
     def abandon_unconfirmed(self, stream: Stream) -> None:
-        """Give unconfirmed records to no subscriber any more: the subscribers may have had them at another router."""
+        """Give no unconfirmed record of the stream to a subscriber any more, because the subscribers may have had it at
+        another router."""
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
                 subscriber.stop_awaiting(record)
         self.settlement.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
     def contact_lost(self, home: str) -> None:
-        """The contact is over, and with it the joins, gates and unreported outcomes of this home. The records that it
-        forwarded are held until it is back, or until their publishers have another home."""
+        """Drop what the edge knows of a home whose contact is lost: its joins, its gates, and outcomes that it has not
+        been sent. The records that it has forwarded wait until it is back, or until their publishers have another
+        home."""
         for stream in self.streams.values():
             if stream.home == home:
                 self.unconfirmed.hold(stream)

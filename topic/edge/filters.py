@@ -1,6 +1,7 @@
 """The filters of subscribers (protocol 5, Filters).
 
-The core sees a predicate. The shell defines the syntax of a filter, and which parts of a message it reads.
+The core only asks a filter whether it lets a message pass. The shell defines the syntax of filters, and which parts of
+a message they read.
 """
 
 from collections import Counter
@@ -14,24 +15,28 @@ from topic.identity import LinkIdentity
 
 
 class Filter(Hashable, Protocol):
-    """A filter. Its result depends only on the message, so of several equal filters only one is evaluated."""
+    """A filter. Its result depends on nothing but the message, so equal filters of several subscribers are evaluated
+    once."""
 
     @property
     def cost(self) -> int:
-        """The most steps that one evaluation takes."""
+        """The largest number of steps that one evaluation takes."""
 
     def read(self, message: bytes) -> Any:
-        """The content of a message for `wants`. The content that one filter has read serves all filters."""
+        """Read a message into the form that `wants` takes. All filters share this form, so a message is read once for
+        all of them."""
 
     def wants(self, content: Any) -> bool:
-        """Whether a subscriber with this filter gets the content that `read` returned."""
+        """Whether the filter lets the message pass; `content` is the result of `read`."""
 
 
 @frozen
 class NoLocal:
-    """A filter that leaves out the messages of publishers with the subscriber's own container and user, and the
-    messages that `other` leaves out. All records of a stream have one publisher, so the own messages are left out
-    without reading them."""
+    """A filter that stops messages of the subscriber's own client (same container and user), and all messages that
+    `other` stops.
+
+    All records of a stream have one publisher. So the filter stops a client's own messages without reading them.
+    """
 
     container: str
     user: str
@@ -45,8 +50,11 @@ Wants = Filter | NoLocal
 
 
 class Asked:
-    """The filters of a router's subscribers, and the cost of each user's filters. Each different filter is evaluated
-    for each message, and the router does nothing else meanwhile."""
+    """The filters of a router's subscribers, and the cost of each user's filters.
+
+    The cost is limited because the router evaluates each different filter for each message, and does nothing else
+    meanwhile.
+    """
 
     def __init__(self) -> None:
         self._of: dict[bytes, tuple[str, Wants]] = {}
@@ -54,7 +62,7 @@ class Asked:
         self._costs: Counter[str] = Counter()
 
     def put(self, subscriber: bytes, user: str, wants: Wants | None) -> None:
-        """The subscriber has this filter from now on."""
+        """Set the filter of this subscriber; None for no filter."""
         self.drop(subscriber)
         if wants is not None:
             asked = self._of[subscriber] = (user, wants)
@@ -74,19 +82,19 @@ class Asked:
                 del self._costs[user]
 
     def with_another(self, user: str, wants: Wants) -> int:
-        """The cost of the user's filters together with this one."""
+        """What the user's filters cost if this filter is added to them."""
         return self._costs[user] + (0 if (user, wants) in self._subscribers else _cost(wants))
 
 
 def _cost(wants: Wants) -> int:
-    """A filter that only leaves out own messages reads no message, so it costs nothing."""
+    """What the filter costs: nothing if it only stops the client's own messages, because then it reads no message."""
     asked = wants.other if isinstance(wants, NoLocal) else wants
     return 0 if asked is None else asked.cost
 
 
 def wanted(records: Sequence[Record], filters: Iterable[Wants | None]) -> dict[Wants | None, list[Record]]:
-    """For each of these filters the records that it lets through, in order. The records are of one publisher. The
-    result has no entry for None, the absent filter."""
+    """For each of these filters, the records that it lets pass, in order. All records have one publisher. The result
+    has no entry for None, which stands for no filter."""
     found: dict[Wants | None, list[Record]] = {each: [] for each in filters if each is not None}
     asked: list[tuple[Filter, list[Record]]] = []
     for each, through in found.items():

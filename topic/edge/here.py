@@ -8,16 +8,17 @@ from topic.edge.subscriber import LocalSubscriber
 
 
 class HomeHere(Protocol):
-    """The calls of an edge to the home at its own router: `topic.home.home`."""
+    """The methods that an edge calls at the home of its own router; `topic.home.home` implements them."""
 
     def decide(self, stream: HomeStream, records: list[Record]) -> None:
-        """These records, whose home is here, await fewer outcomes than before."""
+        """Decide these records if possible: their home is this router, and it awaits fewer outcomes for them than
+        before."""
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Find which of these keys a publisher attached here has settled, and report them to the edge."""
+        """Find which of these keys the publisher, which is attached here, has settled. Report them to the edge."""
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
-        """The subscriber has room for deliveries."""
+        """Note that the subscriber has room for more deliveries."""
 
     def drain(self, asked: Drain) -> None:
         """Answer whether this home has given a subscriber all that there is for it."""

@@ -1,11 +1,14 @@
-"""When an edge may forget a settled delivery (protocol 5, Forget).
+"""Decides when an edge may forget a settled delivery (protocol 5, Forget).
 
-A subscriber whose terminus outlives its connection may come back with an unsettled map that names a delivery settled
-meanwhile. If the publisher has used the key again by then, the edge would take the old acceptance for an answer to the
-new message. So the edge keeps a record until each such subscriber has read of its settlement. A subscriber has read of
-it when it gives an outcome of a delivery that was transferred after the settlement, or answers an echo that was sent
-after it. A subscriber that cannot come back counts as having read what was written. `topic.edge.settlement` sends the
-settlements.
+If a subscriber's terminus outlives its connection, the client may come back with an old unsettled map that names a
+delivery settled meanwhile. If the publisher has used the key for a new message by then, the edge would take the
+acceptance in the map for an answer to the new message. So the edge keeps a record until every such subscriber has read
+the settlement.
+
+A subscriber has read a settlement when it gives an outcome for a delivery that was transferred later, or answers an
+echo that was sent later. If a subscriber cannot come back, the edge counts the settlement as read once it is written.
+
+`topic.edge.settlement` sends the settlements.
 """
 
 from collections.abc import Mapping
@@ -20,38 +23,39 @@ from topic.outlet import Outlet
 
 
 class Receipts:
-    """The settlements of one router that some local subscribers may not have read."""
+    """The settled records of one router whose settlement some local subscribers may not have read."""
 
     def __init__(self, outlet: Outlet, records: RecordTable) -> None:
         self.outlet = outlet
         self.records = records
 
     def remember(self, subscriber: LocalSubscriber, record: Record) -> None:
-        """The record's settlement is under way to the subscriber, or waits until the subscriber comes back."""
+        """Keep the record until the subscriber has read its settlement, which is under way or waits until the
+        subscriber comes back."""
         assert record.state is State.SETTLED
         record.unread += 1
         self.settlement_sent(subscriber, record)
 
     def settlement_sent(self, subscriber: LocalSubscriber, record: Record) -> None:
-        """The record's settlement has just been written to the subscriber's link."""
+        """Note that the record's settlement has been written to the subscriber's link."""
         subscriber.unread.append(record)
         subscriber.armed = subscriber.marker is None
 
     def ask(self, subscriber: LocalSubscriber) -> None:
-        """Send the subscriber an echo if it may not have read settlements, unless an echo is under way."""
+        """Send the subscriber an echo if it may not have read some settlements, and no echo is under way."""
         if subscriber.unread and subscriber.echo_covers is None and subscriber.answered:
             subscriber.echo_covers = len(subscriber.unread)
             self.outlet.actions.append(Echo(subscriber.link))
 
     def echoed(self, subscriber: LocalSubscriber) -> None:
-        """The subscriber has answered the echo, so it has read the settlements before that echo. Later settlements need
-        another echo."""
+        """Handle the subscriber's answer to the echo: it has read all settlements before the echo. If there are later
+        ones, send another echo."""
         count, subscriber.echo_covers = subscriber.echo_covers, None
         self.known(subscriber, count or 0)
         self.ask(subscriber)
 
     def known(self, subscriber: LocalSubscriber, count: int) -> None:
-        """The subscriber has read the `count` oldest settlements of its `unread`."""
+        """Note that the subscriber has read the `count` oldest settlements in its `unread`."""
         assert count <= len(subscriber.unread)
         if subscriber.echo_covers is not None:
             subscriber.echo_covers = max(0, subscriber.echo_covers - count)
@@ -60,9 +64,12 @@ class Receipts:
         subscriber.unmark()
 
     def attached_again(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int] | None) -> None:
-        """The subscriber has attached with this map. It has read of a settlement if the map lacks the delivery; we
-        assume this also of an incomplete map: a limit (10). If the map names the delivery, our answer leaves it out, so
-        the subscriber reads of the settlement with its next answer."""
+        """Handle a new attach of the subscriber with this map.
+
+        If the map lacks a settled delivery, the subscriber has read the settlement. The edge assumes the same if the
+        map is incomplete, which is a known limit (10). If the map names the delivery, this router's answer leaves it
+        out. The subscriber then learns of the settlement from this answer.
+        """
         unread = list(subscriber.unread)
         subscriber.unread.clear()
         for record in unread:
@@ -75,9 +82,12 @@ class Receipts:
         subscriber.unmark()
 
     def _remember_named(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int]) -> None:
-        """The map may name a settled record that is kept here only for other subscribers. Keep it for this subscriber,
-        too. Otherwise, before our answer, the old outcome in the map could be taken for the outcome of a new
-        message."""
+        """Keep settled records that the map names, and that the edge kept only for other subscribers, for this
+        subscriber, too.
+
+        Without this, the key could be used for a new message before this router answers the attach. The old outcome in
+        the map would then count for the new message.
+        """
         known, by_key = set(subscriber.unread), self.records.by_key
         for record in [by_key[key] for key in client_map if key in by_key]:
             is_meant = record.state is State.SETTLED and meets(record.stream.address, subscriber.identity.address)
@@ -85,14 +95,14 @@ class Receipts:
                 self.remember(subscriber, record)
 
     def _knows(self, record: Record) -> None:
-        """One more subscriber has read of the settlement. The record is forgotten after the last one."""
+        """Note that one more subscriber has read the settlement. After the last one, forget the record."""
         record.unread -= 1
         assert record.unread >= 0
         if not record.unread and (not record.awaited or not isinstance(record.stream, HomeStream)):
             self.forget([record])
 
     def forget(self, records: list[Record]) -> None:
-        """Forget these records: all subscribers have read of their settlement."""
+        """Forget these records, whose settlement all subscribers have read."""
         for stream, run in by_stream(records):
             self.outlet.trace_records(Event.FORGOTTEN, stream, run)
             for record in run:

@@ -1,8 +1,8 @@
-"""The reports of outcomes to other homes, and when they have to wait (protocol 5, Edge).
+"""Reports outcomes to other homes, and delays a report where necessary (protocol 5, Edge).
 
-No outcome of a delivery may be under way when home adds a local subscriber to the delivery: home would count the
-outcome for that subscriber, too. So an outcome waits in two cases: home has not joined all local subscribers, or home
-may still forward a backlog to one of them (6.6). The record has the outcome itself.
+A report must not be under way while the home adds a local subscriber to the same delivery: the home would count the
+outcome for the new subscriber, too. So the edge delays reports in two cases: the home has not joined all local
+subscribers, or the home may still forward a backlog to one of them (6.6). The record keeps the outcome meanwhile.
 """
 
 from collections import deque
@@ -19,48 +19,48 @@ from topic.outlet import Outlet
 
 
 class Reports:
-    """The outcomes that one edge owes to other homes."""
+    """The outcomes that one edge still has to report to other homes."""
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber], lapsed: Container[bytes]) -> None:
-        """`lapsed`: names of lapsed subscribers, which no home awaits."""
+        """`lapsed`: the names of lapsed subscribers. No home awaits them."""
         self.outlet = outlet
         self.passed: dict[Stream, deque[Record]] = {}
-        """Keyed by stream: records that no local subscriber wants, in order, while other records of the stream are not
-        answered. Their acceptance goes with the outcomes of those, in ranges, or a little later."""
+        """For each stream, in order, records that no local subscriber's filter lets pass. Their report waits for a
+        short time while other records of the stream have no outcome, so that one report can cover whole ranges."""
         self.due = inf
         self.unjoined: dict[str, set[bytes]] = {}
-        """Keyed by home in contact: the local subscribers that it has not joined in this contact."""
+        """For each home in contact, the local subscribers that it has not joined in this contact."""
         self.unreported: dict[str, list[Record]] = {}
-        """Keyed by home: the finished records whose outcome has to wait."""
+        """For each home, the finished records whose report is delayed."""
         self._unproven: dict[bytes, dict[bytes, None]] = {}
-        """Keyed by publisher whose home may still forward older deliveries: the local subscribers whose backlog the
-        home has put off."""
+        """For each publisher whose home may still forward older deliveries, the local subscribers whose backlog the
+        home has delayed."""
         self._subscribers = subscribers
         self._lapsed = lapsed
 
     def contact(self, home: str) -> None:
-        """A contact begins: the home has to join all local subscribers."""
+        """Begin a contact: the home has not joined any local subscriber yet."""
         assert home not in self.unjoined
         self.unjoined[home] = set(self._subscribers)
 
     def contact_lost(self, home: str) -> None:
-        """A contact is over, and with it the joins of the home and the outcomes that waited for it."""
+        """End a contact: drop the joins of this home, and the reports that were delayed for it."""
         self.unjoined.pop(home, None)
         self.unreported.pop(home, None)
         self.passed = {stream: records for stream, records in self.passed.items() if stream.home != home}
         self._count_unproven()
 
     def attaches(self, subscriber: bytes) -> None:
-        """A subscriber attaches: every home has to join it."""
+        """Note that a subscriber attaches. Every home has to join it."""
         for unjoined in self.unjoined.values():
             unjoined.add(subscriber)
 
     def unproven(self, publisher: bytes, subscriber: bytes) -> None:
-        """The publisher's home puts off the backlog of a local subscriber."""
+        """Note that the publisher's home delays the backlog of a local subscriber."""
         self._unproven.setdefault(publisher, {})[subscriber] = None
 
     def rehomed(self, publisher: bytes) -> None:
-        """The publisher's former home needs no outcomes any more."""
+        """Drop all reports about this publisher to its former home, which no longer needs them."""
         self._unproven.pop(publisher, None)
         self.passed = {stream: records for stream, records in self.passed.items() if stream.publisher != publisher}
         for home, records in list(self.unreported.items()):
@@ -69,8 +69,8 @@ class Reports:
                 del self.unreported[home]
 
     def joined(self, home: str, subscriber: bytes) -> bool:
-        """`home` has joined the subscriber, or need not join it any more. When it has none left to join, the outcomes
-        that waited are reported. Returns whether there were any."""
+        """Note that `home` has joined the subscriber, or need not join it any more. If it has no other subscriber to
+        join, send the delayed reports. Returns whether there were any."""
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
         waited = self.unreported.pop(home, []) if not self.unjoined.get(home) else []
@@ -78,18 +78,18 @@ class Reports:
         return bool(waited)
 
     def _report_waited(self, waited: Iterable[Record]) -> None:
-        """Report records that waited. By now a record may have other subscribers, or be settled: then it is left
+        """Report records whose report was delayed. A record that now has a new subscriber, or is settled, is left
         out."""
         for stream, records in by_stream(r for r in dict.fromkeys(waited) if not r.open and r.state is State.IN_DOUBT):
             self.report(stream, records)
 
     def put_off(self, stream: Stream, passed: list[Record]) -> None:
-        """No local subscriber wants these records, while other records of the stream wait for outcomes: put their
-        report off."""
+        """Delay the report of these records, which no local subscriber's filter lets pass. Other records of the stream
+        still wait for outcomes."""
         self.passed.setdefault(stream, deque()).extend(passed)
 
     def wait(self, now: float, delay: float) -> None:
-        """Limit the wait of the reports that were put off to `delay` seconds."""
+        """Send the reports that `put_off` has delayed after `delay` seconds at the latest."""
         self.due = min(self.due, now + delay) if self.passed else inf
 
     def handle_timer(self, now: float) -> None:
@@ -98,7 +98,7 @@ class Reports:
             self._report_waited(record for records in passed.values() for record in records)
 
     def _with_passed(self, stream: Stream, records: list[Record]) -> list[Record]:
-        """These records, together with those that were put off and come before the last of them."""
+        """These records, with the records before them whose report `put_off` has delayed, in order."""
         waited, found = self.passed[stream], dict.fromkeys(records)
         while waited and waited[0].n < records[-1].n:
             record = waited.popleft()
@@ -109,7 +109,8 @@ class Reports:
         return sorted(found, key=attrgetter("n"))
 
     def subscriber_ended(self, subscriber: bytes) -> list[str]:
-        """A subscriber is gone: no home need join it. Returns the homes that outcomes which waited are reported to."""
+        """Handle the end of a subscriber: no home has to join it any more. Returns the homes to which delayed reports
+        are sent now."""
         for put_off in self._unproven.values():
             put_off.pop(subscriber, None)
         return [home for home in list(self.unjoined) if self.joined(home, subscriber)]
@@ -126,14 +127,14 @@ class Reports:
         return gate is not None and gate.first == UNPROVEN
 
     def _is_back(self, name: bytes, home: str) -> bool:
-        """Whether home has joined the subscriber here again, and then named it in each delivery that it is to have. A
-        JOINED that has crossed the subscriber's lapse does not count."""
+        """Whether the home has joined the subscriber here again, so that it has named the subscriber in each delivery
+        that is for it. False if the subscriber has lapsed: the home may have joined it before it learnt of this."""
         is_joined = name in self._subscribers and home in self._subscribers[name].joined
         return is_joined and name not in self._lapsed
 
     def report(self, stream: Stream, records: list[Record]) -> None:
-        """Report records for which all local subscribers have a final outcome. Unconfirmed records wait until home has
-        forwarded them again."""
+        """Report records for which all local subscribers have a final outcome. An unconfirmed record is reported only
+        after the home has forwarded it again."""
         assert not any(map(attrgetter("open"), records))
         home = stream.home
         confirmed = [record for record in records if record.n >= 0]

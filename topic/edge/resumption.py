@@ -1,8 +1,8 @@
-"""The beginning of a subscriber's new link: our map, and the deliveries to be resumed (protocol 6.8).
+"""The beginning of a subscriber's new link: the router's map, and the deliveries to resume (protocol 6.8).
 
-The client's unsettled map lists the deliveries that it has from its older links, at any router. When its attach is
-answered, the records here have the present state of these deliveries. From both follow our map, and the transfers with
-resume=true. `topic.edge.delivery` makes these transfers.
+The client's unsettled map lists the deliveries that it has from older links, at any router. When the router answers the
+attach, its records have the present state of these deliveries. From both follow the router's map and the transfers with
+resume=true, which `topic.edge.delivery` makes.
 """
 
 from collections import deque
@@ -14,16 +14,16 @@ from topic.edge.unconfirmed import FINAL
 
 
 def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict[bytes, int] | None:
-    """Our map, keyed by delivery key, in answer to the client's map; None in answer to a null map. It has the
-    deliveries of the client's map that are not settled.
+    """Return the router's map, by delivery key, in answer to the client's map; None if the client's map was null. The
+    router's map has each delivery of the client's map that is not settled.
 
-    the client's map                      this router
-    names it, with a final outcome there  resumes it at once with that state and no payload, and settles it when the
-    or here                               publisher settles. The outcome in the client's map has precedence
-    names it without outcome              resumes it with its payload when home has forwarded it for this subscriber
-    names it, and it is settled           leaves it out, so the client settles it. The same holds for an abandoned
-                                          delivery without an outcome, and for one of another address
-    lacks it                              transfers it as new, even if it was transferred before
+        the client's map                      this router
+        names it, with a final outcome there  resumes it at once with that state and no payload, and settles it when the
+        or here                               publisher settles. The outcome in the client's map has precedence
+        names it without outcome              resumes it with its payload when home has forwarded it for this subscriber
+        names it, and it is settled           leaves it out, so the client settles it. The same holds for an abandoned
+                                              delivery without an outcome, and for one of another address
+        lacks it                              transfers it as new, even if it was transferred before
     """
     client_map, subscriber.client_map = subscriber.client_map, None
     subscriber.resuming.clear()
@@ -43,6 +43,6 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
 
 
 def _has_part(subscriber: LocalSubscriber, record: Record) -> bool:
-    """Whether the subscriber is owed anything of the record. Nobody forwards an abandoned record again, so the
-    subscriber must be named in it."""
+    """Whether the subscriber can still get the record, or learn of its end. No router forwards an abandoned record
+    again, so such a record must already name the subscriber."""
     return not record.stream.abandoned or subscriber in record.locals

@@ -1,6 +1,6 @@
-"""Settles deliveries at local subscribers when their publisher has settled (protocol 5, Settle).
+"""Settles deliveries at local subscribers after their publisher has settled them (protocol 5, Settle).
 
-`topic.edge.receipts` decides when a record may be forgotten afterwards.
+`topic.edge.receipts` decides when the edge may then forget a record.
 """
 
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ from topic.outlet import Outlet
 
 
 class Pump(Protocol):
-    """The sender of deliveries to subscribers: `topic.edge.delivery`."""
+    """Sends deliveries to subscribers; `topic.edge.delivery` implements it."""
 
     def pump(self, subscriber: LocalSubscriber) -> None:
-        """Send the waiting records that the subscriber's credit and room allow."""
+        """Send as many waiting records as the subscriber's credit and room allow."""
 
 
 class Settlement:
-    """The settlements at one router."""
+    """Settles the deliveries of one router."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Settlement:
         self._transfers = transfers
 
     def close(self, stream: Stream, records: list[Record], *, abandoned: bool = False) -> None:
-        """Settle these records at the local subscribers. Forget at once each record whose subscribers have all read of
-        that. `abandoned`: the publisher has given the deliveries up."""
+        """Settle these records at the local subscribers. If all subscribers of a record have read the settlement,
+        forget the record at once. `abandoned`: the publisher has given the deliveries up."""
         if not records:
             return
         event = Event.ABANDONED if stream.abandoned or abandoned else Event.SETTLED
@@ -54,7 +54,7 @@ class Settlement:
         self.receipts.forget([record for record in records if not record.unread])
 
     def resolved(self, stream: Stream, keys: list[bytes]) -> None:
-        """Home has answered that the deliveries with these keys are settled (7.4)."""
+        """Handle the home's answer that the deliveries with these keys are settled (7.4)."""
         by_key = self.receipts.records.by_key
         records = [by_key[key] for key in keys if key in by_key]
         records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
@@ -63,8 +63,11 @@ class Settlement:
             self.close(stream, records)
 
     def settle_locals(self, records: list[Record]) -> None:
-        """Send the settlement to every subscriber to which a record was transferred. The record stays unread for a
-        subscriber that may come back with its map. Any other subscriber counts as having read what was written."""
+        """Send the settlement to every subscriber to which a record was transferred.
+
+        If a subscriber may come back with its map, the record is kept until the subscriber has read the settlement. For
+        any other subscriber the settlement counts as read once it is written.
+        """
         batches: dict[LocalSubscriber, list[Record]] = {}
         stream = records[0].stream
         there = self._at.meeting(stream.address)
@@ -77,7 +80,8 @@ class Settlement:
                     continue
                 if state == QUEUED:
                     subscriber.skip_settled()
-                if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:  # released, but not settled yet
+                # The second condition is for a record that was released on this link, and is not settled on it yet.
+                if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
             self._settle_at(subscriber, settled)
@@ -85,8 +89,8 @@ class Settlement:
             self._transfers.pump(subscriber)
 
     def _settle_resuming(self, records: list[Record], there: Iterable[LocalSubscriber]) -> list[LocalSubscriber]:
-        """Note the settlement for subscribers that still wait for a resumed transfer of some of the records: they read
-        of the settlement by this transfer. Returns these subscribers."""
+        """Keep these records for subscribers that still wait for their resumed transfer. This transfer tells them of
+        the settlement. Returns these subscribers."""
         resuming = [subscriber for subscriber in there if subscriber.resuming]
         for subscriber in resuming:
             for record in records:

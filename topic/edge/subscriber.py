@@ -1,7 +1,8 @@
 """One local subscriber: its credit, its waiting records, and the homes that have joined it (protocol 6.1 to 6.7).
 
-This module decides *when* a record may go to the subscriber: it has credit, its link has room, no gate holds the record
-back, and the map of its attach was complete or names the record (6.8). `topic.edge.delivery` then changes the record.
+This module decides *when* a record may go to the subscriber. It may if the subscriber has credit, its link has room, no
+gate holds the record back, and the map of its attach was complete or names the record (6.8). `topic.edge.delivery` then
+changes the record.
 """
 
 from collections import deque
@@ -22,32 +23,31 @@ from topic.edge.filters import Wants
 from topic.identity import Epoch, LinkIdentity
 
 ROOM = 256 * 1024
-"""Bytes of messages that a link gets before it has written any of them; or one message, whatever its size."""
+"""A new link may get this many bytes of messages, or one larger message, before it has written any of them."""
 CLEAR_AWAY = 64
-"""How many settled records may be among the waiting ones before they are removed."""
+"""Settled records are removed from the waiting ones when they exceed half of these by about this number."""
 
 
 @attrs.define(slots=True)
 class Gated:
-    """The records of a publisher that wait at a gate."""
+    """A gate at this subscriber, with the publisher's records that wait at it."""
 
     home: str
-    """The router that will admit the subscriber."""
+    """The router whose Admit opens the gate."""
     first: int
-    """The `n` of the oldest gating record: records with a smaller `n` pass. `UNBOUNDED` if home has admitted the
+    """The place `n` of the oldest gating record. Records before it pass. `UNBOUNDED` once the home has admitted the
     subscriber."""
     records: deque[Record]
     withheld: int = UNBOUNDED
-    """The `n` of the oldest record for the subscriber that waits here for its key: records with a larger `n` wait
-    behind it."""
+    """The place `n` of the subscriber's oldest record that waits here for its key. Later records wait behind it."""
 
     @property
     def since(self) -> int:
-        """The `n` from which records are held back."""
+        """The place `n` from which the gate holds records back."""
         return min(self.first, self.withheld)
 
     def take(self, since: int, till: int = UNBOUNDED) -> list[Record]:
-        """Take out the waiting records from `since` on and before `till`, in order."""
+        """Remove and return the waiting records from `since` on and before `till`, in order."""
         taken = sorted((record for record in self.records if since <= record.n < till), key=attrgetter("n"))
         self.records = deque(record for record in self.records if not since <= record.n < till)
         return taken
@@ -96,74 +96,76 @@ class LocalSubscriber:
         self.name = name
         self.identity = identity
         self.kind = kind
-        """The kind of its address."""
+        """The kind of the subscriber's address."""
         self.epoch = Epoch(0, "", 0)
         self.link: Any = None
-        """The shell's link; None while the subscriber is away."""
+        """The shell's object for the link; None while the subscriber is away."""
         self.settles_first = False
-        """Receiver settle mode first: the client settles as it accepts."""
+        """Whether the link has receiver settle mode first: the client settles a delivery when it accepts it."""
         self.sends_settled = False
-        """Sender settle mode settled: a sent delivery counts as accepted (at most once)."""
+        """Whether the link has sender settle mode settled: a delivery counts as accepted once it is sent (at most
+        once)."""
         self.credit = 0
         """The number of transfers that the client takes at present; 0 until its attach is answered."""
         self.room = ROOM
-        """The bytes of messages that its link takes at present; below 0 if the last message was larger than the room
-        before it."""
+        """The bytes of messages that the link takes at present. It is below 0 if the last message was larger than the
+        room before it."""
         self.ready: deque[Record] = deque()
-        """The records that wait only for credit or room, in order."""
+        """The records that wait for nothing but credit or room, in order."""
         self.gated: dict[bytes, Gated] = {}
-        """Its gates, keyed by the gated publisher."""
+        """The subscriber's gates, by the gated publisher."""
         self.stale = 0
-        """An upper bound for the settled records among the waiting ones."""
+        """An upper bound for the number of settled records among the waiting ones."""
         self.joined: set[str] = set()
-        """The routers that have joined this subscriber: their Forwards are for it, too."""
+        """The routers that have joined this subscriber. Records that they forward to all are for this subscriber,
+        too."""
         self.unanswered: set[str] = set()
-        """The routers in contact whose Joined for this epoch is awaited."""
+        """The routers in contact that have yet to answer this attach with Joined."""
         self.answered = False
         self.overtook = False
-        """Its attach took the link from another attach, of which the client had not heard: it may be late (6.12)."""
+        """Whether the attach took the link from another attach that the client did not know of. If so, this attach may
+        be late (6.12)."""
         self.unordered = False
-        """It resumes, and has not echoed its last epoch. So this attach may be late, or, if clocks differ, have a lower
-        epoch than the last one."""
+        """Whether the client resumes without having echoed its last epoch. If so, this attach may be late; or, if
+        clocks differ, it may have a lower epoch than the last attach."""
         self.lifetime = Lifetime()
-        """If it has a timeout, the client may come back with a map, so settlements are kept until it has read them (5,
-        Forget)."""
+        """The lifetime of the link. If it has a timeout, the client may come back with a map. The edge then keeps
+        settled records until the client has read their settlement (5, Forget)."""
         self.client_map: Mapping[bytes, int] | None = None
-        """The client's unsettled map, keyed by delivery key, until the attach is answered; None for a null map."""
+        """The client's unsettled map, by delivery key; None for a null map, and after the attach is answered."""
         self.incomplete = False
-        """Whether the map was incomplete. The client may then have deliveries that the map lacks, so these wait for its
-        next attach."""
+        """Whether the client's map was incomplete. The client may then have deliveries that the map lacks, so all
+        deliveries that it lacks wait for the next attach."""
         self.wants: Wants | None = None
-        """Its filter (protocol 5, Filters). Also None after an incomplete map: then the client gets the deliveries that
-        the map names."""
+        """The subscriber's filter (protocol 5, Filters); None if it has none. Also None after an incomplete map,
+        because the client then gets only the deliveries that the map names."""
         self.claims: set[bytes] = set()
-        """The keys that the map of its last attach named: no other subscriber may have these deliveries (protocol
-        12.4)."""
+        """The keys in the map of the last attach. No other subscriber may have these deliveries (protocol 12.4)."""
         self.offered: dict[str, tuple[SubscriberRoom, SubscriberRoom]] = {}
-        """Keyed by home: the room that its offers to this attach have taken in the present contact, and the room that
-        all of them together may take."""
+        """For each home, two numbers about its offers to this attach in the present contact: the room that the offers
+        so far have taken, and the room that all of them together may take."""
         self.exempt: set[Record] = set()
-        """The records that the map of this attach named: the filter does not apply to them."""
+        """The records that the map of this attach names. The filter does not apply to them."""
         self.resuming: dict[Record, int] = {}
-        """The records that are to be transferred with resume=true, and the state of each transfer; 0 for a transfer
-        with the payload."""
+        """The records to transfer with resume=true, with the state that each transfer has; 0 for a transfer with the
+        payload."""
         self.unread: deque[Record] = deque()
-        """The settled records whose settlement the client may not have read, in order (5, Forget)."""
+        """The settled records whose settlement the client may not have read, the oldest first (5, Forget)."""
         self.echo_covers: int | None = None
-        """How many of `unread` were settled before the echo under way; None if no echo is."""
+        """How many records of `unread` were settled before the echo under way; None if no echo is under way."""
         self.armed = False
-        """Whether the next transfer becomes the marker."""
+        """Whether the next record that is transferred becomes the `marker`."""
         self.marker: Record | None = None
-        """A record that was transferred after the first `confirmable` settlements of `unread`: its outcome shows that
-        the client has read them."""
+        """A record that was transferred after the first `confirmable` settlements in `unread`. When the client gives an
+        outcome for it, the client has read these settlements."""
         self.confirmable = 0
         self.attempts: dict[Record, int] = {}
-        """How often the client has released or modified a record."""
+        """How often the client has released or modified each record."""
         self.delivered = 0
         self.accepted = 0
 
     def offer(self, publisher: bytes, records: list[Record]) -> list[Record]:
-        """Take new records of a publisher. Returns the records to transfer now, and keeps the others."""
+        """Take new records of a publisher. Returns the records to transfer now; the others wait."""
         if self.incomplete:
             records = self._named(records)
         if publisher in self.gated:
@@ -175,7 +177,7 @@ class LocalSubscriber:
         return now
 
     def _fitting(self, records: list[Record]) -> list[Record]:
-        """The first of these records, as many as credit and room allow; takes credit and room for them."""
+        """As many of the records, from the first on, as credit and room allow. Reduces credit and room by them."""
         now = records[: self.credit]
         taken = sizes(now)
         fits = self._fits(taken)
@@ -185,7 +187,7 @@ class LocalSubscriber:
         return now
 
     def _fits(self, taken: list[int]) -> int:
-        """How many messages of these sizes, in bytes, find room, counted from the first."""
+        """How many messages of these sizes (in bytes), from the first on, the link has room for."""
         if self.room <= 0:
             return 0
         if sum(taken) <= self.room:
@@ -193,21 +195,20 @@ class LocalSubscriber:
         return next(count for count, sum_of in enumerate(accumulate(taken), 1) if sum_of >= self.room)
 
     def takes(self, records: list[Record]) -> int:
-        """How many of these new records the subscriber can take at once, counted from the first."""
+        """How many of these new records, from the first on, the subscriber can take at once."""
         first = records[: self.spare.deliveries]
         return len(first) if self.ready else self._fits(sizes(first))
 
     def _named(self, records: list[Record]) -> list[Record]:
-        """After an incomplete map the client gets only the deliveries that the map names: withhold the others. Returns
-        the named ones."""
+        """Withhold all records that the client's incomplete map does not name. Returns the records that it names."""
         for record in records:
             if record not in self.resuming and record.key not in (self.client_map or ()):
                 record.withhold(self)
         return [record for record in records if record.locals[self] == QUEUED]
 
     def gate(self, publisher: bytes, home: str, first: int, withheld: int = UNBOUNDED) -> None:
-        """Hold back the publisher's records from `first` on, also its backlog, until its home admits the subscriber.
-        Hold back its records from `withheld` on until that record goes on."""
+        """Hold back the publisher's records from `first` on, including a backlog, until its home admits the subscriber.
+        Also hold back the records from `withheld` on until that record no longer waits for its key."""
         assert first >= UNPROVEN
         gate = self.gated.setdefault(publisher, Gated(home, first, deque()))
         gate.first, gate.withheld = first, withheld
@@ -218,31 +219,31 @@ class LocalSubscriber:
             self.ready = deque(record for record in self.ready if not self._is_behind(record, publisher, gate.since))
 
     def _is_behind(self, record: Record, publisher: bytes, first: int) -> bool:
-        """Whether the gate holds the record back. An abandoned record passes, because a delivery that gates it may wait
-        for its key."""
+        """Whether the gate holds the record back. It does not if the record is abandoned, because the older delivery
+        that gates it may itself wait for its key."""
         is_new = record.locals.get(self) == QUEUED and record not in self.attempts and not record.stream.abandoned
         return is_new and record.stream.publisher == publisher and record.n >= first
 
     def open_gate(self, publisher: bytes) -> list[Record]:
-        """Remove the gate. Returns the records that it held, sorted by `n`: a backlog that waited for a sign of life
-        has come last."""
+        """Remove the gate. Returns the records that waited at it, in order of `n`. The order has to be restored because
+        a backlog that waited for a sign of life has come last."""
         return sorted(self.gated.pop(publisher).records, key=attrgetter("n"))
 
     def take_back(self, records: Container[Record]) -> None:
-        """Remove these records: they are not for the subscriber any more."""
+        """Remove these records, which are no longer for the subscriber."""
         self.ready = deque(record for record in self.ready if record not in records)
         for gate in self.gated.values():
             gate.records = deque(record for record in gate.records if record not in records)
 
     def hold_back(self, publishers: Iterable[bytes]) -> None:
-        """Records that await their home no longer wait for credit, and the gates of these publishers end. Settlements
-        that the client is owed still wait."""
+        """Remove records that wait for their home from the queue, and end the gates of these publishers. Settlements
+        that the client still has to get stay in the queue."""
         self.ready = deque(r for r in self.ready if r.locals.get(self) != AWAITING_HOME or r.state is State.SETTLED)
         for publisher in publishers:
             self.gated.pop(publisher, None)
 
     def skip_settled(self) -> None:
-        """A waiting record was settled. When there are many settled ones, they are removed."""
+        """Count one more settled record among the waiting ones. When they are many, remove all of them."""
         self.stale += 1
         if 2 * self.stale > self.queued() + CLEAR_AWAY:
             self.stale = 0
@@ -254,15 +255,15 @@ class LocalSubscriber:
         return deque(r for r in records if r.state is not State.SETTLED or r in self.resuming)
 
     def mark(self, records: list[Record]) -> None:
-        """These records are transferred now. If the client answers the first of them, it has read all earlier
-        settlements."""
+        """Make the first of these records, which are transferred now, the marker. When the client answers it, the
+        client has read all earlier settlements."""
         assert self.armed and records
         self.armed = False
         self.marker = records[0]
         self.confirmable = len(self.unread)
 
     def unmark(self) -> None:
-        """The marker is gone, or has done its work."""
+        """Drop the marker, because it is answered or gone."""
         self.marker = None
         self.confirmable = 0
         self.armed = bool(self.unread)
@@ -276,7 +277,8 @@ class LocalSubscriber:
         complete: bool,
         wants: Wants | None = None,
     ) -> None:
-        """The client attaches with its unsettled map. It may have been attached before, here or at another router."""
+        """Begin an attach of the client, with its unsettled map. The client may have been attached before, here or at
+        another router."""
         assert epoch > self.epoch
         self.suspend()
         self.ready.clear()
@@ -294,33 +296,34 @@ class LocalSubscriber:
 
     @property
     def spare(self) -> SubscriberRoom:
-        """The room of the subscriber: the deliveries, and their bytes, that it takes at once."""
+        """The room of the subscriber: how many deliveries, with how many bytes, it can take at once."""
         takes = self.answered and not self.incomplete
-        for_messages = self.room - self.room // 4  # their frames take the rest, at least
+        for_messages = self.room - self.room // 4  # leave at least a quarter for frame headers
         return SubscriberRoom(max(0, self.credit - len(self.ready)), for_messages) if takes else NO_ROOM
 
     def has(self, record: Record) -> bool:
-        """Whether the client may have the record: the record was sent on this link, or the map named it."""
+        """Whether the client may have the record, because it was sent on this link, or because the client's map named
+        it."""
         known = record.locals.get(self)
         if known in (QUEUED, SENT, WITHHELD, DeliveryOutcome.ACCEPTED):
             return True
         return known in (None, AWAITING_HOME) and self.may_have([record])
 
     def may_have(self, records: list[Record]) -> bool:
-        """Whether, by its map, the client may have one of these records, whatever the records say."""
+        """Whether the client may have one of these records according to its map alone, regardless of the records'
+        states."""
         return self.incomplete or (bool(self.claims) and any(record.key in self.claims for record in records))
 
     def named(self, records: Iterable[Record]) -> None:
-        """The client's map names these records here. Everything else in the map is settled, whatever comes under these
-        keys before the attach is answered."""
+        """Keep only these records, which are here, of the client's map. All other deliveries in the map are settled,
+        even if new deliveries with the same keys come before the attach is answered."""
         assert self.client_map is not None
         self.client_map = {record.key: self.client_map[record.key] for record in records}
         self.exempt.update(records if self.wants is not None else ())
         self.claims.update(self.kind.claims(self.client_map))
 
     def disown(self, record: Record) -> None:
-        """The map named this record, but the record is no delivery of the subscriber's address: ignore that part of the
-        map."""
+        """Drop the record from the client's map, because it does not belong to the subscriber's address."""
         self.resuming.pop(record, None)
         self.exempt.discard(record)
         self.claims.discard(record.key)
@@ -328,17 +331,17 @@ class LocalSubscriber:
             self.client_map = {key: state for key, state in self.client_map.items() if key != record.key}
 
     def may_pass(self, record: Record) -> bool:
-        """Whether the filter applies to the record. It does not if the client has the record by its map, or had it on
-        this link."""
+        """Whether the subscriber's filter applies to the record. It does not if the client's map names the record, or
+        if the client has already had it on this link."""
         return self.wants is not None and record not in self.exempt and record not in self.attempts
 
     def stop_awaiting(self, record: Record) -> None:
-        """The record awaits the subscriber no longer. If the subscriber had released it, the record is still on its
-        link, and is settled there in the end."""
+        """Stop awaiting the subscriber's outcome in this record. If the subscriber has released the record, it stays on
+        the link until it is settled there."""
         record.stop_awaiting(self, has_it=record in self.attempts)
 
     def forget_attempts(self) -> None:
-        """Forget the redeliveries of the last link. Home may name the subscriber again in a record that it had released
+        """Forget the redeliveries of the last link. The home may give the subscriber a record again that it released
         there."""
         for record in self.attempts:
             if record.locals.get(self) == DeliveryOutcome.RELEASED:
@@ -346,7 +349,7 @@ class LocalSubscriber:
         self.attempts.clear()
 
     def suspend(self) -> None:
-        """The client's connection is gone. The client may come back."""
+        """Drop the client's connection, which is gone. The client may come back."""
         self.link = None
         self.credit = 0
         self.answered = False
@@ -355,24 +358,26 @@ class LocalSubscriber:
         self.unmark()
 
     def owe(self, record: Record) -> None:
-        """A record that the map named was settled before home forwarded it. The resumed transfer then has the
-        settlement, not the payload."""
+        """Queue a resumed transfer that only tells the client of the settlement, without a payload. The record, which
+        the client's map named, was settled before the home forwarded it."""
         if not self.resuming[record] and record.locals.get(self) != QUEUED:
             self.ready.append(record)
 
     def stop_resuming(self) -> None:
-        """End all resuming. The client may not have read the settlements that waited for it."""
+        """End all resuming. The client may not have read the settlements that its resumed transfers would have told."""
         self.unread.extend(record for record in self.resuming if record.state is State.SETTLED)
         self.resuming.clear()
 
     def gates_of(self, home: str) -> list[bytes]:
-        """The publishers whose home at this router gates the subscriber."""
+        """The publishers with home `home` that gate the subscriber."""
         return [publisher for publisher, gate in self.gated.items() if gate.home == home]
 
     def next_ready(self) -> list[Record]:
-        """Take the waiting records that credit and room allow, in order. A record that was settled meanwhile, or is not
-        for the subscriber any more, is left out. But if the client's map named it, it is taken, so that the client
-        learns of its end."""
+        """Remove and return waiting records in order, as many as credit and room allow.
+
+        A record that was settled meanwhile, or is no longer for the subscriber, is left out. But if the client's map
+        named it, it is returned, so that the client learns how it ended.
+        """
         assert self.credit >= 0
         now: list[Record] = []
         while self.ready and self.credit and self.room > 0:
@@ -392,5 +397,5 @@ class LocalSubscriber:
             assert len(waiting) == len(set(waiting)), "a record waits twice"
 
     def queued(self) -> int:
-        """How many records wait, for credit or at a gate."""
+        """The number of records that wait for credit or at a gate."""
         return len(self.ready) + sum(len(gate.records) for gate in self.gated.values())

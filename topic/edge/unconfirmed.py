@@ -1,10 +1,13 @@
-"""*Unconfirmed* deliveries, which no present home has forwarded (protocol 6.1, 7.4 and 8).
+"""The *unconfirmed* deliveries, which their present home has not forwarded (protocol 6.1, 7.4 and 8).
 
-A delivery becomes unconfirmed when the contact with its home is lost, or when its publisher has attached anew. A
-delivery that is not here becomes a *placeholder*, an unconfirmed record without message, when the unsettled map of a
-subscriber names it. The edge delivers no unconfirmed record and reports no outcome of it, because its subscribers may
-have been at other routers since. Outcomes that they have given stay. A delivery is confirmed when its home forwards it
-again or answers that it is settled (`topic.home.resolution`).
+A delivery becomes unconfirmed when the contact with its home is lost, or when its publisher attaches anew. If the
+unsettled map of a subscriber names a delivery that is not here, the edge makes a *placeholder*: an unconfirmed record
+without a message.
+
+The edge neither delivers an unconfirmed record nor reports its outcome, because the subscribers may have been at other
+routers meanwhile. Outcomes that subscribers have already given stay in the record.
+
+A delivery is confirmed when its home forwards it again, or answers that it is settled (`topic.home.resolution`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,20 +25,20 @@ from topic.journal import BY_MAP, Event
 from topic.outlet import Outlet
 
 FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
-"""Outcomes in a map that are final. A delivery that the client has released is given to it again."""
+"""The outcomes in a map that are final. The edge sends a delivery that the client has released to the client again."""
 UNKNOWN = bytes(GENERATION_LENGTH)
-"""The generation of a stream whose publisher no router in contact knows."""
+"""Stands for the generation of a publisher that no router in contact knows."""
 
 
 class Publishers(Protocol):
-    """All publishers that a router knows: `topic.termini.generations`."""
+    """All publishers that a router knows; `topic.termini.generations` implements it."""
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
-        """The stream of the publisher with this name, which the subscriber's map names."""
+        """The stream of the publisher with this name. The subscriber's map names the publisher."""
 
 
 class Unconfirmed:
-    """The unconfirmed deliveries of one router. `Stream.unconfirmed` has those of one stream."""
+    """All unconfirmed deliveries of one router. `Stream.unconfirmed` has the ones of a single stream."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Unconfirmed:
         self._home = home
         self._at = at
 
-    # becoming unconfirmed
+    # records that become unconfirmed
 
     def hold(self, stream: Stream) -> None:
         """Make all unsettled records of the stream unconfirmed."""
@@ -70,8 +73,8 @@ class Unconfirmed:
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
-        """Drop the records that wait for an older delivery of their key. If such a record is still in doubt, home
-        forwards it again."""
+        """Drop the records that wait for an older delivery with their key. If such a delivery is still in doubt, its
+        home forwards it again."""
         for record, _ in stream.drop_withheld_at_edge():
             if self.records.by_key.get(record.key) is not record:
                 stream.records.pop(record.n, None)
@@ -80,13 +83,15 @@ class Unconfirmed:
             del self.records.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
-        """Make records unconfirmed again that were transferred anew and then waited behind a withheld record."""
+        """Make the home's withheld records unconfirmed again if they were unconfirmed before the publisher transferred
+        them again."""
         for record in stream.drop_withheld():
             if self.records.by_key.get(record.key) is record:
                 stream.doubt(record)
 
     def move(self, old: Stream, new: Stream, records: list[Record]) -> None:
-        """The publisher has a new epoch: its unconfirmed records wait for the answer of the new home (7.4)."""
+        """Move unconfirmed records to the stream of the publisher's new epoch. They wait for the answer of the new home
+        (7.4)."""
         assert old is not new
         for record in records:
             old.confirm(record.key)
@@ -99,25 +104,28 @@ class Unconfirmed:
             self.outlet.trace_records(Event.REHOMED, new, records)
 
     def _found_at(self, address: str, records: list[Record]) -> None:
-        """The address of these records has become known. Before, any pattern might cover it. Take out the subscribers
-        whose pattern does not: their maps named the records wrongly."""
+        """Note the address of these records, which was unknown until now. Remove from them each subscriber whose
+        address does not meet it: the subscriber's map named the records wrongly."""
         for record in records:
             for subscriber in [s for s in record.locals if not meets(s.identity.address, address)]:
                 record.drop(subscriber)
                 subscriber.disown(record)
-                record.hold()  # a refusal of this subscriber counts no longer
+                record.hold()  # a refusal by this subscriber no longer counts
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
-        """The subscriber attached again: records that it has not answered wait until home names it again."""
+        """Let records that the subscriber has not answered wait until the home names it again, because it has attached
+        anew."""
         for record in records:
             record.hold_for(subscriber)
 
     def name(
         self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int], publishers: Publishers
     ) -> list[Record]:
-        """Take the unsettled map of a subscriber's attach, and record the outcomes that it states. If a named delivery
-        is not here, make a placeholder and ask its home. But the delivery may have come, and wait behind an older one.
-        Returns the records that the map names."""
+        """Take the unsettled map of a subscriber's attach, and write the outcomes that it states into the records.
+
+        If a named delivery is not here, make a placeholder and ask the delivery's home. If the delivery is here but
+        withheld behind an older one, use its record. Returns the records that the map names.
+        """
         known: list[Record] = []
         unknown: dict[Stream, list[bytes]] = {}
         for key, state in client_map.items():
@@ -142,7 +150,7 @@ class Unconfirmed:
         return known
 
     def _state(self, subscriber: LocalSubscriber, record: Record, state: int) -> None:
-        """Record the state that the map gives for one delivery."""
+        """Write the state that the map gives for one delivery into its record."""
         if state in FINAL:
             outcome = DeliveryOutcome(state)
             if record.state_outcome(subscriber, outcome):
@@ -154,10 +162,10 @@ class Unconfirmed:
             if subscriber not in record.locals:
                 record.name(subscriber, AWAITING_HOME)
 
-    # being confirmed
+    # records that are confirmed
 
     def ask(self, stream: Stream, keys: list[bytes]) -> None:
-        """Ask home about these keys if it is in contact. Otherwise home is asked at the next contact."""
+        """Ask the home about these keys if it is in contact. If not, the edge asks it when the next contact begins."""
         if not keys:
             return
         if isinstance(stream, HomeStream):
@@ -166,13 +174,13 @@ class Unconfirmed:
             self.outlet.batches.resolve(stream.home, stream, keys)
 
     def take(self, stream: Stream, key: bytes) -> Record | None:
-        """Confirm the record, because home has forwarded it. Returns None if it was not unconfirmed."""
+        """Confirm a record, because its home has forwarded it. Returns the record; None if it was not unconfirmed."""
         return stream.confirm(key)
 
 
 def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:
-    """Whether the map's entry counts for the record. For an abandoned record only an outcome counts, because nobody
-    forwards the record again."""
+    """Whether the map's entry counts for the record. For an abandoned record only a final outcome counts, because no
+    router forwards the record again."""
     stream = record.stream
     is_ours = meets(stream.address, subscriber.identity.address) and record.state is not State.SETTLED
     return is_ours and (state in FINAL or not stream.abandoned)

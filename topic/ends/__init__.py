@@ -1,1 +1,1 @@
-"""The router's ends of links, for every protocol of clients and for links without a client."""
+"""The router's ends of links: for clients of every protocol, and for links that have no client."""

@@ -1,13 +1,15 @@
-"""The router's end of a link at a topic, for any protocol. It is the `link` of the core's actions (`topic.actions`).
+"""The router's end of a link at a topic, for any protocol. The core's actions (`topic.actions`) name it as their
+`link`.
 
-The core names a delivery by its record. A client names it otherwise: by an AMQP handle, an MQTT identifier, or a
-position of a queue. An end translates, and decides nothing about a delivery. `PublishingEnd` and `SubscribingEnd` are
-the two kinds. Each has one method for each request of the core. The subclass for a protocol implements these methods.
+The core names a delivery by its record. A client names it differently: by an AMQP handle, an MQTT identifier, or a
+position of a queue. An end translates between the two, and decides nothing about a delivery. There are two kinds,
+`PublishingEnd` and `SubscribingEnd`. Each has one method for each request of the core, and a subclass for each protocol
+implements these methods.
 
 If the end belongs to a client, the shell passes the core's actions to it, because the shell knows the client's
-connection. An end inside the router (`InsideEnd`) has no connection: its node passes the actions to it.
+connection. An end inside the router (`InsideEnd`) has no connection, so its node passes the actions to it.
 
-Never here: a protocol, a connection, time.
+The modules of this package know no protocol and no connection, and read no clock.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ from topic.termini.attaches import Claim
 
 
 class EndNode(Protocol):
-    """The part of a node (`topic.node.Node`) that an end uses."""
+    """The methods of a node (`topic.node.Node`) that an end calls."""
 
     topic: Topic
 
@@ -32,7 +34,7 @@ class EndNode(Protocol):
 
 
 class InsideEnd:
-    """An end of the router itself, without a client."""
+    """An end of a link that belongs to the router itself and has no client."""
 
     def perform(self, action: LinkAction) -> None:
         """Perform an action of the core."""
@@ -40,7 +42,8 @@ class InsideEnd:
 
 
 class LinkEnd:
-    """The common part of both kinds. A link may keep one end for all its attaches, or have one for each attach."""
+    """What the ends of publishers and subscribers have in common. One end may serve all attaches of its link, or only
+    one."""
 
     role: ClassVar[Role]
 
@@ -50,12 +53,13 @@ class LinkEnd:
         self.lifetime = lifetime
         """The lifetime that the next attach asks for."""
         self.settles_first = settles_first
-        """Receiver settle mode first: the client's link settles a delivery with its outcome."""
+        """Whether the link has receiver settle mode first. The router then settles a publisher's delivery when it sends
+        the outcome, and a subscriber settles a delivery when it gives the outcome."""
         self.epoch: Epoch | None = None
-        """The epoch of the last attach through this end, even if the link has moved or ended since; None before the
-        first."""
+        """The epoch of the last attach through this end; None before the first. It stays when the link moves or
+        ends."""
         self.is_answered = False
-        """Whether the core has answered that attach, and the link is still connected."""
+        """Whether the core has answered the last attach, and the link is still connected."""
         self.is_detached = False
         """Whether the core has detached the link, because the link is attached elsewhere or has ended."""
 
@@ -64,21 +68,21 @@ class LinkEnd:
         return self.role, link_name(self.identity)
 
     def known(self) -> LinkEntry | None:
-        """The directory's entry of the link, or None."""
+        """The link's entry in the directory; None if there is none."""
         return self.node.topic.directory.entry(self.index)
 
     @property
     def is_current(self) -> bool:
-        """Whether the link is still as this end left it: as far as this router knows, the link has not attached
-        elsewhere since, and has not ended."""
+        """Whether the link is still as this end left it. It is not if, as far as this router knows, the link has since
+        attached elsewhere or ended."""
         if self.epoch is None:
             return True
         known = self.known()
         return known is not None and known.live and known.epoch == self.epoch
 
     def claim(self, unsettled: Mapping[bytes, int] | None, *, complete: bool = True) -> Claim:
-        """Return the claim of an attach that resumes the link from its present owner with this map. If the map is None,
-        the attach begins afresh."""
+        """Make the claim of an attach that takes the link over from its present owner. `unsettled`: the map with which
+        it resumes; None to begin afresh."""
         known = self.known()
         generation = known.generation if known is not None and unsettled is not None else None
         return Claim(generation, unsettled, complete, known.epoch if known is not None else NOWHERE)
@@ -93,6 +97,6 @@ class LinkEnd:
         raise NotImplementedError
 
     def leave(self, now: float, *, closed: bool) -> None:
-        """The link is detached; with `closed` its terminus ends, too. After a `Detach` the core is not informed
-        again."""
+        """Detach the link. `closed`: its terminus ends, too. If the core itself has detached the link, it is not
+        informed again."""
         raise NotImplementedError

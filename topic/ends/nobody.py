@@ -1,4 +1,4 @@
-"""An end without a client, for a link that the router attaches only to close it."""
+"""An end without a client. The router uses it to close a link in place of the client."""
 
 from topic.actions import LinkAction
 from topic.directory.entry import LinkEntry, Role
@@ -12,9 +12,11 @@ class Nobody(InsideEnd):
 
 
 def end_link(node: EndNode, entry: LinkEntry, clock: int = 0) -> None:
-    """Close a link in place of its client, wherever the client is: attach the link here, with the latest epoch, and
-    close it. A client that is attached out of reach later reads that its link was stolen. `clock`: clock of the attach,
-    if the leader of a set makes it (14.2)."""
+    """Close a link in place of its client. To do so, attach the link here with the latest epoch, and then close it.
+
+    If the client is attached at a router out of reach, it later reads that its link was stolen. `clock`: the clock of
+    the attach if the leader of a set makes it (14.2); 0 otherwise.
+    """
     topic, nobody = node.topic, Nobody()
     link, now, seen, lifetime = entry.identity, node.now(), entry.epoch, entry.lifetime
     if entry.role is Role.SUBSCRIBER:

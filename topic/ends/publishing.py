@@ -4,7 +4,7 @@
       ▲                                               │
       ╰────── with the map of what is unsettled ──────╯
 
-Never here: the contents of messages, the time of publishing, the form in which a protocol reports outcomes.
+This module knows neither the contents of messages, nor when they are published, nor how a protocol reports outcomes.
 """
 
 from collections.abc import Sequence
@@ -19,27 +19,27 @@ from topic.identity import NOWHERE, LinkIdentity
 from topic.termini.attaches import Claim
 
 AFRESH = Claim(None, None, True, NOWHERE)
-"""The claim of a publisher that does not resume an earlier life."""
+"""The claim of a publisher that begins a new life."""
 
 Known = TypeVar("Known")
 
 
 class PublishingEnd(LinkEnd, Generic[Known]):
-    """The router's end of a publisher's link. `Known` is the type of the publisher's own name for a delivery."""
+    """The router's end of a publisher's link. `Known` is the type by which the publisher names a delivery."""
 
     role = Role.PUBLISHER
     stream: HomeStream
-    """The stream of the last attach; set once `epoch` is set."""
+    """The core's stream for the last attach. It is set whenever `epoch` is set."""
 
     def __init__(self, node: EndNode, identity: LinkIdentity, lifetime: Lifetime, *, settles_first: bool) -> None:
         LinkEnd.__init__(self, node, identity, lifetime, settles_first=settles_first)
         self.open: dict[Record, Known] = {}
-        """The deliveries that were transferred on this attach and are not settled, in order."""
+        """The unsettled deliveries that were transferred on this attach, in order."""
 
-    # actions of the publisher
+    # called for the publisher
 
     def attach(self, claim: Claim, now: float, allowance: Allowance | None = None) -> None:
-        """Attach the link. The deliveries of the publisher's map count against the `allowance`."""
+        """Attach the link. `allowance`: the limit against which the deliveries in the publisher's map count."""
         self.is_answered = False
         self.stream = self.node.topic.attach_publisher(
             self.identity,
@@ -59,15 +59,15 @@ class PublishingEnd(LinkEnd, Generic[Known]):
     def publish(
         self, known: Sequence[Known], tags: list[bytes], messages: list[bytes], until: Sequence[float] | None = None
     ) -> list[Record]:
-        """Publish a batch of unsettled transfers (`Topic.publish`). The deliveries of the attach's map are published
-        again this way, too."""
+        """Publish a batch of unsettled transfers (`Topic.publish`). Deliveries that the publisher's map has in doubt
+        are published again by this method, too."""
         records = self.node.topic.publish(self.stream, tags, messages, presettled=False, until=until)
         self.open.update(zip(records, known, strict=True))
         return records
 
     def alive(self, answered: bool) -> None:
-        """Report a sign of life after the last echo: the publisher has `answered`, or its machine has acknowledged the
-        bytes."""
+        """Report a sign of life that came after the last echo. `answered`: the publisher itself has answered; otherwise
+        its machine has acknowledged the bytes."""
         if self.is_there:
             self.node.now()
             self.node.topic.alive(self.stream, answered=answered)
@@ -83,14 +83,15 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
 
-    # actions of the core
+    # called for the core
 
     def perform(self, action: LinkAction) -> None:
         match action:
             case AnswerDeliveries():
                 self.send_outcomes(action)
             case Credit() | Echo() if not self.is_answered:
-                pass  # of an earlier attach: it was still waiting when this attach began
+                # an action for an earlier attach, which was still under way when this attach began
+                pass
             case Credit():
                 self.grant(action.count)
             case Chosen():
@@ -112,43 +113,45 @@ class PublishingEnd(LinkEnd, Generic[Known]):
                 raise AssertionError(f"the end of a publisher cannot perform {action}")
 
     def begin(self, action: AnswerPublisher) -> None:
-        """The core has answered the attach. The publisher first publishes the deliveries in doubt of its map again, in
-        order."""
+        """Handle the core's answer to the attach. The publisher first publishes again, in order, the deliveries that
+        its map has in doubt."""
         raise NotImplementedError
 
     def send_outcomes(self, action: AnswerDeliveries) -> None:
-        """Send the outcomes of these records. If the end has attached again meanwhile, some records may no longer be
-        open."""
+        """Send the publisher the outcomes of these records. Some records may no longer be open if the end has attached
+        again meanwhile."""
         raise NotImplementedError
 
     def grant(self, count: int) -> None:
-        """Grant credit for `count` more deliveries."""
+        """Grant the publisher credit for `count` more deliveries."""
         raise NotImplementedError
 
     def choose(self, action: Chosen) -> None:
-        """The home has chosen a subscriber for these deliveries. Only a queue has to agree."""
+        """Handle the home's choice of a subscriber for these deliveries. Only a queue overrides this, because only a
+        queue has to agree."""
         raise AssertionError(f"the end of a publisher that is no queue cannot perform {action}")
 
     def forget_refusals(self, subscriber: bytes) -> None:
-        """The home may offer this subscriber again the deliveries that it had refused. Only a queue needs this."""
+        """Let the home offer this subscriber again the deliveries that it had refused. Only a queue overrides this."""
         raise AssertionError("the end of a publisher that is no queue is not told of its subscribers")
 
     def want(self) -> None:
-        """The subscribers take more deliveries. Only a queue needs this."""
+        """Handle the news that subscribers take more deliveries. Only a queue overrides this."""
         raise AssertionError("the end of a publisher that is no queue is not told what subscribers take")
 
     def ask(self) -> None:
-        """Ask the publisher for a sign of life. When it comes, `alive` is called."""
+        """Ask the publisher for a sign of life. When the sign comes, the end calls `alive`."""
         raise NotImplementedError
 
     def proven(self) -> None:
-        """The publisher has given the sign of life that `ask` asked for."""
+        """Handle the sign of life for which `ask` has asked."""
 
     def detach(self, action: Detach) -> None:
-        """The core has forgotten the link."""
+        """Detach the link, which the core has already forgotten."""
         raise NotImplementedError
 
     @property
     def answers(self) -> bool:
-        """Whether only an answer of the publisher itself is a sign of life, not an acknowledgement of its machine."""
+        """Whether only an answer of the publisher itself counts as a sign of life. If False, an acknowledgement of its
+        machine counts, too."""
         raise NotImplementedError

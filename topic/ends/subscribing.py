@@ -6,7 +6,7 @@
 
 An end gives credit, room and outcomes to the core directly (`Topic.credit`, `Topic.room`, `Topic.outcomes`).
 
-Never here: how a protocol encodes a message, how much a client takes.
+This module knows neither how a protocol encodes a message, nor how much a client takes.
 """
 
 from collections.abc import Sequence
@@ -34,23 +34,23 @@ from topic.termini.attaches import Claim
 class SubscribingEnd(LinkEnd):
     role = Role.SUBSCRIBER
     subscriber: LocalSubscriber
-    """The core's object for the last attach; set once `epoch` is set."""
+    """The core's object for the last attach. It is set whenever `epoch` is set."""
 
     def __init__(
         self, node: EndNode, identity: LinkIdentity, lifetime: Lifetime, *, settles_first: bool, sends_settled: bool
     ) -> None:
         LinkEnd.__init__(self, node, identity, lifetime, settles_first=settles_first)
         self.sends_settled = sends_settled
-        """Whether the end sends settled deliveries, which count as accepted once sent."""
+        """Whether the end sends deliveries already settled. They count as accepted once they are sent."""
         self.named: dict[bytes, int] = {}
-        """Keyed by delivery key: the states in the map of the last attach, for deliveries that are neither resumed nor
-        settled yet."""
+        """The deliveries in the map of the last attach that are neither resumed nor settled yet, by delivery key, with
+        their states in the map."""
 
-    # actions of the subscriber
+    # called for the subscriber
 
     def attach(self, claim: Claim, now: float, *, told: bool = False, wants: Wants | None = None) -> None:
-        """Attach the link. `told`: the client knows that routers have ended its last link (protocol 8, Apart). `wants`:
-        its filter."""
+        """Attach the link. `told`: the client states that it knows that routers have ended its last link (protocol 8,
+        Apart). `wants`: the subscriber's filter."""
         self.is_answered = False
         self.named = dict(claim.unsettled or {})
         self.subscriber = self.node.topic.attach_subscriber(
@@ -78,7 +78,7 @@ class SubscribingEnd(LinkEnd):
         else:
             self.node.topic.suspend_subscriber(self.subscriber, self, now)
 
-    # actions of the core
+    # called for the core
 
     def perform(self, action: LinkAction) -> None:
         match action:
@@ -107,22 +107,25 @@ class SubscribingEnd(LinkEnd):
                 raise AssertionError(f"the end of a subscriber cannot perform {action}")
 
     def _drop_what_is_over(self, ours: dict[bytes, int]) -> None:
-        """A delivery of the attach's map that the router's map leaves out is settled (protocol 6.8)."""
+        """Settle each delivery that the client's map has and the router's map leaves out (protocol 6.8)."""
         over = [key for key in self.named if key not in ours]
-        self.named = {key: state for key, state in self.named.items() if key in ours}  # deleting would free no memory
+        # Make a new dict, because a dict frees no memory when keys are deleted.
+        self.named = {key: state for key, state in self.named.items() if key in ours}
         self.forget(over)
 
     def begin(self, action: AnswerSubscriber) -> None:
-        """The core has answered the attach. The deliveries of its map are resumed, and its credit counts from now
-        on."""
+        """Handle the core's answer to the attach. From now on the deliveries in the client's map are resumed, and its
+        credit counts."""
         raise NotImplementedError
 
     def forget(self, keys: Sequence[bytes]) -> None:
-        """Settle these deliveries, which the map of the attach named. `settle` may have settled some of them before."""
+        """Settle these deliveries, which the map of the attach named. The method `settle` may already have settled some
+        of them."""
         raise NotImplementedError
 
     def deliver(self, records: list[Record]) -> None:
-        """Transfer these, in this order. If the first is presettled, all are, and the transfers are settled."""
+        """Transfer these records in this order. If the first one is presettled, all are, and the transfers are sent
+        settled."""
         raise NotImplementedError
 
     def redeliver(self, record: Record) -> None:
@@ -133,7 +136,8 @@ class SubscribingEnd(LinkEnd):
         raise NotImplementedError
 
     def drained(self, action: Drained) -> None:
-        """The subscriber was given all that there is for it. Only an end that calls `Topic.drain` is told."""
+        """End the client's drain: the subscriber has got all messages for it. Only an end that has called `Topic.drain`
+        gets this."""
         raise NotImplementedError
 
     def settle(self, records: Sequence[Record]) -> None:
@@ -141,9 +145,9 @@ class SubscribingEnd(LinkEnd):
         raise NotImplementedError
 
     def ask(self) -> None:
-        """Ask whether the subscriber has read all frames so far. When it has, the end calls `Topic.echoed`."""
+        """Ask whether the subscriber has read all frames so far. When it answers, the end calls `Topic.echoed`."""
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:
-        """The core has forgotten the link."""
+        """Detach the link, which the core has already forgotten."""
         raise NotImplementedError
