@@ -48,7 +48,7 @@ So an answer must not wait for the chunk behind it, and the measure of a line (`
 count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
-VERSION = 24
+VERSION = 25
 """The version of all messages between routers (`linkstate.frames`, `topic.wire`, `topic.raft.wire`,
 `topic.queues.wire`); every change raises it. The first version did not name itself."""
 REMOVED = "oncemesh:removed"

@@ -37,6 +37,7 @@ from topic.queues.proposals import (
     Proposal,
     Reject,
     Reserve,
+    Unreserve,
     read_proposal,
 )
 from topic.queues.state import LIFE, SetState
@@ -114,6 +115,9 @@ class Book:
             for position in each_of(asked.runs):
                 if self.reserved.pop(position, None) is not None:
                     self.failed[position] = self.failed.get(position, 0) + asked.failed
+        elif isinstance(asked, Unreserve):
+            for position in each_of(asked.runs):
+                self.reserved.pop(position, None)
 
     def forget_gone(self) -> None:
         """Forget the facts about messages that are in no queue."""
@@ -368,7 +372,7 @@ class QueueLogs:
                 settings = book.settings_at(queue, len(book.entries))
                 has_failed = asked.failed and book.failed.get(position, 0) + 1 > _most_failed(settings)
                 self._check(name, is_held and has_failed, f"14.11 redeliveries: {label}, and has not failed so often")
-            case Free() | Reserve():
+            case Free() | Reserve() | Unreserve():
                 is_purged = position <= book.purged.get(asked.queue, -1)
                 self._check(name, is_purged, f"14.8 purge: {label} as it comes back, and was not purged")
             case Retry():

@@ -338,6 +338,11 @@ class QueuedMessages:
         positions = self._not_purged(queue, self._there(queue, runs))
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
+    def unreserve(self, queue: QueueId, runs: Sequence[Run]) -> None:
+        """Reserve these messages for nobody. No consumer has had them since they were reserved."""
+        positions = self._not_purged(queue, self._there(queue, runs))
+        self._hold(queue, -self.reserved.free(positions))
+
     def free(
         self,
         queue: QueueId,

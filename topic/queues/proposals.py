@@ -10,6 +10,7 @@
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
 | `Reject(queue, runs)` | consumers have rejected messages | none |
 | `Expire(queue, runs)` | takes messages whose time is over out of a queue, if they are not reserved | none |
+| `Unreserve(queue, runs)` | ends reservations of messages that no consumer has had | none |
 | `Posted(queue, runs, taken)` | another address has taken messages of the outbox, or has not | none |
 
 If the queue has an address for dead letters, a message that is rejected, that has failed too often, or whose time is
@@ -35,7 +36,7 @@ from topic.wire.segments import is_entry
 
 FIRST: Final = 16
 """The lowest number of a kind of proposal."""
-ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE, REJECT, POSTED = range(FIRST, FIRST + 8)
+ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE, REJECT, POSTED, UNRESERVE = range(FIRST, FIRST + 9)
 
 
 @attrs.frozen(slots=True)
@@ -128,6 +129,15 @@ class Expire:
 
 
 @attrs.frozen(slots=True)
+class Unreserve:
+    """End the reservations of these messages: their consumer has ended, and has had none of them. They have not come
+    back, so the next consumer gets the same deliveries."""
+
+    queue: QueueId
+    runs: Sequence[Run]
+
+
+@attrs.frozen(slots=True)
 class Posted:
     """The leader has published these messages of the outbox to their address, and has read the outcomes."""
 
@@ -139,8 +149,8 @@ class Posted:
     more return."""
 
 
-Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted
-_OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, REJECT: Reject, EXPIRE: Expire}
+Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted | Unreserve
+_OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, REJECT: Reject, EXPIRE: Expire, UNRESERVE: Unreserve}
 """Keyed by kind: the proposals that have a queue and runs, and nothing else."""
 _KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
 

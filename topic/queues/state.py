@@ -46,6 +46,7 @@ from topic.queues.proposals import (
     Reject,
     Reserve,
     Settled,
+    Unreserve,
     read_proposal,
 )
 from topic.queues.rows import Row, StateRows
@@ -190,6 +191,8 @@ class SetState:
                 self.messages.reject(proposal.queue, proposal.runs, self.settings_of(proposal.queue))
             case Expire():
                 self.messages.expire(proposal.queue, proposal.runs, self.settings_of(proposal.queue))
+            case Unreserve():
+                self.messages.unreserve(proposal.queue, proposal.runs)
             case Posted():
                 self.messages.published(proposal.queue, proposal.runs, taken=proposal.taken)
         return None

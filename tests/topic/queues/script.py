@@ -60,6 +60,7 @@ from topic.queues.proposals import (
     Reject,
     Reserve,
     Settled,
+    Unreserve,
     read_proposal,
 )
 from topic.queues.state import LIFE
@@ -175,6 +176,8 @@ class TracedQueueBench(TracedBench, QueueBench):
                 return f"Reject {self._at(asked.runs)}"
             case Expire():
                 return f"Expire {self._at(asked.runs)}"
+            case Unreserve():
+                return f"Unreserve {self._at(asked.runs)}"
             case Posted():
                 return f"Posted {self._at(asked.runs)}{'' if asked.taken else ', not taken'}"
 

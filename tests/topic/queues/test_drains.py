@@ -4,16 +4,21 @@ a, b, c   voters of the set; a leads first
 d, e      have no replica
 """
 
+from functools import partial
+
 import pytest
 
 from tests.topic.clients import Reader
 from tests.topic.queues.bench import ELECTED_S, SET, QueueBench
 from tests.topic.queues.test_bodies import ALL, answer, hold_reads, without_bodies
 from tests.topic.queues.test_bodies import filled as filled_disk
-from tests.topic.queues.test_egress import filled, plain
+from tests.topic.queues.test_egress import at_rest, filled, plain, purge
+from tests.topic.raft.mutants import Broken, must_notice
 from topic.actions import Drained
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.edge.drains import BUSY_S, SILENT_S
+from topic.queues.leader.egress import Egress
+from topic.queues.messages import QueuedMessages
 from topic.queues.replica import SetReplica
 
 
@@ -203,3 +208,85 @@ def test_nothing_is_kept_of_a_drain() -> None:
     assert bench.cores["d"].edge.drains._draining == {}
     [egress] = bench.at("a").node.led[SET].egresses.values()
     assert egress._draining == {}
+
+
+def reserved(bench: QueueBench) -> int:
+    return bench.sets(bench.leader).state(SET).messages.reserved.count
+
+
+def set_aside(router: str) -> tuple[QueueBench, Reader]:
+    """The queue agrees to a consumer that takes nothing any more: it was answered before that."""
+    bench, _ = filled(b"1")
+    reader = plain(bench, router, credit=0)
+    bench.hanging |= {*"abc"}
+    drain(reader, 10)
+    bench.wait(int(BUSY_S) + 1)
+    assert drained(reader) == [0]
+    return bench, reader
+
+
+def decide(bench: QueueBench) -> None:
+    bench.hanging.clear()
+    bench.flow()
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody(router: str) -> None:
+    bench, reader = set_aside(router)
+    reader.grant(0)  # as the link does when the drain is answered
+    decide(bench)
+    assert reader.delivered == [] and reserved(bench) == 1
+    reader.close()
+    assert reserved(bench) == 0 and purge(bench) == 1
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+@pytest.mark.parametrize("goes", ["its leader", "nobody"])
+def test_what_was_kept_in_vain_has_not_come_back(goes: str) -> None:
+    """It has the key that it had, whoever leads, and nobody has failed with it."""
+    bench, reader = set_aside("d")
+    reader.grant(0)
+    decide(bench)
+    reader.close()
+    if goes == "its leader":
+        bench.stop("a")
+        bench.wait(ELECTED_S)
+    state = bench.sets(bench.leader).state(SET)
+    [position] = state.messages.of(bench.queue)
+    assert state.messages.returns(position).times == 0
+    other = plain(bench, "e", "other")
+    assert other.delivered == [b"1"]
+    other.accept(b"1")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_what_waits_for_a_consumer_that_ends_can_be_its_successors() -> None:
+    """The next consumer is chosen before the state has heard of the end."""
+    bench, reader = set_aside("d")
+    reader.grant(0)
+    decide(bench)
+    bench.hanging |= {*"abc"}
+    reader.close()
+    other = plain(bench, "e", "other")
+    decide(bench)
+    assert other.delivered == [b"1"] and reserved(bench) == 1
+    other.accept(b"1")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+BROKEN: list[Broken] = [
+    (Egress, "forget_refusals", "self._kept |= kept", "pass",
+     partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "d")),
+    (Egress, "_wanted", "self._kept & self._unassigned()", "{*()}",
+     partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "a")),
+    (QueuedMessages, "unreserve", "-self.reserved.free(positions)", "0",
+     partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "a")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_rule_that_is_broken_is_noticed(number: int) -> None:
+    must_notice(BROKEN[number])

@@ -24,6 +24,7 @@ from topic.queues.proposals import (
     FREE,
     RESERVE,
     SETTLED,
+    UNRESERVE,
     Dequeue,
     Enqueue,
     Enqueued,
@@ -35,6 +36,7 @@ from topic.queues.proposals import (
     Reject,
     Reserve,
     Settled,
+    Unreserve,
     encode_proposal,
     read_proposal,
 )
@@ -312,7 +314,10 @@ def test_an_earlier_purge_that_comes_later_takes_back_nothing() -> None:
 
 
 Asked = tuple[str, str, list[int]]
-KINDS = "one", "other", "failed", "freed", "dequeue", "reject", "purge", "expire", "retry", "taken", "not taken"
+KINDS = (
+    "one", "other", "failed", "freed", "unreserve", "dequeue", "reject", "purge", "expire", "retry",
+    "taken", "not taken",
+)  # fmt: skip
 DYING = QueueSettings(dead_letter="queue/dead", redeliveries=1)
 some_numbers = st.lists(st.integers(1, 6), min_size=1)
 proposals: st.SearchStrategy[Asked] = st.one_of(
@@ -345,6 +350,8 @@ def data_of(state: SetState, kind: str, name: str, numbers: list[int]) -> bytes:
         return encode_proposal(Posted(known.id, runs, kind == "taken"))
     if kind in ("expire", "reject"):
         return encode_proposal(Expire(known.id, runs) if kind == "expire" else Reject(known.id, runs))
+    if kind == "unreserve":
+        return encode_proposal(Unreserve(known.id, runs))
     if kind in ("one", "other"):
         return encode_proposal(Reserve(known.id, ONE if kind == "one" else OTHER, runs))
     taken = Dequeue(known.id, runs) if kind == "dequeue" else Free(known.id, runs, failed=kind == "failed")
@@ -386,6 +393,7 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at:
         Enqueue("queue/1", [key(1)], [Given(ATTACH, 7, 1)], [b"1"], [2**63 - 1]),
         Expire(QueueId(5, 6), [(1, 3)]),
         Reject(QueueId(5, 6), [(1, 3)]),
+        Unreserve(QueueId(5, 6), [(1, 3)]),
         Posted(QueueId(5, 6), [(1, 3)], taken=True),
         Settled([key(1)]),
         Settled([]),
@@ -443,7 +451,7 @@ def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
         [DEQUEUE, 1, 2, [[-1, 2]]],
         [DEQUEUE, 1, 2, [[1, MOST_PLACES + 1]]],
         [EXPIRE, 1, 2, [[1, 2]], True],
-        [EXPIRE + 1, []],
+        [UNRESERVE + 1, []],
         [2**63, []],
     ],
 )

@@ -41,7 +41,7 @@ from topic.queues.leader.log import Marking, MessageView, Proposer
 from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
 from topic.queues.operations import QueueId
 from topic.queues.positions import index_of, position_of, runs_of
-from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reject, Reserve
+from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reject, Reserve, Unreserve
 from topic.queues.state import SetState
 
 NOBODY: Final = frozenset[bytes]()
@@ -111,6 +111,8 @@ class Egress(SetPublisher):
         """Keyed by the names of the consumers that have refused them: the positions of messages that home does not get
         while it has none but these consumers, as heaps."""
 
+        self._kept: set[int] = set()
+        """The positions of messages that the state keeps for consumers that have ended without them."""
         self._failed: set[int] = set()
         """The positions of messages whose deliveries end now, and have failed."""
         self._draining: dict[bytes, Draining] = {}
@@ -256,6 +258,8 @@ class Egress(SetPublisher):
         for failed in (False, True):
             if back := [record for record in self._back if _has_failed(record) is failed]:
                 wanted += self._frees(back, failed=failed)
+        if self._kept and (kept := sorted(self._kept & self._unassigned() - self._for_nobody)):
+            wanted.append((Unreserve(self.queue, runs_of(kept)), Proposed([])))
         if self._for_nobody:
             wanted.append((Free(self.queue, runs_of(sorted(self._for_nobody)), failed=False), Proposed([])))
         if self._late:
@@ -297,7 +301,7 @@ class Egress(SetPublisher):
         return merged if len(merged) <= MOST_ANNOTATIONS else b""
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        self._chosen, self._back, self._late, self._for_nobody = {}, [], set(), set()
+        self._chosen, self._back, self._late, self._for_nobody, self._kept = {}, [], set(), set(), set()
         if is_due:
             self._over, self._rejected, self._is_asked, self._is_due = [], [], False, False
 
@@ -439,6 +443,10 @@ class Egress(SetPublisher):
             positions = self._aside.pop(names) + self._aside.get(names - {subscriber}, [])
             heapify(positions)
             self._aside[names - {subscriber}] = positions
+        reserved = self._messages.reserved
+        if kept := {at for at in self._unassigned() if reserved.has(at) and reserved.at(at) == subscriber}:
+            self._kept |= kept  # it had no room when the `Reserve` was decided
+            self.go_on()
 
     def want(self) -> None:
         self.go_on()
