@@ -49,42 +49,41 @@ _DESCRIBED: Final = Kind("a described value", b"\0")
 
 Fields = Mapping[str, Kind]
 
-_PERFORMATIVES: Final[Mapping[int, tuple[str, Fields, int]]] = {
+_PERFORMATIVES: Final[Mapping[int, tuple[str, Fields, tuple[int, ...]]]] = {
     OPEN: ("an open", {
         "container-id": _STRING, "hostname": _STRING, "max-frame-size": _UINT, "channel-max": _USHORT,
         "idle-time-out": _UINT, "outgoing-locales": _SYMBOLS, "incoming-locales": _SYMBOLS,
         "offered-capabilities": _SYMBOLS, "desired-capabilities": _SYMBOLS, "properties": _MAP,
-    }, 0),
+    }, (0,)),
     BEGIN: ("a begin", {
         "remote-channel": _USHORT, "next-outgoing-id": _UINT, "incoming-window": _UINT, "outgoing-window": _UINT,
         "handle-max": _UINT, "offered-capabilities": _SYMBOLS, "desired-capabilities": _SYMBOLS, "properties": _MAP,
-    }, 0),
+    }, (1, 2, 3)),
     ATTACH: ("an attach", {
         "name": _STRING, "handle": _UINT, "role": _BOOLEAN, "snd-settle-mode": _UBYTE, "rcv-settle-mode": _UBYTE,
         "source": _DESCRIBED, "target": _DESCRIBED, "unsettled": _MAP, "incomplete-unsettled": _BOOLEAN,
         "initial-delivery-count": _UINT, "max-message-size": _ULONG, "offered-capabilities": _SYMBOLS,
         "desired-capabilities": _SYMBOLS, "properties": _MAP,
-    }, 3),
+    }, (0, 1, 2)),
     FLOW: ("a flow", {
         "next-incoming-id": _UINT, "incoming-window": _UINT, "next-outgoing-id": _UINT, "outgoing-window": _UINT,
         "handle": _UINT, "delivery-count": _UINT, "link-credit": _UINT, "available": _UINT, "drain": _BOOLEAN,
         "echo": _BOOLEAN, "properties": _MAP,
-    }, 0),
+    }, (1, 2, 3)),
     TRANSFER: ("a transfer", {
         "handle": _UINT, "delivery-id": _UINT, "delivery-tag": _BINARY, "message-format": _UINT, "settled": _BOOLEAN,
         "more": _BOOLEAN, "rcv-settle-mode": _UBYTE, "state": _DESCRIBED, "resume": _BOOLEAN, "aborted": _BOOLEAN,
         "batchable": _BOOLEAN,
-    }, 1),
+    }, (0,)),
     DISPOSITION: ("a disposition", {
         "role": _BOOLEAN, "first": _UINT, "last": _UINT, "settled": _BOOLEAN, "state": _DESCRIBED,
         "batchable": _BOOLEAN,
-    }, 2),
-    DETACH: ("a detach", {"handle": _UINT, "closed": _BOOLEAN, "error": _DESCRIBED}, 1),
-    END: ("an end", {"error": _DESCRIBED}, 0),
-    CLOSE: ("a close", {"error": _DESCRIBED}, 0),
+    }, (0, 1)),
+    DETACH: ("a detach", {"handle": _UINT, "closed": _BOOLEAN, "error": _DESCRIBED}, (0,)),
+    END: ("an end", {"error": _DESCRIBED}, ()),
+    CLOSE: ("a close", {"error": _DESCRIBED}, ()),
 }  # fmt: skip
-"""Performative -> its name for messages, its fields in order, and the number of mandatory fields, which are the first
-ones."""
+"""Performative -> its name for messages, its fields in order, and the places of its mandatory fields."""
 _TERMINUS: Final[Fields] = {
     "address": _STRING, "durable": _UINT, "expiry-policy": _SYMBOL, "timeout": _UINT, "dynamic": _BOOLEAN,
     "dynamic-node-properties": _MAP,
@@ -166,13 +165,13 @@ def _is_nested(value: Any) -> bool:
     return False
 
 
-def _check(what: str, fields: list[bytes], kinds: Fields, needed: int = 0) -> None:
-    if len(fields) < needed:
-        raise AmqpError(INVALID_FIELD, f"{what} lacks its {list(kinds)[len(fields)]}")
-    for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
-        if field[0] in kind.constructors or (field == NULL and at >= needed):
-            continue
-        raise AmqpError(DECODE_ERROR, f"the {name} of {what} is not {kind.expected}")
+def _check(what: str, fields: list[bytes], kinds: Fields, needed: tuple[int, ...] = ()) -> None:
+    for at in needed:
+        if at >= len(fields) or fields[at] == NULL:
+            raise AmqpError(INVALID_FIELD, f"{what} lacks its {list(kinds)[at]}")
+    for field, (name, kind) in zip(fields, kinds.items(), strict=False):
+        if field[0] not in kind.constructors and field != NULL:
+            raise AmqpError(DECODE_ERROR, f"the {name} of {what} is not {kind.expected}")
 
 
 def _described(what: str, field: bytes) -> bytes:

@@ -158,6 +158,8 @@ class Tap:
         if not OPEN <= code <= CLOSE:
             return None, frame
         channel = frame[6:8]
+        if code == OPEN and any(channel):
+            raise AmqpError(FRAMING_ERROR, f"the peer sent its open on channel {int.from_bytes(channel)}, expected 0")
         if channel in self._walk.ended and code not in (OPEN, CLOSE):
             if code == END:
                 self._walk.ended.remove(channel)

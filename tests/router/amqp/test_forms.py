@@ -8,7 +8,7 @@ from router.amqp.connection import Connection
 from router.amqp.format.codec import Described as Value
 from router.amqp.format.codec import Symbol, decode
 from router.amqp.format.codec import encode as encoded
-from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, NOT_IMPLEMENTED
+from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, INVALID_FIELD, NOT_IMPLEMENTED
 from router.amqp.format.message import application_properties, body_of, in_envelope, merged, modified, section_of
 from router.amqp.format.performative import code_of, frames_of, parse
 from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED
@@ -132,8 +132,12 @@ def test_termini_are_read_in_every_form() -> None:
         (frame(ATTACH, "l", 0, True, None, None, Described(0x28, Raw(b"\xa3\x01x"))), DECODE_ERROR),
         (frame(ATTACH, "l", 0, True, None, None, Described(0x28, "x", Raw(b"\x50\x01"))), DECODE_ERROR),
         (frame(ATTACH, "l", Raw(b"\x60\0\0"), True), DECODE_ERROR),
-        (frame(ATTACH, None, 0, True), DECODE_ERROR),
+        (frame(ATTACH, None, 0, True), INVALID_FIELD),
         (frame(ATTACH, "l", 0), INVALID_FIELD),
+        (frame(BEGIN, channel=1), INVALID_FIELD),
+        (frame(BEGIN, None, 0, None, 1000, channel=1), INVALID_FIELD),
+        (frame(BEGIN, None, 0, 1000, channel=1), INVALID_FIELD),
+        (frame(FLOW, 0, None, 0, 1000), INVALID_FIELD),
         (frame(DISPOSITION, True, Raw(b"\x60\0\0"), None, True, None, True, 0, 0, 0, 0), DECODE_ERROR),
         (
             frame(DISPOSITION, True, 0, None, True, Raw(b"\0" + encoded(Symbol("acme:kept:list")) + b"\x45")),
@@ -145,6 +149,18 @@ def test_termini_are_read_in_every_form() -> None:
 )
 def test_what_has_no_form_of_its_type_is_refused(what: bytes, condition: str) -> None:
     assert condition_of(server(), HEADER + OPENING, what) == condition
+
+
+@pytest.mark.parametrize(
+    ("what", "condition"),
+    [
+        (frame(OPEN), INVALID_FIELD),
+        (frame(OPEN, None, "host"), INVALID_FIELD),
+        (frame(OPEN, "odd", channel=1), FRAMING_ERROR),
+    ],
+)
+def test_an_open_without_container_or_on_another_channel_is_refused(what: bytes, condition: str) -> None:
+    assert condition_of(server(), HEADER, what) == condition
 
 
 SECTIONS = {
