@@ -1,2 +1,2 @@
-"""A router's rules for its local publishers: which subscribers a delivery awaits, and when its publisher gets an
+"""The rules of a router for its local publishers: which subscribers a delivery awaits, and when its publisher gets an
 outcome."""

@@ -1,8 +1,8 @@
-"""The subscribers that a delivery awaits at its home, as they come, move and go (protocol 6.2 to 6.6).
+"""Keeps the audience of each delivery at its home up to date while subscribers come, move and go (protocol 6.2 to 6.6).
 
-A home awaits a router for the outcomes of all its subscribers. It awaits a subscriber by name while the subscriber is
-an orphan, or before its backlog is forwarded. A gate keeps newer deliveries from a subscriber until older ones are
-settled. `topic.home.home` decides when a publisher is answered.
+A home awaits a router in place of all subscribers at that router. It awaits a subscriber by name while the subscriber
+is an orphan, or until its backlog is forwarded. A gate keeps newer deliveries from a subscriber until older ones are
+settled. `topic.home.home` decides when a publisher gets its answer.
 """
 
 from itertools import chain, groupby
@@ -27,16 +27,16 @@ UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
 
 @attrs.frozen(slots=True)
 class _Left:
-    """The subscribers of an address at a router that is out of contact."""
+    """The subscribers of one address at a router that is out of contact."""
 
     counted_on: list[bytes] = attrs.Factory(list)
-    """The plain subscribers for which homes wait for the router."""
+    """The plain subscribers for whose sake homes still await the router."""
     orphans: list[bytes] = attrs.Factory(list)
     lapsed: dict[bytes, None] = attrs.Factory(dict)
 
 
 class Audiences:
-    """The audiences of the publishers whose home is this router."""
+    """The audiences of all deliveries whose home is this router."""
 
     def __init__(
         self,
@@ -45,20 +45,22 @@ class Audiences:
         streams: Streams[HomeStream],
         home: Decisions,
     ) -> None:
-        """`home`: evaluates records that await fewer outcomes than before."""
+        """`home`: decides records for which fewer outcomes are awaited than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self.edge = edge
         self._liveness = liveness
         self._counts_on: set[str] = set()
-        """The routers out of contact that deliveries in doubt may await."""
+        """The routers out of contact that deliveries in doubt may still await."""
         self._streams = streams
         self._home = home
 
     def join(self, subscriber: LinkEntry, *, known: bool) -> None:
-        """Take the subscriber into the audience of all messages published here from now on (6.2, 6.5). If the home knew
-        the subscriber (`known`), it first forwards the backlog. Otherwise all unsettled deliveries gate the
-        subscriber."""
+        """Add the subscriber to the audience of all messages that are published here from now on (6.2, 6.5).
+
+        `known`: whether the home already knew the subscriber. If so, it first forwards the subscriber's backlog. If
+        not, all unsettled deliveries gate the subscriber.
+        """
         assert subscriber.live and self.directory.in_contact(subscriber)
         self.outlet.trace(
             Event.JOINED,
@@ -76,17 +78,19 @@ class Audiences:
         self.tell_joined(subscriber)
 
     def learn_of(self, subscriber: LinkEntry) -> None:
-        """A plain subscriber that this router did not know is at a router out of contact. The home may owe it the
-        messages published from now on, so all unsettled deliveries gate it (6.5)."""
+        """Gate a plain subscriber that is new to this router, and whose router is out of contact, by all unsettled
+        deliveries (6.5). The home may have to wait for this subscriber in messages that are published from now on."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, UNSETTLED, unproven=False)
 
     def _busy(self, subscriber: LinkEntry) -> list[HomeStream]:
-        """The streams of the subscriber's address that have a record or a gate. These are few of many."""
+        """The streams of the subscriber's address that have a record or a gate. They are few, even if the address has
+        many streams."""
         return [stream for stream in self._streams.at(subscriber.identity.address) if stream.records or stream.gates]
 
     def tell_joined(self, subscriber: LinkEntry) -> None:
-        """Send the custodian Joined with the present gates; again after a backlog that was put off."""
+        """Send Joined with the present gates to the subscriber's custodian. The home sends it again after it has
+        forwarded a delayed backlog."""
         name, streams = subscriber.name, self._streams.at(subscriber.identity.address)
         gates = {stream.publisher: stream.gates[name].first for stream in streams if name in stream.gates}
         if self.directory.is_mine(subscriber):
@@ -112,9 +116,12 @@ class Audiences:
             self.outcome_sent(stream, [record for record in records if record.state is State.ACCEPTED])
 
     def outcome_sent(self, stream: HomeStream, records: list[Record]) -> None:
-        """The publisher was sent the outcome of these records. When it has read the outcome, they gate no longer: if it
-        resumes, its map states the outcome, and it never transfers them again. A publisher without a timeout does not
-        resume, so its records stop gating at once."""
+        """Let these records, whose outcome the publisher was sent, stop gating as soon as the publisher has read the
+        outcome.
+
+        If the publisher resumes after that, its map states the outcome, so it never transfers these deliveries again. A
+        publisher without a timeout does not resume, so its records stop gating at once.
+        """
         gating = [r for r in records if any(r.n in gate.remaining for gate in stream.gates.values())]
         if gating and stream.lifetime.timeout:
             self._liveness.question(stream, gating)
@@ -122,9 +129,12 @@ class Audiences:
             self.open_gates(stream, gating)
 
     def take_back(self, stream: HomeStream, records: list[Record]) -> None:
-        """End records that no subscriber has got: no subscriber is to get them. Until the publisher has read of this,
-        no subscriber of their audience gets a later record of the publisher. Otherwise the publisher could resume
-        elsewhere without having read it (6.5)."""
+        """End records that no subscriber has got and none may get any more.
+
+        Until the publisher has read their outcome, their subscribers get no later record of the publisher. Otherwise
+        the publisher could resume at another router without having read the outcome, and transfer the records out of
+        order (6.5).
+        """
         for record in records:
             assert not record.routers, "somebody may have it"
             counted_on = [name for router in record.awaited for name in self._counted_on(router, stream.address)]
@@ -145,9 +155,11 @@ class Audiences:
             self.outlet.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
     def _needs_proof(self, stream: HomeStream, subscriber: LinkEntry) -> bool:
-        """Whether the subscriber gets records only after a sign of the publisher's life (6.6); if so, ask for a sign.
-        There are two cases: a record here awaits the subscriber by name; or the subscriber has been at another router,
-        where it may have had deliveries that this home has yet to read."""
+        """Whether the subscriber gets records only after a sign of the publisher's life (6.6). If so, ask for the sign.
+
+        It is needed in two cases: a record here awaits the subscriber by name; or the subscriber has been at another
+        router, where it may have had deliveries whose outcomes this home has yet to read.
+        """
         name = subscriber.name
         needed = _has_been_elsewhere(subscriber) or any(_is_owed(record, name) for record in stream.records.values())
         if needed:
@@ -155,8 +167,8 @@ class Audiences:
         return needed
 
     def _give_backlog(self, stream: HomeStream, name: bytes) -> None:
-        """Forward to the subscriber the records that await it by name. Its map may have stated their outcome
-        already."""
+        """Forward to the subscriber its backlog: the records that await it by name. A record whose outcome the
+        subscriber's map has stated is decided instead."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
         to_be_sent = [record for record in owed if self._seek(record, name, not_at=None)]
         for run in chain.from_iterable(
@@ -169,8 +181,11 @@ class Audiences:
         return None if self.directory.is_mine(subscriber) else subscriber.router
 
     def open_gates(self, stream: HomeStream, records: list[Record]) -> None:
-        """These records no longer gate any subscriber: admit each subscriber that no other record gates. A subscriber
-        that is admitted may answer at once, and so admit or end others before their turn in this loop."""
+        """Let these records gate no subscriber any more, and admit each subscriber that no other record gates.
+
+        An admitted subscriber may answer at once. Its answer may admit or end other subscribers before this loop
+        reaches them.
+        """
         settled = [record.n for record in records]
         for gate in list(stream.gates.values()):
             gate.remaining.difference_update(settled)
@@ -187,7 +202,7 @@ class Audiences:
             self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
 
     def proven(self, stream: HomeStream, name: bytes) -> None:
-        """The publisher has shown life: forward the subscriber's backlog, then send Joined again."""
+        """Handle a sign of the publisher's life: forward the subscriber's backlog, then send Joined again."""
         self._give_backlog(stream, name)
         gate, subscriber = stream.gates.get(name), self.directory.subscriber(name)
         if gate is not None:
@@ -201,30 +216,33 @@ class Audiences:
     # subscribers that move or go
 
     def gone(self, subscriber: LinkEntry) -> None:
-        """The subscriber has closed or expired: take it out of all audiences and gates."""
+        """Remove a subscriber that has closed or expired from all audiences and gates."""
         for stream in self._busy(subscriber):
             stream.open_gate(subscriber.name)
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
                 record.await_by_name_no_more([subscriber.name])
-            if not subscriber.lifetime.timeout:  # its client is told, or gone: no other loss matters
+            # A plain client learns of its ending or is gone, so no other message that it misses matters.
+            if not subscriber.lifetime.timeout:
                 for record in stream.records.values():
                     record.is_back(subscriber.name)
             self._home.decide(stream, awaited)
 
     def count_on(self, router: str) -> None:
-        """Messages published from now on may await this router, which is out of contact, until `returned` or
-        `give_up`."""
+        """Allow messages that are published from now on to await this router, which is out of contact. `returned` or
+        `give_up` ends this."""
         self._counts_on.add(router)
 
     def lose(self, router: str, *, waits: bool) -> None:
-        """The router is out of contact: await its subscribers as orphans. If home `waits` for its plain subscribers,
-        deliveries in doubt go on awaiting the router itself, until `returned` or `give_up` (protocol 8, Lost
-        router)."""
+        """Handle the loss of a contact: await the router's subscribers by name, as orphans.
+
+        `waits`: whether homes wait for the router's plain subscribers. If so, deliveries in doubt go on awaiting the
+        router itself, until `returned` or `give_up` is called (protocol 8, Lost router).
+        """
         (self._counts_on.add if waits else self._counts_on.discard)(router)
         for stream in list(self._streams.values()):
             stream.lost_asker(router)
-            left: _Left | None = None  # looked up if a record awaits the router
+            left: _Left | None = None  # looked up when the first record awaits the router
             for record in list(stream.records.values()):
                 record.lost_at(router)
                 if router in record.awaited and record.state is State.IN_DOUBT:
@@ -239,7 +257,7 @@ class Audiences:
             self._home.decide(stream, list(stream.records.values()))
 
     def _left_at(self, router: str, address: str) -> _Left:
-        """The subscribers of the address at a router that is lost."""
+        """The subscribers of the address at a router that is out of contact."""
         left = _Left()
         for entry in self.directory.subscribers(address):
             if entry.router == router and entry.name in self.directory.lapsed:
@@ -252,9 +270,11 @@ class Audiences:
         return self._left_at(router, address).counted_on
 
     def returned(self, router: str, subscribers: list[LinkEntry]) -> None:
-        """The router is back, and its section has these plain subscribers. Deliveries that awaited the router now await
-        these subscribers by name, as their backlog (6.3). The caller evaluates the deliveries that await nobody any
-        more."""
+        """Handle the return of a router whose section has these plain subscribers.
+
+        Deliveries that awaited the router now await these subscribers by name, as their backlog (6.3). The caller then
+        decides the deliveries for which nothing is awaited any more.
+        """
         self._counts_on.discard(router)
         for stream in self._streams.values():
             waiting = _waiting_for(stream, router)
@@ -265,8 +285,8 @@ class Audiences:
                     self._expect(record, name)
 
     def give_up(self, router: str) -> int:
-        """The plain subscribers of a router out of contact have lapsed or ended, so no delivery awaits the router any
-        more. Returns how many deliveries awaited it."""
+        """Stop awaiting a router out of contact, because its plain subscribers have lapsed or ended. Returns the number
+        of deliveries that awaited it."""
         self._counts_on.discard(router)
         count = 0
         for stream in [stream for stream in self._streams.values() if stream.records]:
@@ -282,32 +302,35 @@ class Audiences:
         return count
 
     def plain_subscriber_ended(self, router: str, address: str) -> None:
-        """A plain subscriber of a router out of contact has ended, or has attached elsewhere. If it was the last plain
-        subscriber of the address there, no delivery awaits that router any more."""
+        """Handle a plain subscriber of a router out of contact that has ended or attached elsewhere. If it was the last
+        plain subscriber of the address there, no delivery awaits that router any more."""
         for stream in list(self._streams.at(address)) if router in self._counts_on else ():
             if not self._counted_on(router, stream.address):
                 waiting = _waiting_for(stream, router)
                 answered_by(router, waiting)
                 self._home.decide(stream, waiting)
 
-    # subscribers awaited by name
+    # subscribers that are awaited by name
 
     def expect(self, subscriber: LinkEntry, former: str) -> None:
-        """A known subscriber has attached anew, and was at router `former`. Await it by name for each delivery whose
-        outcome that router has not reported (6.3, Backlog), and for each that had awaited it before it lapsed."""
+        """Await by name a known subscriber that has attached anew, and that was at router `former`.
+
+        It is awaited for each delivery whose outcome the former router has not reported (6.3, Backlog), and for each
+        delivery that awaited it before it lapsed.
+        """
         name = subscriber.name
         local = self.edge.subscribers.get(name) if former == self.outlet.router else None
         records = [record for stream in self._busy(subscriber) for record in stream.records.values()]
         waited = [record for record in records if name in record.without]
         for record in waited:
-            record.is_back(name)  # also for records that share the dict, which are all among these
+            record.is_back(name)  # all records that share the dict are in this list, too
             self._expect(record, name)
         for record in records:
             if former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
                 self._expect(record, name)
 
     def adopt(self, subscriber: LinkEntry) -> None:
-        """A contact has told of the subscriber: await it for all deliveries in doubt that publishers have resumed here
+        """Await a subscriber of which a contact has told, for all deliveries in doubt that publishers have resumed here
         (6.4)."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
@@ -320,16 +343,15 @@ class Audiences:
             self.await_by_name(record, name)
 
     def await_by_name(self, record: Record, name: bytes) -> None:
-        """Await the subscriber by name: it is at no router in contact, or its backlog is not forwarded yet. If it has
-        lapsed, it is not awaited, but left out."""
+        """Await the subscriber by name, because it is at no router in contact, or its backlog is not forwarded yet. If
+        it has lapsed, the home leaves it out instead."""
         if name not in self.directory.lapsed:
             record.await_by_name([name])
         elif name not in record.without:
             record.leave_out({**record.without, name: None})
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
-        """The subscriber left router `not_at` without the delivery: await it at the router where the directory has
-        it."""
+        """Await a subscriber at the router where the directory has it. It left router `not_at` without the delivery."""
         kind = record.stream.kind
         if kind.asks_once and self._is_asked(record, name):
             return
@@ -337,18 +359,22 @@ class Audiences:
             self._forward([record], name)
 
     def seek_all(self, records: list[Record], name: bytes) -> None:
-        """The subscriber may have these records: await it at its custodian, and forward them there."""
+        """Await a subscriber that may have these records at its custodian, and forward them there."""
         for run in _runs([record for record in records if self._seek(record, name, not_at=None)]):
             self._forward(run, name)
 
     def _is_asked(self, record: Record, name: bytes) -> bool:
-        """Whether the subscriber's router has been asked about the record and has not answered yet: it answers once."""
+        """Whether the subscriber's router has been sent the record and has not answered yet. It sends only one answer
+        for all its subscribers."""
         subscriber = self.directory.subscriber(name)
         return subscriber is not None and subscriber.router in record.awaited and name not in record.orphans
 
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
-        """Await the subscriber at its custodian. Await it by name if it is at no router in contact, or only known at
-        router `not_at`, which it left. Returns whether the record has to be forwarded to the custodian."""
+        """Await the subscriber at its custodian. Returns whether the record has to be forwarded to the custodian.
+
+        If the subscriber is at no router in contact, or the directory still has it at router `not_at`, which it has
+        left, the home awaits it by name.
+        """
         stream, directory = _homed(record), self.directory
         subscriber = directory.subscriber(name)
         record.await_by_name_no_more([name])
@@ -369,7 +395,7 @@ class Audiences:
         return True
 
     def _forward(self, records: list[Record], name: bytes) -> None:
-        """Forward records for this attach of the subscriber alone, because they may gate its next attach."""
+        """Forward records for one attach of the subscriber only, because the same records may gate its next attach."""
         subscriber = self.directory.subscriber(name)
         assert subscriber is not None
         stream, router = records[0].stream, subscriber.router
@@ -379,8 +405,8 @@ class Audiences:
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 
     def left_without(self, subscriber: bytes, records: list[Record]) -> None:
-        """A local subscriber left before it had these records. Their homes learn so; if this router is their home, it
-        awaits the subscriber by name."""
+        """Handle a local subscriber that left before it had these records. The edge reports this to their homes. For
+        records whose home is this router, await the subscriber by name."""
         for record in records:
             record.left_without(subscriber)
             if isinstance(record.stream, HomeStream) and not record.stream.abandoned and record.n >= 0:
@@ -388,8 +414,8 @@ class Audiences:
         self.edge.delivery.finished([record for record in records if not record.open])
 
     def _await_orphans(self, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
-        """Await by name the subscribers to which the lost router may have given the record: the record is for them, and
-        they have not lapsed."""
+        """Await by name the subscribers to which the lost router may have given the record. Lapsed subscribers, and
+        subscribers for which the record is not, are left out."""
         assert record.state is State.IN_DOUBT
         if record.presettled:
             return
@@ -401,13 +427,13 @@ class Audiences:
 
 
 def _homed(record: Record) -> HomeStream:
-    """The stream of a record whose home is this router."""
+    """The record's stream, which is at its home."""
     assert isinstance(record.stream, HomeStream)
     return record.stream
 
 
 def _waiting_for(stream: HomeStream, router: str) -> list[Record]:
-    """The records in doubt that await the router."""
+    """The stream's records in doubt that await the router."""
     return [r for r in stream.records.values() if r.state is State.IN_DOUBT and router in r.awaited]
 
 
@@ -416,7 +442,7 @@ def _has_been_elsewhere(subscriber: LinkEntry) -> bool:
 
 
 def _is_gating(record: Record, subscriber: bytes) -> bool:
-    """Whether the record gates the subscriber: then it is not for the subscriber itself."""
+    """Whether the record gates the subscriber, so that the record is not for it."""
     gate = _homed(record).gates.get(subscriber)
     return gate is not None and record.n in gate.remaining
 
@@ -431,7 +457,7 @@ def _is_owed(record: Record, subscriber: bytes) -> bool:
 
 
 def _runs(records: list[Record]) -> list[list[Record]]:
-    """Runs of consecutive `n`, as a Forward has them."""
+    """Split the records into runs with consecutive places `n`, because a Forward can only have such a run."""
     runs: list[list[Record]] = []
     for record in records:
         if runs and runs[-1][-1].n == record.n - 1:

@@ -1,9 +1,11 @@
-"""The home's choice of one subscriber for each delivery, at addresses where a delivery is for one (protocol 12, 14.5).
+"""Chooses one subscriber for each delivery, at addresses where a delivery is for only one (protocol 12, 14.5).
 
-The home gives a new delivery to a subscriber that has room. If no subscriber has room, the delivery waits. If the
-publisher transfers a delivery again, a subscriber may have it already. So the home first asks all routers for that
-subscriber, and waits by name for subscribers out of reach. When each has answered that it has not got the delivery, or
-has ended, the home chooses another one. The home never chooses a subscriber that has refused the delivery for itself.
+The home gives a new delivery to a subscriber that has room. If no subscriber has room, the delivery waits.
+
+If a publisher transfers a delivery again, a subscriber may already have it. So the home first asks all routers for that
+subscriber, and waits by name for subscribers out of reach. When each of them has answered that it does not have the
+delivery, or has ended, the home chooses a subscriber. It never chooses one that has refused the delivery for itself.
+
 The publisher reads *accepted* as soon as one subscriber has accepted.
 """
 
@@ -31,18 +33,18 @@ NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
 
 @attrs.define(slots=True)
 class _Offers:
-    """The offers of this home to one attach of a subscriber elsewhere, in the present contact."""
+    """The home's offers to one attach of a subscriber at another router, since the contact began."""
 
     epoch: Epoch
-    """The epoch of the attach."""
+    """The epoch of the subscriber's attach."""
     offered: SubscriberRoom = NO_ROOM
-    """The room that all offers so far take."""
+    """The room that all offers so far take up."""
     limit: SubscriberRoom = NO_ROOM
-    """The room that all offers together may take."""
+    """The room that all offers together may take up."""
 
 
 class Balancing:
-    """The deliveries for one of many whose home is this router."""
+    """Chooses subscribers for the deliveries of balanced addresses whose home is this router."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class Balancing:
         redeliveries: int,
         home: Decisions,
     ) -> None:
-        """`home`: evaluates records that await fewer outcomes than before."""
+        """`home`: decides records for which fewer outcomes are awaited than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge
@@ -60,17 +62,17 @@ class Balancing:
         self._redeliveries = redeliveries
         self._home = home
         self.asked: set[Record] = set()
-        """Until home has booted: deliveries of queues that a consumer may have had before, and about which home
-        asks."""
+        """Until the home has booted: the deliveries of queues that a consumer may have had before. The home asks the
+        consumers for them."""
         self._claims: dict[str, dict[Record, None]] = {}
-        """Keyed by router that has not told its section: the records that a subscriber there claims by its map."""
+        """For each router that has not sent its section yet, the records that the map of a subscriber there names."""
         self._offers: dict[bytes, _Offers] = {}
-        """Keyed by name of a subscriber at another router that has announced its room: the offers to it."""
+        """For each subscriber at another router that has announced its room, the offers to it."""
 
     # transfers
 
     def take(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give new transfers their places, and offer each to a subscriber that has room."""
+        """Give new transfers their places in the publisher's order, and offer each to a subscriber that has room."""
         self._place(stream, records, NO_AUDIENCE)
         stream.leave_out_refusers(records)
         stream.wait_for_room(records)
@@ -79,7 +81,7 @@ class Balancing:
             self._home.decide(stream, list(stream.unassigned))
 
     def ask_all(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give transfers their places that a subscriber may have already. Ask all routers for that subscriber."""
+        """Give places to transfers that a subscriber may already have, and ask all routers for that subscriber."""
         audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
         self._place(stream, records, audience)
         stream.stop_time(records)
@@ -111,7 +113,7 @@ class Balancing:
         self._edge.delivery.take_for(record.stream, record, subscribers)
 
     def hand_on(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give presettled records to subscribers that have room now, and drop the rest."""
+        """Give presettled records to subscribers that have room now, and drop the others."""
         await_audience(records, stream.place(len(records)), NO_AUDIENCE)
         stream.stop_time(records)
         left = records
@@ -124,14 +126,14 @@ class Balancing:
                 self._forward(stream, theirs, entry)
         self._home.decide(stream, records)
 
-    # choosing
+    # choosing subscribers
 
     def offer_waiting(self, stream: HomeStream) -> None:
         """Give waiting records to subscribers that have room."""
         stream.kind.offer_waiting(self, stream)
 
     def share_out(self, stream: HomeStream, give: Giving) -> None:
-        """Choose subscribers that have room for the waiting records, and call `give` with the share of each."""
+        """Choose subscribers with room for the waiting records, and call `give` with the share of each."""
         while (waiting := stream.next_ones) and (share := self._share(stream, waiting)) is not None:
             entry, records = share
             stream.wait_no_more(records)
@@ -144,12 +146,12 @@ class Balancing:
         self.outlet.actions.append(Chosen(stream.link, entry.name, records))
 
     def want(self, stream: HomeStream) -> None:
-        """Tell the queue if its subscribers have room for more deliveries."""
+        """Tell the queue that its subscribers have room for more deliveries, if they have."""
         if self.demand(stream).room:
             self.outlet.actions.append(Wanted(stream.link))
 
     def demand(self, stream: HomeStream) -> Demand:
-        """The demand of the subscribers of a queue that have room."""
+        """What the queue's subscribers would take now."""
         able = self._able(stream)
         names = frozenset(entry.name for entry, _ in able)
         waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
@@ -158,9 +160,12 @@ class Balancing:
         return Demand(names, room, SubscriberRoom.of(refused))
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has reserved these deliveries for the subscriber. Home may have chosen it for them one after the
-        other. If the subscriber has gone meanwhile, home tells the queue. If the subscriber has less room, or an
-        earlier delivery waits for it, the deliveries wait again."""
+        """Handle the queue's answer that it has reserved these deliveries for the chosen subscriber. The home may have
+        asked for them in several steps.
+
+        If the subscriber has gone meanwhile, the home tells the queue. If the subscriber now has less room, or an
+        earlier delivery waits for it, the deliveries wait again.
+        """
         agreed = sorted(stream.agreed(records, name), key=stream.kind.place)
         records = [record for record in agreed if self._is_for_nobody(record)]
         if not records:
@@ -181,7 +186,7 @@ class Balancing:
             self.offer_waiting(stream)
 
     def not_reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has not reserved these deliveries for the subscriber: they wait again."""
+        """Let deliveries wait again that the queue has not reserved for the chosen subscriber."""
         records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
         if records:
             stream.wait_for_room(records)
@@ -189,15 +194,19 @@ class Balancing:
 
     @staticmethod
     def _is_for_nobody(record: Record) -> bool:
-        """Whether the record is still in doubt, and no local subscriber may have it. Meanwhile its time may have ended,
-        or a subscriber may have come whose map names it. In the second case home seeks the subscriber that has it."""
+        """Whether the record can still be given to a subscriber: it is in doubt, and no local subscriber may already
+        have it.
+
+        It may have changed since the choice: its time may have ended, or a subscriber may have come whose map names it.
+        In the second case the home seeks the subscriber that has it.
+        """
         if record.open:
             record.seek_holders()
         return record.state is State.IN_DOUBT and not record.open
 
     def claimed(self, stream: HomeStream, record: Record, router: str) -> None:
-        """The map of a subscriber at the router names the record, and this home may not know the subscriber. Until the
-        router answers, no other subscriber gets the record."""
+        """Handle the report of a router that a subscriber's map there names the record. The home may not know this
+        subscriber. Until the router has answered a Forward of the record, no other subscriber gets it."""
         if record.chosen or router in record.awaited or router == self.directory.router or record.taken:
             return
         stream.wait_no_more([record])
@@ -210,20 +219,20 @@ class Balancing:
             self._claims.setdefault(router, {})[record] = None
 
     def _ask(self, record: Record, router: str) -> None:
-        """Forward the record to the router: the subscribers there that already have it continue with it."""
+        """Forward the record to the router, so that a subscriber there that already has it continues with it."""
         self.outlet.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
         self.outlet.batches.forward((router,), record.stream, [record], self.directory.applied, None)
 
     def section_received(self, router: str) -> None:
-        """The router has told its section. Forward it the records that it has asked about before."""
+        """Forward to a router, whose section has come, the records that the maps of its subscribers name."""
         for record in self._claims.pop(router, ()):
             if isinstance(record.stream, HomeStream) and record.state is State.IN_DOUBT:
                 record.await_router(router)
                 self._ask(record, router)
 
     def _share(self, stream: HomeStream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
-        """The next subscriber, and the waiting records that it gets; None if no subscriber has room for one. Local
-        subscribers come first, then those with most room."""
+        """Choose the next subscriber, and the waiting records that it gets; None if no subscriber has room for any.
+        Local subscribers come first, then the subscribers with most room."""
         able = self._able(stream)
         for entry, room in sorted(
             able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1].deliveries, one[0].name)
@@ -234,12 +243,12 @@ class Balancing:
         return None
 
     def busy(self, stream: HomeStream) -> Iterator[str]:
-        """For each subscriber that has room, or may have a delivery: its router."""
+        """The routers of all subscribers that have room or may have a delivery, one item for each subscriber."""
         names = stream.having() | {entry.name for entry, _ in self._able(stream)}
         return (entry.router for entry in self.directory.subscribers(stream.address) if entry.name in names)
 
     def _able(self, stream: HomeStream) -> list[tuple[LinkEntry, SubscriberRoom]]:
-        """The subscribers that have room, with their room."""
+        """The subscribers that have room, each with its room."""
         directory = self.directory
         rooms = [
             (entry, self._room_of(entry) - SubscriberRoom.of(stream.reserving.get(entry.name, ())))
@@ -257,7 +266,7 @@ class Balancing:
         return known.limit - known.offered if known is not None and known.epoch == entry.epoch else NO_ROOM
 
     def assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
-        """Offer these records to the subscriber."""
+        """Offer these records to the chosen subscriber."""
         stream.stop_time(records)
         for record in records:
             record.choose(entry.name)
@@ -275,11 +284,11 @@ class Balancing:
         self._home.decide(stream, records)
 
     def _offer_again(self, stream: HomeStream, records: list[Record], chosen: LocalSubscriber) -> None:
-        """Offer records to the chosen local subscriber. A local subscriber has had them before, or the chosen one may
-        have them by its map."""
+        """Offer records to the chosen local subscriber, one by one: a local subscriber has had them before, or the map
+        of the chosen one may name them."""
         for record in records:
             whom = stream.kind.offered(record, [chosen])
-            if not whom and record.chosen == chosen.name:  # it has answered before
+            if not whom and record.chosen == chosen.name:  # the subscriber has already answered
                 record.sum_up(verdict(record))
             self._give(record, whom)
 
@@ -296,11 +305,11 @@ class Balancing:
             only = entry.name, entry.epoch, OFFER
             self.outlet.batches.forward((entry.router,), stream, in_order, self.directory.applied, only)
 
-    # news from routers
+    # reports from other routers
 
     def room(self, name: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
-        """A subscriber at another router announces its room. `limit`: the room that all offers to this attach together
-        may take since the contact began."""
+        """Note the room that a subscriber at another router has announced. `limit`: the room that all offers to this
+        attach together may take, counted from the beginning of the contact."""
         entry = self.directory.subscriber(name)
         if entry is None or not entry.live or entry.epoch != epoch:
             return
@@ -311,8 +320,11 @@ class Balancing:
         self.offer_waiting_to(entry.identity.address)
 
     def drain(self, asked: Drain) -> None:
-        """Answer whether a subscriber has got all messages that this home has for it. A home offers as soon as there is
-        room, so it has, unless a queue has to agree."""
+        """Answer whether a subscriber that drains has got all messages that this home has for it.
+
+        A home offers messages as soon as there is room. So the answer is yes at once, except for a queue, which still
+        has to agree to the offers.
+        """
         entry = self.directory.subscriber(asked.subscriber)
         if entry is None or entry.epoch != asked.attach:
             self.given(asked)
@@ -322,8 +334,8 @@ class Balancing:
             self.given(asked, sum(len(stream.unassigned) for stream in self._streams.at(entry.identity.address)))
 
     def given(self, asked: Drain, left: int = 0, *, is_all: bool = True) -> None:
-        """Answer such a question. `left`: how many messages still wait here. Unless `is_all`, there is more for the
-        subscriber."""
+        """Answer the question `asked` of a subscriber's router. `left`: the number of messages that still wait here.
+        `is_all`: the subscriber has got all messages for it."""
         router, answer = asked.attach.router, DrainAnswer.ALL if is_all else DrainAnswer.MORE
         if is_all and left and self._lacks_bytes(asked):
             answer = DrainAnswer.NO_BYTES
@@ -333,7 +345,7 @@ class Balancing:
             self.outlet.batches.given(asked, left, answer)
 
     def _lacks_bytes(self, asked: Drain) -> bool:
-        """Whether the subscriber takes no more bytes now, though more deliveries."""
+        """Whether the subscriber would take more deliveries now, but no more bytes."""
         entry = self.directory.subscriber(asked.subscriber)
         if entry is None or entry.epoch != asked.attach:
             return False
@@ -341,14 +353,16 @@ class Balancing:
         return room.size <= 0 < room.deliveries
 
     def offer_waiting_to(self, address: str) -> None:
-        """A subscriber of the address has room: give it waiting records."""
+        """Give waiting records to a subscriber of this address, which has room now."""
         for stream in list(self._streams.at(address)):
             self.offer_waiting(stream)
 
     def refused(self, record: Record, router: str) -> None:
-        """The router has answered that none of its subscribers has the record. If home has offered the record to one of
-        them in this contact and on its present attach, this subscriber is full until the router announces its room
-        anew."""
+        """Handle the answer of a router that none of its subscribers has the record.
+
+        If the home had offered the record there (to the present attach, in this contact), the chosen subscriber counts
+        as full until its router announces its room anew.
+        """
         known = self._offers.get(record.chosen) if record.chosen else None
         if known is not None and record.last_offer is known:
             known.limit = known.offered
@@ -358,8 +372,8 @@ class Balancing:
         self._offers = {name: known for name, known in self._offers.items() if known.epoch.router != router}
 
     def gone(self, subscriber: LinkEntry) -> None:
-        """The subscriber has ended, or has begun afresh. On its next link, home may offer it the records that it had
-        refused for itself."""
+        """Handle a subscriber that has ended, or has begun afresh. The home may offer its next link the records that it
+        had refused for itself."""
         name = subscriber.name
         self._offers.pop(name, None)
         for stream in self._streams.at(subscriber.identity.address):
@@ -369,28 +383,31 @@ class Balancing:
                 self.outlet.actions.append(Forget(stream.link, name))
 
     def lapsed(self, subscriber: LinkEntry) -> None:
-        """The subscriber has lapsed: choose another one if it was served alone."""
+        """Handle a subscriber that has lapsed: if it alone got the deliveries of a queue, choose another one."""
         for stream in list(self._streams.at(subscriber.identity.address)):
             self._serve_next(stream, subscriber.name)
 
-    # one subscriber for all deliveries of a queue
+    # queues that give all deliveries to one subscriber
 
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:
-        """Give the deliveries to one subscriber until that subscriber has ended (`only`), or to all."""
+        """Set which subscribers get deliveries. `only`: one subscriber gets all until it has ended; otherwise all
+        subscribers get some."""
         if only != stream.serves_one:
             stream.serve(None, only=only)
         self.offer_waiting(stream)
 
     def _serve_next(self, stream: HomeStream, gone: bytes) -> None:
-        """If the subscriber that is gone was served alone, serve another one."""
+        """If the subscriber that is gone alone got all deliveries, let another one get them."""
         if stream.served == gone:
             stream.serve(None)
             self.offer_waiting(stream)
 
     def _served(self, stream: HomeStream) -> Collection[LinkEntry]:
-        """The subscribers that get deliveries. If only one does, it is the one that has deliveries already, else the
-        one with the earliest attach. While two subscribers have deliveries, or one that has ended does, no subscriber
-        gets any."""
+        """The subscribers that get deliveries now.
+
+        If only one may get them, it is the one that already has deliveries, or else the one with the earliest attach.
+        As long as two subscribers have deliveries, or one that has ended, no subscriber gets any.
+        """
         subscribers = self.directory.subscribers(stream.address)
         if not stream.serves_one:
             return subscribers
@@ -406,8 +423,8 @@ class Balancing:
     # the end of deliveries
 
     def untold(self, stream: HomeStream, records: list[Record]) -> dict[Record, None]:
-        """Decide records that await nobody. Returns the records that no subscriber has accepted, and that another
-        subscriber may still get."""
+        """Decide records for which the home awaits no subscriber. Returns the records that no subscriber has accepted,
+        and that another subscriber may still get."""
         left: dict[Record, None] = {}
         is_over = self._is_over(stream)
         for record in records:
@@ -436,21 +453,21 @@ class Balancing:
         return bool(there) and there.issubset(record.refused_by)
 
     def _is_over(self, stream: HomeStream) -> bool:
-        """Whether the address has no subscriber and will never have one."""
+        """Whether the address has no subscriber now and will never get one."""
         return stream.kind.ends_with_subscribers and not self._there(stream)
 
     def is_there(self, subscriber: bytes) -> bool:
-        """Whether the subscriber may get deliveries, now or later."""
+        """Whether the subscriber is still live, so that it can get deliveries now or later."""
         known = self.directory.subscriber(subscriber)
         return known is not None and known.live and subscriber not in self.directory.lapsed
 
     def _there(self, stream: HomeStream) -> set[bytes]:
-        """The subscribers that may get deliveries, now or later."""
+        """The names of the address's live subscribers, which can get deliveries now or later."""
         return {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
 
     def choose_again(self, stream: HomeStream, records: Iterable[Record]) -> None:
-        """Let these records wait for another subscriber: the chosen one has not got them, or has gone. Records that
-        were decided meanwhile stay decided."""
+        """Let these records wait for another subscriber, because the chosen one did not get them, or has gone. A record
+        that was decided meanwhile is left out."""
         records = [record for record in records if not stream.is_waiting(record) and self._is_free(record)]
         if not records:
             return

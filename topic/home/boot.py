@@ -1,7 +1,7 @@
-"""When a router that has just started may answer publishers (protocol 8, Boot).
+"""Decides when a router that has just started may answer publishers (protocol 8, Boot).
 
-It takes clients at once, but learns the subscribers that it has to await from the sections of other routers.
-`topic.home.home` gives the answers.
+The router takes clients at once. But it learns only from the sections of other routers which subscribers it has to
+await. `topic.home.home` gives the answers.
 """
 
 import math
@@ -11,10 +11,10 @@ from topic.home.home import Home
 
 
 class Boot:
-    """The start of one router incarnation."""
+    """The start of one incarnation of a router."""
 
     def __init__(self, home: Home, deadline: float) -> None:
-        """`deadline`: the time after which the router waits for no section any more."""
+        """`deadline`: from this time on the router waits for no further section."""
         self._home = home
         self._heard: set[str] = set()
         self._deadline = deadline
@@ -25,23 +25,26 @@ class Boot:
 
     @property
     def has_joined(self) -> bool:
-        """Whether a router that is new in the mesh may take clients (11.6): it is in contact with another router, which
-        has the plan that lists it, and all its contacts have told their sections."""
+        """Whether a router that is new in the mesh may take clients (11.6).
+
+        It may when it is in contact with another router, which thus has the plan that lists the new one, and all its
+        contacts have sent their sections.
+        """
         directory = self._home.directory
         return self._home.booted and 0 < len(directory.applied) == len(directory.contacts)
 
     @property
     def waiting_for(self) -> list[str]:
-        """The routers whose section has not come in this incarnation; empty once publishers are answered."""
+        """The routers whose sections this incarnation still waits for; empty once it answers publishers."""
         return [] if self._home.booted else sorted(self._unheard)
 
     def section_received(self, router: str) -> None:
-        """The router's section has come."""
+        """Note that the router's section has come."""
         self._heard.add(router)
         self.check(-math.inf)
 
     def check(self, now: float) -> None:
-        """Begin to answer publishers if the sections of all routers have come, or if the wait is over."""
+        """Begin to answer publishers if all routers have sent their sections, or if the deadline has passed."""
         if self._home.booted or (self._unheard and now < self._deadline):
             return
         if self._unheard:
@@ -55,5 +58,5 @@ class Boot:
         self._home.decide_all()
 
     def deadline(self) -> float:
-        """When `check` has to be called; infinity if never."""
+        """When `check` next has work; infinity if never."""
         return math.inf if self._home.booted else self._deadline

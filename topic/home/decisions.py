@@ -1,4 +1,4 @@
-"""The decisions that the parts of a home leave to the whole. Each part gets the home at its construction."""
+"""The methods of a home that its own parts call. Each part gets the home as an argument when it is made."""
 
 from typing import Protocol
 
@@ -6,23 +6,23 @@ from topic.delivery.record import AtHome, HomeStream, Question, Record
 
 
 class Decisions(AtHome, Protocol):
-    """The home of deliveries, as its parts see it: `topic.home.home`."""
+    """A home as its parts see it; `topic.home.home` implements it."""
 
     booted: bool
-    """Until the home has booted it answers no publisher (protocol 8)."""
+    """Whether the home has booted. Until then it answers no publisher (protocol 8)."""
 
     def decide(self, stream: HomeStream, records: list[Record]) -> None:
-        """Fewer outcomes are awaited for these records: answer the publisher for the records that await none."""
+        """Answer the publisher for each of these records for which no outcome is awaited any more."""
 
     def seek_all(self, records: list[Record], name: bytes) -> None:
-        """Await this subscriber for these records, wherever it is."""
+        """Await this subscriber for these records, wherever it is attached."""
 
     def expire(self, stream: HomeStream, records: list[Record]) -> None:
-        """The time of these records is over, and no subscriber has any of them: end them."""
+        """End these records: their time to live is over, and no subscriber has any of them."""
 
     def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
-        """The home goes on with these records without lapsed subscribers: end the links of these subscribers."""
+        """End the links of the lapsed subscribers that these records no longer await."""
 
     def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
-        """The publisher gave a sign of life after the question: it has `answered`, or its machine has acknowledged the
-        bytes."""
+        """Act on a question that the publisher's sign of life has answered. `answered`: the publisher itself has
+        answered; otherwise its machine has acknowledged the bytes."""

@@ -1,8 +1,8 @@
 """The home of a router's local publishers (protocol 5; 6.3, 6.5, 6.6).
 
 The home computes the audience of each delivery and forwards it (`topic.home.publishing`). It answers the publisher when
-the delivery awaits nobody any more. Only the home knows which deliveries are in doubt. `topic.edge.delivery` gives
-records to local subscribers. `topic.home.settlement` settles.
+no outcome of the delivery is awaited any more. Only the home knows which deliveries are in doubt. `topic.edge.delivery`
+gives records to local subscribers. `topic.home.settlement` settles the deliveries.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,13 +33,13 @@ from topic.settings import Settings
 
 EXPIRED: Final = "the message's time to live ended before any subscriber got it"
 WITHOUT: Final = (None, GONE)
-"""Refusals with which a record ends if subscribers are left out of its audience."""
+"""The refusals of records from whose audience lapsed subscribers may have been left out."""
 FULL: Final = "the queue is full, or its set has as many queues as it may have"
 CLOSED: Final = "the link for which this address was created has ended"
 
 
 class Home:
-    """The streams of this router's local publishers."""
+    """The home of this router's local publishers."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class Home:
         kinds: AddressKinds,
         links: Endings,
     ) -> None:
-        """`links`: ends the links of subscribers without which a message was accepted."""
+        """`links`: ends the links of subscribers without which the home has accepted a message."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
         self.edge = Edge(outlet, records, directory, settings, kinds, self)
         self.booted = False
-        """Before the router has booted, home answers no publisher (protocol 8, Boot)."""
+        """Whether the router has booted. Until then the home answers no publisher (protocol 8, Boot)."""
         self.streams = Streams[HomeStream]()
         self._undecided: dict[HomeStream, None] | None = None
-        """Streams to evaluate at the end of the event; None if they are evaluated at once."""
+        """The streams whose records the home decides at the end of the event; None if it decides them at once."""
         self.liveness = Liveness(outlet, records, self)
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self)
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self, links)
@@ -68,15 +68,15 @@ class Home:
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
         self.publishing = Publishing(self.edge, self.settlement, self, self.streams, settings.piece)
 
-    # outcomes: hot
+    # outcomes; this code runs for every message
 
     def current(self, publisher: bytes, epoch: Epoch) -> HomeStream | None:
-        """The publisher's stream if this router is its home under that epoch; None otherwise."""
+        """The publisher's stream if this router is its home in this epoch; otherwise None."""
         stream = self.streams.get(publisher)
         return stream if stream is not None and stream.epoch == epoch else None
 
     def outcome(self, router: str, stream: HomeStream, ranges: list[int]) -> None:
-        """All subscribers at `router` accepted these deliveries."""
+        """Take the report that all subscribers at `router` have accepted these deliveries."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.IN_DOUBT]
         answered_by(router, records)
         stream.kind.accepted(records)
@@ -91,9 +91,11 @@ class Home:
         moved: list[bytes],
         annotations: bytes = b"",
     ) -> None:
-        """Take the outcome of one delivery at `router`. `refusals`: how many subscribers have refused it. `moved`:
-        names of subscribers that left before they had it. `annotations`: the annotations that a consumer of a queue has
-        added."""
+        """Take the report of `router` about one delivery.
+
+        `refusals`: how many subscribers have refused it, and how. `moved`: the subscribers that left before they had
+        it. `annotations`: what a consumer of a queue has added to the message.
+        """
         record = stream.records.get(n)
         if record is None or record.state is not State.IN_DOUBT:
             return
@@ -110,7 +112,8 @@ class Home:
         self.decide(stream, [record])
 
     def decide(self, stream: HomeStream, records: list[Record]) -> None:
-        """Answer the publisher for each of these records that awaits nobody (protocol 5, Accept)."""
+        """Answer the publisher for each of these records for which no outcome is awaited any more (protocol 5,
+        Accept)."""
         if not self.booted:
             stream.kind.decide_early(self, stream, records)
             return
@@ -122,12 +125,13 @@ class Home:
             record
             for record in records
             if not record.open and not record.awaited and not record.orphans
-            if record.state is State.IN_DOUBT and record.n >= 0  # without `n`: its audience is not computed yet
+            if record.state is State.IN_DOUBT and record.n >= 0  # without `n`, the record has no audience yet
         ]
         presettled = [record for record in done if record.presettled]
         if presettled:
             self._handed_on(stream, presettled)
-        if len(presettled) < len(done):  # last: an acceptance may end the link of a lapsed subscriber
+        # These come last, because an acceptance may end the link of a lapsed subscriber.
+        if len(presettled) < len(done):
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
     def forward_to_all(
@@ -137,15 +141,15 @@ class Home:
         self.publishing.forward_to_all(stream, records, take)
 
     def _handed_on(self, stream: HomeStream, records: list[Record]) -> None:
-        """End presettled records: every edge has handed them on or dropped them."""
+        """End presettled records, which every edge has handed on or dropped."""
         settle(records)
         self.records.forget(stream, records)
         self.settlement.free_window(stream, records)
 
     @contextmanager
     def deciding_later(self) -> Iterator[None]:
-        """Postpone acceptance to the end of the event: a subscriber that is processed later may still join the
-        audience."""
+        """Within this context, put decisions off to the end of the event, because another subscriber may still join the
+        audience in the same event."""
         assert self._undecided is None
         undecided = self._undecided = {}
         try:
@@ -161,14 +165,15 @@ class Home:
             self.decide(stream, list(stream.records.values()))
 
     def accept(self, stream: HomeStream, records: list[Record]) -> None:
-        """Answer the publisher: *accepted*, or the outcome that follows from the refusals. If the publisher has
-        transferred the delivery again as settled, it gets no outcome, and the delivery is settled now (7.3)."""
+        """Answer the publisher with *accepted*, or with the outcome that follows from the refusals. If the publisher
+        has transferred the delivery again as settled, it gets no outcome, and the home settles the delivery now
+        (7.3)."""
         over = stream.settled_of(records)
         if over:
             records = [record for record in records if record not in stream.settled_again]
         if records:
             self._accept(stream, records)
-        if over:  # last, as for a publisher that settles first
+        if over:  # these come last, as for a publisher that settles first
             stream.settle_again(over)
             self.settlement.settle(stream, over)
 
@@ -206,7 +211,7 @@ class Home:
         self.audiences.seek_all(records, name)
 
     def expire(self, stream: HomeStream, records: list[Record]) -> None:
-        """End records whose time is over before any subscriber has got them (protocol 5, Time to live)."""
+        """End records whose time to live ended before any subscriber got them (protocol 5, Time to live)."""
         self._handed_on(stream, [record for record in records if record.presettled])
         ended = [record for record in records if not record.presettled]
         accept(ended)
@@ -231,57 +236,62 @@ class Home:
         detail = {"detail": BY_TTL} if cause is Cause.EXPIRED else {}
         self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome], **detail)
         alone = 0
-        if records[0].n < stream.alone:  # an audience may also have grown since
+        if records[0].n < stream.alone:  # also check each record, because its audience may have grown since
             alone = sum(not record.routers and not record.locals for record in records)
         self.outlet.actions.append(
             AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone, cause)
         )
 
-    # a publisher that comes back, here or from elsewhere
+    # a publisher that attaches again, here or at another router
 
     def supersede(self, stream: HomeStream, new: Stream) -> None:
-        """The publisher has a later attach, `new`. Its deliveries in doubt become unconfirmed, and its gates end (6.5,
-        7.4)."""
+        """End this stream, because the publisher has a later attach with the stream `new`. The deliveries in doubt
+        become unconfirmed, and the publisher's gates end (6.5, 7.4)."""
         assert self.streams[stream.publisher] is stream
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.supersede()
         self.edge.unconfirmed.hold(stream)
-        done = list(stream.records.values())  # only settled records are left
+        done = list(stream.records.values())  # all records that are left are settled
         self.resolution.hand_over(stream, [record.key for record in done if record.awaited], new)
         for record in done:
             record.await_no_router()
         self.edge.receipts.forget([record for record in done if not record.unread])
 
     def handed_over(self, publisher: bytes, epoch: Epoch, keys: list[bytes]) -> None:
-        """A former home has read of the attach with this epoch, and names the keys that the publisher had settled
-        before it (5, Reused tags)."""
+        """Take keys that the publisher settled before its attach with this epoch. A former home, which has learnt of
+        the attach, names them (5, Reused tags)."""
         if (stream := self.current(publisher, epoch)) is not None:
             self.resolution.handed_over(stream, keys)
 
     def settled_elsewhere(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """Take a Settle of the publisher's present or former home. This router may already have read of an attach later
-        than the Settle of a former home."""
+        """Take a Settle of the publisher's present or former home. If it is from a former home, this router may already
+        know a later attach of the publisher."""
         stream: Stream | None = self.streams.get(publisher) or self.edge.streams.get(publisher)
         if stream is not None and stream.epoch > epoch and (late := given_in(stream, epoch, ranges)):
             self.resolution.settled_late(stream, late)
         self.edge.settle(router, publisher, epoch, ranges)
 
     def begin_afresh(self, stream: HomeStream, *, says_so: bool) -> None:
-        """A publisher begins a new life (7.5). With a null map it `says_so`: no delivery of its older lives is in
-        doubt. A publisher that brought a map, and whose life no router knows, may have continued that life elsewhere,
-        so it first has to show life (6.6)."""
+        """Begin a new life of a publisher (7.5).
+
+        `says_so`: the publisher attached with a null map, so no delivery of its older lives is in doubt. Otherwise the
+        publisher attached with a map, but no router knows its life. It may have continued that life elsewhere, so it
+        first has to give a sign of life (6.6).
+        """
         if says_so:
             self.edge.settlement.close(stream, list(stream.unconfirmed.values()))
         elif stream.unconfirmed:
             self.liveness.question(stream, (self.outlet.router, sorted(stream.unconfirmed)))
 
     def resume(self, stream: HomeStream, client_map: Mapping[bytes, int], *, complete: bool) -> None:
-        """Resume a publisher that attached with its unsettled map, keyed by tag (7.2). Deliveries that the map lists
-        with a final outcome are settled. So is a delivery that a complete map lacks, once the publisher has shown life,
-        because its attach may be late. All other deliveries are in doubt, and the publisher transfers them again; our
-        map lists those whose messages we hold. If the map is not `complete`, a delivery that it lacks may be in doubt,
-        too."""
+        """Resume a publisher that attached with its unsettled map, keyed by tag (7.2).
+
+        A delivery to which the map gives a final outcome is settled. A delivery that a complete map lacks is settled,
+        too, but only after a sign of the publisher's life, because the attach may be late. All other deliveries are in
+        doubt, and the publisher transfers them again. This router's map lists those whose messages it has. If the map
+        is not `complete`, a delivery that it lacks may be in doubt, too.
+        """
         doubted = [tag for tag, state in client_map.items() if state not in TERMINAL]
         stream.resume({stream.keys.key(tag): tag for tag in doubted}, complete=complete)
         stated = {stream.keys.key(tag) for tag in client_map} - stream.expected.keys()
@@ -293,8 +303,8 @@ class Home:
         stream.list_held(key for key, record in held if record.message is not None)
 
     def transferred_again(self, stream: HomeStream, tag: bytes, *, settled: bool = False) -> Record | None:
-        """Take a transfer with resume=true. Returns None if our map did not list the tag, or if the publisher has
-        transferred it already."""
+        """Take a transfer with resume=true. Returns None if this router's map did not list the tag, or if the publisher
+        has already transferred it."""
         key = stream.keys.key(tag)
         record = stream.unconfirmed.get(key)
         if record is None or record.message is None or stream.came_again(key) is None:
@@ -303,57 +313,58 @@ class Home:
         return self.publishing.publish_again(stream, tag, record, settled=settled)
 
     def abort(self, stream: HomeStream, tag: bytes) -> None:
-        """The publisher aborted a transfer. If its map has the delivery, the publisher gives the delivery up, whether
-        home holds it or not. Routers that have asked about it learn that it is settled."""
+        """Take an aborted transfer. If the publisher's map has the delivery, the publisher gives it up, whether or not
+        the home has it. The home tells the routers that have asked about it that it is settled."""
         key = stream.keys.key(tag)
         if stream.came_again(key) is not None:
             self.give_up(stream, key, self.edge.unconfirmed.take(stream, key))
 
     def give_up(self, stream: HomeStream, key: bytes, record: Record | None) -> None:
-        """The publisher gives the delivery up, whether home holds it (`record`) or not."""
+        """Handle a delivery that the publisher gives up. `record`: its record; None if the home has none."""
         self.resolution.tell_askers(stream, [key])
         if record is not None:
             self.edge.settlement.close(stream, [record], abandoned=True)
 
-    # calls of its parts and of the edge
+    # called by the parts of the home, and by the edge
 
     def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
-        """These records go on without subscribers that have lapsed: end the links of these subscribers."""
+        """End the links of the lapsed subscribers that these records no longer await."""
         self.lapses.accepted(stream, records)
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Answer the edge which of these keys are settled."""
+        """Tell the edge of this router which of these keys are settled."""
         self.resolution.resolve(self.outlet.router, stream, keys)
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
-        """A local subscriber has room for deliveries."""
+        """Offer waiting records, because a local subscriber has room for deliveries."""
         self.balancing.offer_waiting_to(subscriber.identity.address)
 
     def drain(self, asked: Drain) -> None:
-        """A subscriber here drains."""
+        """Answer the question of a local subscriber that drains."""
         self.balancing.drain(asked)
 
     def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
-        """The publisher gave a sign of life after the question came up: it has `answered`, or its machine has
-        acknowledged the bytes."""
+        """Act on a question that the publisher's sign of life has answered. `answered`: the publisher itself has
+        answered; otherwise its machine has acknowledged the bytes."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
-            self.balancing.offer_waiting(stream)  # the subscriber may have had room before
+            self.balancing.offer_waiting(stream)  # the subscriber may already have room
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:
             outcome_kept(question)
             self.audiences.open_gates(stream, question)
 
-    # publishers that go
+    # publishers that are gone
 
     def abandon(self, stream: HomeStream, followed_by: bytes | None) -> None:
-        """The publisher's life has ended. Every router, also this one, delivers and settles the records that it holds
-        (7.5). `followed_by`: the generation of the publisher's next life, if that has ended this one."""
+        """End a publisher's life. Every router, including this one, delivers and settles the records that it has (7.5).
+        `followed_by`: the generation of the publisher's next life, if the next life has ended this one."""
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.abandon(followed_by)
-        for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # an unproven gate just ends
+        # an unproven gate ends without Admit
+        for gate in [gate for gate in stream.gates.values() if not gate.unproven]:
             self.audiences.admit(stream, gate)
         stream.drop_gates()
         self.edge.unconfirmed.take_back(stream)

@@ -1,10 +1,11 @@
-"""Subscribers that homes wait for no longer, although they may live (protocol 8, Apart).
+"""Subscribers for which homes no longer wait, although they may be alive (protocol 8, Apart).
 
-A subscriber that is out of reach for longer than its timeout *lapses*: no delivery awaits it. If its owner comes back
-before a message was accepted without it, it goes on as before. Otherwise its link has ended, and its client is told
-which router accepted the message, and how long the subscriber had been out of reach. In `topic.termini.expiry` routers
-agree on a lapse. A plain subscriber, without a timeout, needs no agreement: it lapses for each router that has been out
-of contact with its owner for longer than the grace.
+A subscriber *lapses* if it is out of reach for longer than its timeout. From then on no delivery awaits it. If its
+owner comes back before a message is accepted without the subscriber, the subscriber goes on as before. Otherwise its
+link ends, and its client is told which router accepted the message, and how long the subscriber had been out of reach.
+
+The routers agree on a lapse in `topic.termini.expiry`. A plain subscriber (one without a timeout) needs no agreement:
+it lapses for each router that has been out of contact with its owner for longer than the grace.
 """
 
 from itertools import chain, groupby
@@ -25,15 +26,16 @@ from topic.journal import Event
 
 
 class Endings(Protocol):
-    """Ends links: `topic.core`, by `topic.termini.changes`."""
+    """Ends links of subscribers. `topic.core` implements it by means of `topic.termini.changes`."""
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """End the link of a subscriber without which a message was accepted. `ending`: the text for its client."""
+        """End the link of a subscriber without which the home has accepted a message. `ending`: the text for its
+        client."""
 
 
 class Lapses:
-    """The lapsed subscribers as one router knows them. `Directory.lapsed` lists them. `Record.without` lists those that
-    a record no longer awaits."""
+    """Handles lapsed subscribers at one router. `Directory.lapsed` lists them all; `Record.without` has the ones that a
+    record no longer awaits."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Lapses:
         home: Decisions,
         links: Endings,
     ) -> None:
-        """`home`: evaluates records that await fewer outcomes than before."""
+        """`home`: decides records for which fewer outcomes are awaited than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge
@@ -53,14 +55,14 @@ class Lapses:
         self._links = links
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """The subscriber lapses: all routers in contact have agreed that no delivery awaits it. `away_s`: for how many
-        seconds it has been away."""
+        """Let the subscriber lapse, as all routers in contact have agreed: no delivery awaits it any more. `away_s`:
+        for how many seconds it has been away."""
         assert entry.live
         name, directory = entry.name, self.directory
         directory.lapse(entry, self.outlet.time_us - int(away_s * 1e6))
         local = self._edge.subscribers.get(name)
         if local is not None:
-            directory.depart(name)  # homes that forward before they know of the lapse await it here
+            directory.depart(name)  # a home that does not know of the lapse yet still awaits it here
             self.outlet.send_delta(directory)
             self._audiences.left_without(name, self._edge.leave(local))
         for stream in list(self._streams.at(entry.identity.address)):
@@ -71,13 +73,14 @@ class Lapses:
             self._home.decide(stream, awaited)
 
     def accepted(self, stream: HomeStream, records: list[Record]) -> None:
-        """These records are accepted without some subscribers that they had awaited: end the links of these
-        subscribers."""
+        """End the links of lapsed subscribers that the home had awaited for these records, which it now accepts without
+        them."""
         directory = self.directory
         alike = [without for without, _ in groupby(record.without for record in records)]
         for name in dict.fromkeys(chain.from_iterable(alike)):
             entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
-            if entry is None or entry.lifetime.timeout:  # a plain subscriber ends with the first of these records
+            # for a plain subscriber only the first of these records matters
+            if entry is None or entry.lifetime.timeout:
                 theirs = [record for record in records if name in record.without]
                 self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
             if entry is not None and since_us is not None:
@@ -87,17 +90,18 @@ class Lapses:
                     f"router {self.outlet.router} accepted messages without this subscriber, which was out of reach "
                     f"for {away_s:.1f} s, {limit}"
                 )
-                if timeout:  # a router that has died may have thousands of plain ones
+                if timeout:  # no line for plain subscribers: a router that dies may have had thousands
                     self.outlet.actions.append(Note(f"subscriber {entry.identity} was ended: {ending}"))
                 self._links.end_apart(entry, ending)
 
     @staticmethod
     def is_to_be_told(known: LinkEntry, entry: LinkEntry) -> bool:
-        """Whether the attach `entry` continues a link that had ended (`known`) without its client knowing of that."""
+        """Whether the client of the attach `entry` has to be told that its link (`known`) had ended: it attached as if
+        the link still existed."""
         return known.ending != "" and entry.live and entry.resumed and entry.aware < known.epoch.hlc
 
     def end_late(self, entry: LinkEntry, ending: str) -> LinkEntry:
-        """End an attach at another router that continued the link, while this router accepted a message without the
+        """End an attach at another router that continued the link while this router accepted a message without the
         subscriber."""
         ended = self.directory.mark(entry, Status.EXPIRED, ending).entry
         if self.directory.tells_itself(ended):
@@ -109,11 +113,11 @@ class Lapses:
         subscriber = LocalSubscriber(known.name, known.identity, self._edge.kinds.of(known.identity.address))
         subscriber.begin(link, epoch, None, complete=True)
         self.outlet.actions.append(Detach(link, EXPIRED, known.ending))
-        subscriber.suspend()  # the connection may end before the client has read this
+        subscriber.suspend()  # the connection may close before the client has read this
         return subscriber
 
     def ending_known(self, subscriber: LocalSubscriber) -> None:
-        """The client knows that its link has ended: tell all other routers that it knows."""
+        """Note that the client knows of its link's ending, and tell all other routers this."""
         directory = self.directory
         known = directory.subscriber(subscriber.name)
         if known is None or not known.ending or known.epoch > subscriber.epoch:

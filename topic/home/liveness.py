@@ -1,13 +1,15 @@
-"""Signs that a publisher is alive and attached here (protocol 6.6, Evidence).
+"""Asks publishers for signs that they are alive and still attached here (protocol 6.6, Evidence).
 
-A home may be a zombie: its publisher may have moved, behind a partition, and may have settled there the deliveries that
-are in doubt or unread here. The home may have to give a delivery to a subscriber that may have been elsewhere, or to
-call a delivery settled that it does not have. Before it does, the publisher must answer an echo that was sent after the
-question came up. Full contact proves nothing: a router may be cut off but not yet missed. Questions to a suspended
-publisher wait for its next attach.
+A home may be a zombie. Its publisher may have moved to the other side of a partition, and may have settled there
+deliveries that are still in doubt here. Two acts of the home would then be wrong: to give a delivery to a subscriber
+that may have been elsewhere, and to call a delivery settled because this home does not have it.
 
-The same answer says that the publisher has read all earlier outcomes (6.5, Gate). An acknowledgement of the publisher's
-machine does not say this. The home decides what follows from an answer.
+So before such an act the publisher has to answer an echo that was sent after the question came up. That all routers are
+in contact proves nothing, because a cut may not be noticed yet. Questions to a suspended publisher wait for its next
+attach.
+
+The same answer shows that the publisher has read all earlier outcomes (6.5, Gate). An acknowledgement of the bytes by
+the publisher's machine does not show this. The home decides what follows from an answer.
 """
 
 from topic.actions import Echo
@@ -18,29 +20,29 @@ from topic.outlet import Outlet
 
 
 class Liveness:
-    """The questions of one router to its publishers; per stream in `HomeStream.questions`."""
+    """The questions of one router to its publishers. `HomeStream.questions` has the questions of one stream."""
 
     def __init__(self, outlet: Outlet, records: RecordTable, home: Decisions) -> None:
-        """`home` gets each question that is answered."""
+        """`home`: gets each question when the publisher has answered it."""
         self.outlet = outlet
         self.records = records
         self._home = home
 
     def question(self, stream: HomeStream, question: Question) -> None:
-        """Ask for a sign of life. If the question waits already, only a later sign counts."""
+        """Ask the publisher for a sign of life. If the same question already waits, only a later sign counts."""
         stream.question(question)
         self.ask(stream)
 
     def ask(self, stream: HomeStream) -> None:
-        """Send an echo if there are questions, the publisher can answer, and no echo is under way. With two echoes, a
-        late answer to the first would be taken for the second's."""
+        """Send an echo if there are questions, the publisher can answer, and no echo is under way. A second echo must
+        wait, because a late answer to the first one would count for it."""
         if stream.questions and stream.answered and stream.link is not None and stream.echo_covers is None:
             stream.echo()
             self.outlet.actions.append(Echo(stream.link))
 
     def alive(self, stream: HomeStream, *, answered: bool) -> None:
-        """The publisher has given a sign of life after the last echo: it has `answered`, or its machine has
-        acknowledged the bytes."""
+        """Handle a sign of life that came after the last echo. `answered`: the publisher itself has answered; otherwise
+        its machine has acknowledged the bytes."""
         for question in stream.proven():
             self._home.answer_question(stream, question, answered=answered)
         if stream.withheld:

@@ -1,8 +1,9 @@
-"""How transfers get their audience and are forwarded, and which transfers wait before that (protocol 5).
+"""Gives transfers their audience and forwards them, and withholds the ones that have to wait (protocol 5).
 
-A home withholds a transfer, and all later ones of its publisher, in four cases: an older delivery has its key; a router
-that has asked about the key has to be answered first; too many bytes are under way to a router of the audience; or the
-message goes ahead of its Forward in pieces. A withheld transfer has no place in the publisher's order, and no audience.
+A home withholds a transfer in four cases: an older delivery has its key; the home first has to answer a router that
+asked about the key; too many bytes are under way to a router of the audience; or the home first sends the message in
+pieces, ahead of its Forward. It then also withholds all later transfers of the same publisher. A withheld transfer has
+no place in the publisher's order, and no audience.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from topic.wire.outgoing import FLUSH_BYTES
 
 
 class Publishing:
-    """The transfers of the publishers of one router."""
+    """Takes and forwards the transfers of one router's publishers."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class Publishing:
         streams: Streams[HomeStream],
         piece: int,
     ) -> None:
-        """`piece`: bytes of each piece. A message of more than two pieces goes ahead of its Forward."""
+        """`piece`: the bytes of one piece. A message longer than two pieces is sent in pieces, ahead of its Forward."""
         self.outlet = edge.outlet
         self.records = edge.records
         self.directory = edge.directory
@@ -40,11 +41,11 @@ class Publishing:
         self._piece = piece
         self.ttl = TimeToLive(streams, home)
         self._full: set[str] = set()
-        """The routers whose channel is full."""
+        """The routers to which the channel is full."""
         self._queue: dict[HomeStream, None] = {}
-        """The publishers that wait for a full channel, or for their turn."""
+        """The streams of publishers that wait because a channel is full, or until it is their turn."""
         self._may_go_on = False
-        """Whether a channel may have room since `go_on` last looked."""
+        """Whether a channel may have got room since `forward_withheld` last looked."""
 
     def publish(
         self,
@@ -55,7 +56,7 @@ class Publishing:
         presettled: bool,
         until: Sequence[float] | None = None,
     ) -> list[Record]:
-        """Take a batch of transfers of one publisher, in order. Returns their records, in the same order."""
+        """Take a batch of transfers of one publisher, in order. Returns their records in the same order."""
         if stream.expected or stream.unconfirmed:
             rows = zip(tags, messages, until or repeat(inf, len(tags)), strict=True)
             return [self._publish_again(stream, *row, presettled=presettled) for row in rows]
@@ -76,7 +77,8 @@ class Publishing:
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         if not is_expected and not stream.incomplete:
             stream.kind.nobody_has(records)
-        elif presettled:  # a subscriber may have these under their keys, and presettled records hold no key
+        elif presettled:
+            # A subscriber may have these deliveries under their keys, but presettled records hold no key.
             stream.transferred_settled(records)
             presettled = False
         sizes = list(map(len, messages))
@@ -101,8 +103,8 @@ class Publishing:
     def _publish_again(
         self, stream: HomeStream, tag: bytes, message: bytes, until: float, *, presettled: bool
     ) -> Record:
-        """Take a transfer while the publisher has yet to transfer deliveries of its map. The transfer may be one of
-        these; then a subscriber may have it, so its time to live does not count."""
+        """Take a transfer of a publisher that still has to transfer deliveries of its map again. If this transfer is
+        one of them, a subscriber may already have the delivery, so its time to live does not count."""
         key = stream.keys.key(tag)
         is_expected = stream.came_again(key) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
@@ -116,7 +118,7 @@ class Publishing:
         self, stream: HomeStream, tag: bytes, record: Record, message: bytes | None = None, *, settled: bool = False
     ) -> Record:
         """Give a delivery that was unconfirmed here an audience in this epoch (7.3). `message`: the message, if the
-        publisher transferred it again. `settled`: the publisher transferred it as settled."""
+        publisher has transferred it again. `settled`: the publisher has transferred it as settled."""
         if settled:
             stream.transferred_settled([record])
         record.transferred_again(tag, message)
@@ -155,13 +157,16 @@ class Publishing:
         take(stream, records)
         self._home.decide(stream, records)
 
-    # what is withheld
+    # withheld transfers
 
     def _release(self, stream: HomeStream) -> None:
-        """Let withheld deliveries go on, in order, as far as their keys are free, no router waits for an answer about
-        their keys, and channels have room. At most one batch goes on, then it is the turn of other publishers. An
-        expired delivery holds up the later ones until its publisher has settled it. Otherwise, if the publisher resumed
-        elsewhere, it could be delivered after them."""
+        """Forward withheld deliveries in order, as far as nothing holds them up: their keys are free, no router waits
+        for an answer about their keys, and the channels have room.
+
+        At most one batch goes at a time; then it is the turn of other publishers. An expired delivery holds up all
+        later ones until its publisher has settled it. Otherwise the publisher could resume elsewhere and transfer the
+        expired delivery again, behind the later ones.
+        """
         room = FLUSH_BYTES
         while stream.withheld and stream not in self._queue:
             record = stream.withheld[0]
@@ -176,7 +181,8 @@ class Publishing:
                 self._queue[stream] = None
                 self._may_go_on = True
             elif self.records.by_key.get(record.key) is record:
-                stream.release_withheld()  # first: spreading may settle it at once, and call this again
+                # Remove it before forwarding, which may settle the record at once and call this method again.
+                stream.release_withheld()
                 room -= record.size
                 self._forward_new(stream, [record], self._edge.delivery.take_again)
             elif self._enters(record):
@@ -189,12 +195,13 @@ class Publishing:
                 return
 
     def _enters(self, record: Record) -> bool:
-        """Whether the record gets its key; False if an older delivery has the key. A presettled record needs no key."""
+        """Whether the record is entered under its key; False if an older delivery still holds the key. A presettled
+        record needs no key."""
         return record.presettled or self.records.enter([record])
 
     def _taken_with(self, stream: HomeStream, first: Record, room: int) -> list[Record]:
-        """Take the first withheld record, and those behind it that may go on in the same batch: all presettled or none,
-        all new or none, no large ones, and at most `room` bytes."""
+        """Remove the first withheld record, and the following ones that can be forwarded in the same batch. A batch has
+        only presettled records or none, only new ones or none, no large ones, and at most `room` bytes."""
         withheld, batch = stream.withheld, [first]
         stream.release_withheld()
         room -= first.size
@@ -209,8 +216,12 @@ class Publishing:
         return batch
 
     def _send_ahead(self, stream: HomeStream, record: Record) -> bool:
-        """Send a piece of a large message to the routers of its audience that lack it. Returns False if none does. So
-        other messages to these routers wait only for one piece (protocol 5, Large messages)."""
+        """Send the next piece of a large message to the routers of its audience that lack it. Returns False if no
+        router lacks any.
+
+        Other messages to these routers then wait for one piece only, not for the whole message (protocol 5, Large
+        messages).
+        """
         routers = self.directory.audience(stream.address).routers
         goes_whole = record.presettled or not stream.kind.goes_in_pieces
         if record.message is None or goes_whole or record.size <= 2 * self._piece or not routers:
@@ -225,27 +236,27 @@ class Publishing:
         return True
 
     def _went_ahead(self, stream: HomeStream, record: Record, routers: tuple[str, ...]) -> bool:
-        """Whether these routers have the message already, because it went ahead. Tells other routers that have pieces
-        of it to drop them."""
+        """Whether these routers already have the whole message, because it was sent in pieces. Any other router that
+        has pieces of it is told to drop them."""
         found = stream.arrived_ahead(routers)
         self._drop_pieces(stream, record.key)
         assert all(at == record.size for at in found)
         return found != []
 
     def gone(self, stream: HomeStream) -> None:
-        """The publisher is elsewhere or gone: its withheld deliveries do not go on."""
+        """Forward no withheld delivery of a publisher that has moved or gone."""
         if stream.ahead:
             self._drop_pieces(stream, stream.withheld[0].key)
 
     def _drop_pieces(self, stream: HomeStream, key: bytes) -> None:
-        """Tell the routers that have pieces of this delivery, and get no Forward of it, to drop the pieces."""
+        """Tell routers that have pieces of this delivery, and will get no Forward of it, to drop the pieces."""
         for router, at in stream.recall().items():
             if router in self.directory.contacts:
                 self.outlet.batches.body((router,), stream, key, at, b"")
 
     def release_freed(self) -> None:
-        """Let withheld records go on whose keys are free now. This is called only at the end of an event: before that,
-        the directory may list subscribers that home has not joined yet."""
+        """Forward withheld records whose keys have become free. Called only at the end of an event: before, the
+        directory may already list subscribers that the home has not joined yet."""
         unblocked = self.records.unblocked
         while unblocked:
             stream = unblocked.pop(0)
@@ -254,25 +265,25 @@ class Publishing:
             else:
                 self._edge.release(stream)
 
-    # budgets of routers
+    # routers whose channel is full
 
     def full(self, router: str) -> None:
-        """The channel to the router is full."""
+        """Note that the channel to the router is full."""
         self._full.add(router)
 
     def contact_lost(self, router: str) -> None:
-        """The contact is over, and the router has dropped the pieces that went ahead in it."""
+        """Handle a lost contact. The lost router has dropped the pieces that it was sent."""
         for stream in self._streams.values():
             stream.lost_ahead(router)
         self.room(router)
 
     def room(self, router: str) -> None:
-        """The channel to the router has room again, or the router is lost."""
+        """Note that the channel to the router has room again, or that the router is lost."""
         self._full.discard(router)
         self._may_go_on = True
 
     def forward_withheld(self) -> bool:
-        """Let the next publisher go on whose channels have room. Returns False if there is none."""
+        """Forward withheld records of the next publisher whose channels have room. Returns False if there is none."""
         if not self._may_go_on:
             return False
         stream = next((stream for stream in self._queue if not self._awaits_room(stream)), None)
@@ -283,7 +294,7 @@ class Publishing:
         return stream is not None
 
     def awaited_routers(self, stream: HomeStream) -> list[str]:
-        """The routers with a full channel for which the publisher waits."""
+        """The routers with a full channel for which this publisher waits."""
         routers = self.directory.audience(stream.address).routers if stream in self._queue else ()
         return [router for router in routers if router in self._full]
 

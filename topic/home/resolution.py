@@ -1,9 +1,8 @@
-"""The answers of a home to routers that ask about deliveries: whether the publisher has settled them (protocol 6.1,
-7.4).
+"""Answers routers that ask a home whether a publisher has settled certain deliveries (protocol 6.1, 7.4).
 
 *A delivery is in doubt if and only if its publisher says so*: its unsettled map names the delivery, or it has
-transferred the delivery. Any other delivery is settled, or never existed. The home answers this only after a sign of
-life, for which `topic.home.liveness` asks.
+transferred the delivery. Any other delivery is settled, or never existed. The home says so only after a sign of the
+publisher's life, for which `topic.home.liveness` asks.
 """
 
 from topic.delivery.record import HomeStream, Record, State, Stream
@@ -13,10 +12,10 @@ from topic.home.liveness import Liveness
 
 
 class Resolution:
-    """The questions of routers to one home."""
+    """The questions of other routers, and of this router's own edge, to one home."""
 
     def __init__(self, edge: Edge, liveness: Liveness, home: Decisions) -> None:
-        """`home`: learns of routers whose subscribers may have a delivery."""
+        """`home`: is informed of routers whose subscribers may have a delivery."""
         self._home = home
         self.outlet = edge.outlet
         self.records = edge.records
@@ -24,9 +23,11 @@ class Resolution:
         self._liveness = liveness
 
     def resolve(self, router: str, stream: HomeStream, keys: list[bytes]) -> None:
-        """Answer which of these keys are settled. A key is settled if its delivery is not in doubt, here or by the
-        publisher's map, or if the publisher had settled it before its attach. The router that asks gets another answer
-        when one of the other keys is settled."""
+        """Answer which of these keys are settled.
+
+        A key is settled if its delivery is in doubt neither here nor in the publisher's map, or if the publisher
+        settled it before its attach. The router gets a further answer whenever one of the other keys is settled later.
+        """
         assert stream.begun
         settled: list[bytes] = []
         for key in keys:
@@ -41,9 +42,11 @@ class Resolution:
             self._liveness.question(stream, (router, settled))
 
     def _is_doubted(self, stream: HomeStream, key: bytes) -> bool:
-        """Whether the delivery is in doubt. The publisher's map counts until the publisher has transferred the delivery
-        again; then the record here counts. A withheld transfer proves nothing while the same key waits for a sign of
-        life."""
+        """Whether the delivery is in doubt.
+
+        The publisher's map says this until the publisher has transferred the delivery again; then this router's record
+        does. A withheld transfer proves nothing while a question about the same key waits for a sign of life.
+        """
         record = self.records.by_key.get(key)
         ours = record is not None and record.stream is stream and record.state is not State.SETTLED
         withheld = any(record.key == key for record in stream.withheld) and not stream.is_questioned(key)
@@ -51,10 +54,12 @@ class Resolution:
         return transferred or key in stream.expected or stream.incomplete
 
     def hand_over(self, stream: HomeStream, settled: list[bytes], new: Stream) -> None:
-        """The publisher has a new attach. Name to its new home the keys of deliveries that the publisher has settled,
-        but of which other routers may not know. These routers hold them in doubt, while an entry of the publisher's map
-        under such a key means another delivery. If this attach was answered, the other routers had asked about all
-        records from before it, so keys that were settled before it are not named."""
+        """Tell the publisher's new home the keys of deliveries that the publisher has settled, if other routers may
+        still hold them in doubt. An entry of the publisher's map under such a key is for another delivery.
+
+        If this home had answered its attach, it does not tell the keys that were settled before that attach: the other
+        routers had already asked about all records from before it.
+        """
         keys = settled if stream.answered else sorted(stream.settled_before.union(settled))
         if isinstance(new, HomeStream):
             new.hand_over(keys)
@@ -62,9 +67,11 @@ class Resolution:
             self.outlet.batches.resolved(new.home, new, keys)
 
     def handed_over(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """A former home has handed over the keys of settled deliveries. It does so before it acknowledges the attach,
-        unless it is out of contact. After the answer to the attach the keys may belong to new transfers, so they are
-        ignored."""
+        """Take the keys of settled deliveries that a former home hands over.
+
+        A former home in contact does this before it acknowledges the attach. After the answer to the attach the keys
+        may belong to new transfers, so later ones are ignored.
+        """
         if stream.answered:
             return
         stream.hand_over(keys)
@@ -73,9 +80,12 @@ class Resolution:
         self.tell_askers(stream, keys)
 
     def settled_late(self, stream: Stream, records: list[Record]) -> None:
-        """The publisher had settled these deliveries before its attach, at a former home. An entry of its map under
-        such a key means another delivery. But if the attach has been answered, the entry was taken for the older
-        delivery, and stays that."""
+        """Handle deliveries that, as this router learns only now, the publisher settled at a former home before its
+        attach.
+
+        An entry of the publisher's map under such a key is for another delivery. But if the attach has already been
+        answered, the router has taken the entry for the older delivery, and keeps to that.
+        """
         if not isinstance(stream, HomeStream):
             self.edge.settlement.resolved(stream, [record.key for record in records])
             return
@@ -87,14 +97,14 @@ class Resolution:
             self.tell_askers(stream, keys)
 
     def answer(self, router: str, stream: HomeStream, keys: list[bytes]) -> None:
-        """Answer the router that has asked: these keys are settled."""
+        """Tell the router that has asked that these keys are settled."""
         if router == self.outlet.router:
             self.edge.settlement.resolved(stream, keys)
         else:
             self.outlet.batches.resolved(router, stream, keys)
 
     def tell_askers(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Answer all routers that have asked about these keys: they are settled now."""
+        """Tell all routers that have asked about these keys that they are settled now."""
         for key in keys:
             for router in stream.take_askers(key):
                 if router != self.outlet.router:

@@ -1,7 +1,7 @@
-"""The settlements of publishers at their home (protocol 5, Settle and Credit): the end of the hot path.
+"""Settlements of publishers at their home (protocol 5, Settle and Credit). This code runs for every message.
 
-This module tells other routers. `topic.edge.settlement` tells the local subscribers. The caller knows whether the
-publisher got an outcome before.
+This module tells other routers of a settlement. `topic.edge.settlement` tells the local subscribers. The caller knows
+whether the publisher had got an outcome before.
 """
 
 from itertools import groupby
@@ -17,7 +17,7 @@ from topic.journal import Event
 
 
 class HomeSettlement:
-    """The settlements of the publishers of one router."""
+    """Handles the settlements of one router's publishers."""
 
     def __init__(self, edge: Edge, audiences: Audiences, resolution: Resolution) -> None:
         self.outlet = edge.outlet
@@ -26,9 +26,11 @@ class HomeSettlement:
         self._resolution = resolution
 
     def settle(self, stream: HomeStream, records: list[Record]) -> None:
-        """The publisher has settled these records. It abandons a record that has no outcome yet. Abandoned records come
-        first, because the settlement of the others opens gates, and further deliveries may then be accepted and
-        answered."""
+        """Take the publisher's settlement of these records. A record without an outcome is abandoned by this.
+
+        Abandoned records come first: the settlement of the others opens gates, after which further deliveries may be
+        accepted and answered.
+        """
         stream.stop_time(records)
         stream.wait_no_more(records)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]
@@ -56,8 +58,8 @@ class HomeSettlement:
             self._edge.receipts.forget(known)
 
     def settled(self, router: str, stream: HomeStream, ranges: list[int]) -> None:
-        """`router` has answered Settled: its subscribers have read of the settlement. A record is forgotten when the
-        last router has answered."""
+        """Take a Settled: all subscribers at `router` have read the settlement. The home forgets a record when the last
+        router has answered."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
         answered_by(router, records)
         known = [record for record in records if not record.awaited and not record.unread]
@@ -65,7 +67,7 @@ class HomeSettlement:
             self._edge.receipts.forget(known)
 
     def free_window(self, stream: HomeStream, records: list[Record]) -> None:
-        """These deliveries are settled, so they no longer count against the publisher's window."""
+        """Stop counting these deliveries against the publisher's window, because they are settled."""
         if stream.link is not None:
             stream.window.give_back(sizes(records))
             self.grant(stream)

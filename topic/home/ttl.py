@@ -1,8 +1,8 @@
-"""Deliveries whose time to live ends before any subscriber has them (protocol 5, Time to live).
+"""Ends deliveries whose time to live is over before any subscriber has them (protocol 5, Time to live).
 
-Only the home counts the time, and only while no subscriber can have the delivery: the home has not forwarded it, and
-has not transferred it to a local subscriber. `HomeStream.until` has these deliveries if they have a time to live. The
-shell reads the time from the message.
+Only the home counts the time, and only as long as no subscriber can have the delivery. A subscriber can have it once
+the home has forwarded it, or transferred it to a local subscriber. `HomeStream.until` has the deliveries whose time
+counts. The shell reads the time to live from the message.
 """
 
 from collections.abc import Sequence
@@ -14,25 +14,28 @@ from topic.delivery.streams import Streams
 from topic.home.decisions import Decisions
 
 OVER: Final = -inf
-"""The deadline of a delivery whose time was over at its arrival."""
+"""The deadline of a delivery whose time to live was over when it came."""
 PAUSE_S: Final = 0.1
-"""Shortest pause between two checks of the deadlines."""
+"""The shortest pause, in seconds, between two checks of the deadlines."""
 
 
 class TimeToLive:
-    """The times to live of the deliveries that the publishers of one router transfer."""
+    """The times to live of the deliveries that one router's publishers transfer."""
 
     def __init__(self, streams: Streams[HomeStream], home: Decisions) -> None:
-        """`home` ends the deliveries whose time is over. No subscriber has them, and none gets them."""
+        """`home`: ends deliveries whose time is over. No subscriber has them, and none gets them."""
         self.due = inf
-        """Time of the next check; infinity if there is none."""
+        """The time of the next check; infinity if there is none."""
         self._streams = streams
         self._home = home
 
     def begin(self, stream: HomeStream, records: Sequence[Record], until: Sequence[float]) -> list[Record]:
-        """Take new deliveries with the deadline of each (infinity for never). Returns the deliveries whose time is over
-        already. After an incomplete map this counts no time, because any delivery may have been sent before, and a
-        subscriber may have it."""
+        """Count the times of new deliveries. `until`: the deadline of each, infinity for none. Returns the deliveries
+        whose time is already over.
+
+        After an incomplete map no time counts, because each delivery may have been sent before, and a subscriber may
+        have it.
+        """
         if stream.incomplete:
             return []
         waiting = {record: at for record, at in zip(records, until, strict=True) if OVER < at < inf}
