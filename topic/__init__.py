@@ -1,4 +1,6 @@
-"""The topic core: delivery records and the rules that make a topic exactly-once (protocol sections 2 to 8).
+"""The topic core: delivery records, and the rules by which each subscriber gets each message exactly once (protocol
+sections 2 to 8).
 
-Pure state machines: events in, actions out, time and clock as arguments. Nothing here knows sockets, trio or proton.
+The package consists of pure state machines. They take events and return actions, and time and clock are arguments. It
+knows neither sockets, nor trio, nor proton.
 """

@@ -1,7 +1,5 @@
-"""The actions that the topic core asks of its shell. The shell drains them from `Topic.out` in order.
-
-One action stands for a batch of deliveries: the core makes no action per message.
-"""
+"""The actions that the topic core asks of its shell. The shell takes them from `Topic.out` and performs them in order.
+One action stands for a whole batch of deliveries, so that the core makes no action for each message."""
 
 import enum
 from collections.abc import Sequence
@@ -28,22 +26,22 @@ class AnswerPublisher:
     generation: bytes
     credit: int
     unsettled: dict[bytes, int] | None
-    """The map of this router, keyed by delivery-tag; None for a null map."""
+    """The unsettled map of this router, keyed by delivery-tag; None for a null map."""
 
 
 @attrs.frozen(slots=True)
 class AnswerSubscriber:
-    """Answer the attach of a subscriber: all routers in contact have joined it (protocol 6.7)."""
+    """Answer the attach of a subscriber, which all routers in contact have joined (protocol 6.7)."""
 
     link: Any
     epoch: Epoch
     unsettled: dict[bytes, int] | None
-    """The map of this router, keyed by delivery key; None for a null map."""
+    """The unsettled map of this router, keyed by delivery key; None for a null map."""
 
 
 @attrs.frozen(slots=True)
 class Detach:
-    """Detach a link with this error condition; the core has already forgotten it."""
+    """Detach a link with this error condition. The core has already forgotten the link."""
 
     link: Any
     condition: str
@@ -52,7 +50,8 @@ class Detach:
 
 @attrs.frozen(slots=True)
 class Deliver:
-    """Transfer the messages of these records to the subscriber, in this order. Presettled records are sent settled."""
+    """Transfer the messages of these records to the subscriber, in this order. Presettled records are transferred as
+    settled."""
 
     link: Any
     records: list[Record]
@@ -70,10 +69,12 @@ class Redeliver:
 
 @attrs.frozen(slots=True)
 class Resume:
-    """Transfer with resume=true (protocol 6.8). If `state` is 0, the transfer has the payload; otherwise it has that
-    state and no payload. `settled`: the publisher has settled the delivery meanwhile; the transfer is then settled, and
-    aborted if `state` is 0. This action may come long after the answer to the attach, because the delivery waits for
-    its home."""
+    """Resume a delivery: transfer it with resume=true (protocol 6.8).
+
+    If `state` is 0, the transfer has the payload; otherwise it has this state and no payload. `settled`: the publisher
+    has settled the delivery meanwhile. The transfer is then settled, and also aborted if `state` is 0. This action may
+    come long after the answer to the attach, because the delivery waits for its home.
+    """
 
     link: Any
     record: Record
@@ -83,16 +84,17 @@ class Resume:
 
 @attrs.frozen(slots=True)
 class Drained:
-    """The subscriber was given all that there is for it: give back the credit that is left (AMQP 1.0 2.6.7)."""
+    """Tell a subscriber that drains that it has got all messages for it: give back the credit that is left (AMQP 1.0
+    2.6.7)."""
 
     link: Any
     left: int
-    """How many messages its homes still have, about."""
+    """The approximate number of messages that the subscriber's homes still have."""
 
 
 @attrs.frozen(slots=True)
 class SettleSubscriber:
-    """Settle these deliveries at the subscriber: their publisher has settled them."""
+    """Settle these deliveries at the subscriber, because their publisher has settled them."""
 
     link: Any
     records: list[Record]
@@ -107,7 +109,7 @@ class Echo:
 
 
 class Cause(enum.Enum):
-    """Why a delivery is rejected."""
+    """The reason for which the home rejects a delivery."""
 
     REFUSED = "by subscribers"
     EXPIRED = "its time was over before anybody had it (protocol 5, Time to live)"
@@ -117,9 +119,11 @@ class Cause(enum.Enum):
 
 @attrs.frozen(slots=True)
 class AnswerDeliveries:
-    """Send the publisher this outcome of its deliveries. `settle`: the publisher's link is in receiver settle mode
-    first, so the router settles them, too. `alone`: how many of them had an empty audience (protocol 5, Nobody).
-    `cause`: the cause of a rejection."""
+    """Send the publisher this outcome of its deliveries.
+
+    `settle`: the publisher's link has receiver settle mode first, so the router settles them, too. `alone`: how many of
+    the deliveries had an empty audience (protocol 5, Nobody). `cause`: why they are rejected.
+    """
 
     link: Any
     records: list[Record]
@@ -132,7 +136,7 @@ class AnswerDeliveries:
 
 @attrs.frozen(slots=True)
 class Credit:
-    """Grant the publisher `count` more deliveries."""
+    """Grant the publisher credit for `count` more deliveries."""
 
     link: Any
     count: int
@@ -140,8 +144,8 @@ class Credit:
 
 @attrs.frozen(slots=True)
 class Chosen:
-    """Home has chosen this consumer for these deliveries of a queue. When the queue has reserved them for the consumer,
-    the shell calls `Topic.reserved`, and home offers them (protocol 14.5)."""
+    """The home has chosen this consumer for these deliveries of a queue. When the queue has reserved them for the
+    consumer, the shell calls `Topic.reserved`, and the home offers them (protocol 14.5)."""
 
     link: Any
     subscriber: bytes
@@ -151,8 +155,8 @@ class Chosen:
 
 @attrs.frozen(slots=True)
 class Forget:
-    """A consumer of a queue has ended, or has begun afresh. So home may again offer it messages that it has refused for
-    itself."""
+    """A consumer of a queue has ended, or has begun afresh. So the home may again offer it messages that it had refused
+    for itself."""
 
     link: Any
     subscriber: bytes
@@ -161,14 +165,15 @@ class Forget:
 
 @attrs.frozen(slots=True)
 class Wanted:
-    """The consumers of a queue have room for more deliveries: `Topic.wanted` says for how many."""
+    """The consumers of a queue have room for more deliveries. `Topic.demand` says for how many."""
 
     link: Any
 
 
 @attrs.frozen(slots=True)
 class Doubt:
-    """Declare the router lost, unless data from it are under way: it has not answered an attach within `join`."""
+    """Declare the contact with the router lost, unless data from it are under way. The router has not answered an
+    attach within `join` seconds."""
 
     router: str
     reason: str
@@ -183,8 +188,8 @@ class Consumes:
 
 @attrs.frozen(slots=True)
 class ConsumerDrains:
-    """A consumer of a queue drains. The leader of the queue's set is to say when the queue has given it all that there
-    is for it (protocol 14.15): `Topic.given`."""
+    """A consumer of a queue drains. When the queue has given the consumer all its messages, the leader of the queue's
+    set calls `Topic.given` (protocol 14.15)."""
 
     address: str
     """The address of the consumers of the queue (protocol 14.5)."""
@@ -197,14 +202,14 @@ class Browsed:
 
     link: Any
     messages: Sequence[tuple[int, bytes]] | None
-    """The next messages of the queue, with their positions; None: no router has answered."""
+    """The next messages of the queue, with their positions; None if no router has answered."""
     next: int
     """The position from which the next page begins."""
 
 
 @attrs.frozen(slots=True)
 class Note:
-    """A line for the operator in the router's log."""
+    """Write a line for the operator into the router's log."""
 
     text: str
 
@@ -226,6 +231,6 @@ LinkAction = (
     | Wanted
     | Browsed
 )
-"""The actions on a client's link."""
+"""All actions that the core asks of a client's link."""
 
 Action = LinkAction | Doubt | Consumes | ConsumerDrains | Note

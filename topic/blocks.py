@@ -19,7 +19,7 @@ from topic.tail import Left, read_region
 
 @attrs.frozen(slots=True)
 class LogEntry:
-    """One entry. Its fields have texts in place of indexes into the string table."""
+    """One entry of the log. Texts stand in place of the indexes into the string table."""
 
     event: Event
     outcome: LoggedOutcome
@@ -39,7 +39,7 @@ class LogEntry:
 
 @attrs.frozen(slots=True)
 class BlockView:
-    """One block as columns, for readers in bulk. Each entry has its own keys here, so there is no column `at`."""
+    """One block as columns, for fast readers. Each entry has its own list of keys here, so there is no column `at`."""
 
     source: str
     role: str
@@ -51,7 +51,7 @@ class BlockView:
     columns: dict[str, list[Any]]
 
     def entries(self) -> Iterator[LogEntry]:
-        """The entries one by one, for people and tests."""
+        """Yield the entries one by one, for people and tests."""
         start = 0
         for row in zip(*(self.columns[name] for name in COLUMNS if name != "at"), strict=True):
             *numbers, count, n, ns, tags = row
@@ -74,12 +74,12 @@ class Damage:
     skipped: int
     """The number of all unreadable bytes."""
     torn: bool
-    """True if the unreadable bytes are only the end of the file, as a killed writer leaves it."""
+    """Whether the unreadable bytes are just the incomplete end of the file, which a killed writer leaves."""
 
 
 def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
-    """Read all whole blocks of a segment. If its tail has entries that are in no block, they follow as one more block.
-    Unreadable bytes are skipped: reading continues at the next whole block."""
+    """Read all whole blocks of a segment. If its tail has entries that are in no block, these make one more block at
+    the end. The reader skips unreadable bytes and goes on at the next whole block."""
     region = read_region(data)
     blocks, damage = _read_all(data, region.end)
     if region.left is not None and not (blocks and region.left.number <= blocks[-1].number):
@@ -90,8 +90,8 @@ def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
 
 
 def decode_tail(left: Left) -> list[BlockView]:
-    """The block that the writer would have made of this tail. Returns no block if the tail has no entries, or if no
-    writer of ours made it although its checksums are right."""
+    """The block that the writer would have made of this tail. None if the tail has no entries, or if its content shows,
+    in spite of right checksums, that no writer of this project made it."""
     try:
         view = _decode(encode_rows(left.head, left.number, left.rows, left.keys))
     except (ValueError, TypeError, AttributeError):
@@ -100,7 +100,7 @@ def decode_tail(left: Left) -> list[BlockView]:
 
 
 def _read_all(data: bytes, position: int) -> tuple[list[BlockView], Damage | None]:
-    """The whole blocks from `position` on, and the bytes between or behind them that cannot be read."""
+    """The whole blocks from `position` on, and the unreadable bytes between or after them."""
     blocks: list[BlockView] = []
     first_bad, skipped = -1, 0
     for start, end, block in [*whole_blocks(data, position), (len(data), len(data), None)]:
@@ -116,8 +116,8 @@ def _read_all(data: bytes, position: int) -> tuple[list[BlockView], Damage | Non
 
 
 def whole_blocks(data: bytes, position: int) -> Iterator[tuple[int, int, BlockView]]:
-    """(start, end, block) of each whole block from `position` on. Bytes between or behind the blocks are damaged, or
-    not yet written."""
+    """Yield (start, end, block) for each whole block from `position` on. Bytes between or after the blocks are damaged,
+    or not yet written."""
     while found := _next_block(data, position):
         yield found
         position = found[1]
@@ -140,7 +140,7 @@ def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None
 
 
 def _decode(payload: bytes) -> BlockView | None:
-    """The block in a payload with a right checksum; None if it is not a block of ours all the same."""
+    """The block that a payload with a right checksum has; None if no writer of this project made the payload."""
     try:
         fields = msgpack.unpackb(payload)
         head: Any = [fields[name] for name in HEAD]
@@ -168,11 +168,11 @@ _BOUNDS = (
     (("time", "hlc", "count", "at"), 0, _MOST),
     (("n",), -1, _MOST),
 )
-"""Names of columns, with the least and the greatest value that they may have."""
+"""The columns with numbers, each with its least and its greatest valid value."""
 
 
 def _is_ours(head: list[Any], columns: dict[str, Any]) -> bool:
-    """Whether all values have the types, and keep the bounds, of a block that a writer makes."""
+    """Whether all values have the types, and keep the bounds, of a block that a writer of this project makes."""
     if list(map(type, head)) != _HEAD or set(map(type, columns.values())) != {list}:
         return False
     rows = len(columns["event"])
@@ -197,7 +197,7 @@ def _are_within(column: list[Any], least: int, most: int) -> bool:
 
 
 def _is_listing(count: int, ns: Any, tags: Any) -> bool:
-    """Whether an entry lists a place for each of its deliveries or no place, and likewise a tag for each or none."""
+    """Whether an entry has a place for each of its deliveries, or none at all; the same is checked for tags."""
     has_places = ns is None or (type(ns) is list and len(ns) == count and (not ns or _are_within(ns, 0, _MOST)))
     return has_places and (
         tags is None or (type(tags) is list and len(tags) == count and set(map(type, tags)) <= {bytes})

@@ -8,7 +8,7 @@ The contract between core and shell:
    (`HomeStream`, `LocalSubscriber`), which is valid until the shell detaches the link or gets a `Detach` for it.
 3. After `deadline()`, and at least about every second, the shell calls `handle_timer`.
 4. The shell delivers each batch to its router once, in order, and only within the contact in which it took the batch.
-5. `BreachError` from `receive` means that the contact with that router must be dropped.
+5. If `receive` raises `BreachError`, the shell has to drop the contact with that router.
 """
 
 import json
@@ -47,7 +47,7 @@ from topic.termini.grace import Grace
 
 
 class Topic:
-    """The records, directory and rules of one router incarnation."""
+    """The topic core: the records, the directory and the rules of one router incarnation."""
 
     def __init__(
         self,
@@ -83,16 +83,16 @@ class Topic:
         self.outlet.trace(Event.BOOT, detail=json.dumps({"dead": settings.dead}))
         self.boot.check(now)
 
-    # the shell's side
+    # called by the shell
 
     def advance(self, wall_us: int) -> None:
-        """Take the wall clock, in microseconds since the epoch."""
+        """Tell the core the wall clock, in microseconds since the epoch."""
         self.outlet.time_us = wall_us
         self.outlet.clock.advance(wall_us // 1000)
 
     def take_outgoing(self, now: float) -> list[tuple[tuple[str, ...], bytes]]:
-        """Take the batches for other routers that may not wait any longer. The shell first drains `out`, because this
-        call drops the messages of settled records."""
+        """Take the batches for other routers that may not wait any longer. The shell has to drain `out` first, because
+        this call drops the messages of settled records."""
         assert not self.out
         self.records.drop_messages()
         self.edge.reports.wait(now, self.settings.settle_delay)
@@ -104,7 +104,8 @@ class Topic:
         return self.home.booted
 
     def check(self) -> None:
-        """Assert what must hold between events. The simulation and the exhaustive search call it after every step."""
+        """Assert the invariants that hold between two events. The simulation and the exhaustive search call it after
+        every step."""
         for record in self.records.by_key.values():
             record.check()
         for subscriber in self.edge.subscribers.values():
@@ -115,7 +116,7 @@ class Topic:
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
         """End the link of a subscriber without which a home has accepted a message. `ending`: the text for its client
-        (8, Apart)."""
+        (protocol 8, Apart)."""
         self.changes.end_apart(entry, ending)
 
     # publishers
@@ -136,14 +137,16 @@ class Topic:
         allowance: Allowance | None = None,
         clock: int = 0,
     ) -> HomeStream:
-        """Attach a publisher (7.1). The attach is answered when all routers in contact have acknowledged it.
+        """Attach a publisher (7.1). The core answers the attach when all routers in contact have acknowledged it.
 
-        `unsettled`: the client's map, each delivery-tag with its state, 0 for none. With a map the publisher resumes
-        its life, wherever it was attached before. With a null map it begins afresh, and gets a new generation (protocol
-        2). If the map is not `complete`, the absence of a delivery in it means nothing (AMQP 1.0 2.7.3,
-        incomplete-unsettled). `seen`: the epoch that the client echoes. `first`: receiver settle mode first.
-        `allowance`: the allowance of the connection, against which unsettled deliveries count. `clock`: the clock of
-        the attach if the leader of a set makes it (14.2); 0 otherwise.
+        `unsettled`: the client's map, which has the state of each delivery-tag; 0 for no state. With a map the
+        publisher resumes its life, wherever it was attached before. With a null map it begins afresh, and gets a new
+        generation (protocol 2). If the map is not `complete`, the absence of a delivery in it means nothing (AMQP 1.0
+        2.7.3, incomplete-unsettled).
+
+        `seen`: the epoch that the client echoes. `first`: the link has receiver settle mode first. `allowance`: the
+        limit of the connection against which unsettled deliveries count. `clock`: the clock of the attach if the leader
+        of a set makes it (14.2); 0 otherwise.
         """
         assert generation is None or len(generation) == GENERATION_LENGTH
         name = link_name(identity)
@@ -161,7 +164,8 @@ class Topic:
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
-            unordered=unsettled is not None and seen == NOWHERE and not clock,  # terms are in order
+            # An attach with a `clock` is by the leader of a set, and the clocks of leaders are always in order.
+            unordered=unsettled is not None and seen == NOWHERE and not clock,
             afresh=unsettled is None and seen == NOWHERE and not clock,
         )
         if stream.link is not None:
@@ -171,15 +175,17 @@ class Topic:
 
     @event
     def alive(self, stream: HomeStream, *, answered: bool = True) -> None:
-        """The publisher has answered an `Echo`. If its client never answers, its machine has acknowledged the bytes
-        instead."""
+        """Note that the publisher has answered an `Echo`. If `answered` is false, only its machine has acknowledged the
+        bytes, because its client never answers."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
 
     @event
     def suspend_publisher(self, stream: HomeStream, link: Any, now: float) -> None:
-        """The publisher's link is gone without a closing detach. Its terminus lives on here for its timeout."""
-        if self.attaches.gone_unknown(stream) or stream.link is not link:  # it has a later attach, or has ended
+        """Suspend a publisher whose link is gone without a closing detach. Its terminus lives on here for its
+        timeout."""
+        # the publisher has a later attach, or has ended
+        if self.attaches.gone_unknown(stream) or stream.link is not link:
             return
         if not stream.lifetime.timeout:
             self.detach_publisher(stream, now)
@@ -191,7 +197,7 @@ class Topic:
 
     @event
     def detach_publisher(self, stream: HomeStream, now: float) -> None:
-        """The publisher's link has closed, or its terminus has ended with its connection or session."""
+        """End a publisher whose link has closed, or whose terminus has ended with its connection or session."""
         if self.attaches.gone_unknown(stream) or self.home.streams.get(stream.publisher) is not stream:
             return
         if self.attaches.may_be_late(stream):
@@ -212,52 +218,54 @@ class Topic:
         presettled: bool,
         until: Sequence[float] | None = None,
     ) -> list[Record]:
-        """Take a batch of transfers. Returns their records, in the same order. `until`: for each delivery the end of
-        its time to live, in seconds of the shell's clock; infinity for none, `OVER` if the time was over at its arrival
-        (protocol 5, Time to live)."""
+        """Take a batch of transfers. Returns their records, in the same order.
+
+        `until`: for each delivery the end of its time to live, in seconds of the shell's clock. It is infinity for
+        none, and `OVER` if the time was over when the delivery came (protocol 5, Time to live).
+        """
         return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
 
     @event
     def transferred_again(self, stream: HomeStream, tag: bytes, *, settled: bool = False) -> Record | None:
-        """Take a transfer with resume=true. Returns None, and ignores the transfer, if this router's map lacks its tag
-        (AMQP 1.0 2.7.5). If the publisher sends it `settled`, it gets no outcome (7.3)."""
+        """Take a transfer with resume=true. If this router's map lacks its tag, the transfer is ignored, and the result
+        is None (AMQP 1.0 2.7.5). If the publisher sends it `settled`, it gets no outcome (7.3)."""
         return self.home.transferred_again(stream, tag, settled=settled)
 
     @event
     def abort(self, stream: HomeStream, tag: bytes) -> None:
-        """Take an aborted transfer, resumed or not. If the publisher's map has a delivery with this tag, the publisher
-        has settled it (7.3)."""
+        """Take an aborted transfer, with or without resume=true. If the publisher's map has a delivery with this tag,
+        the publisher has settled that delivery (7.3)."""
         self.home.abort(stream, tag)
 
     @event
     def settle(self, stream: HomeStream, records: list[Record]) -> None:
-        """The publisher has settled these deliveries. Each is given once."""
+        """Take the publisher's settlement of these deliveries. A delivery may be given only once."""
         self.home.settlement.settle(stream, records)
 
     def demand(self, stream: HomeStream) -> Demand:
-        """The demand of the consumers of the queue whose egress has this stream (`Balancing.demand`)."""
+        """What the consumers of a queue would take now; `stream` is that of the queue's egress (`Balancing.demand`)."""
         return self.home.balancing.demand(stream)
 
     def busy(self, stream: HomeStream) -> Iterator[str]:
-        """The routers of the consumers of a queue that have room or deliveries (`Balancing.busy`)."""
+        """The routers of those consumers of a queue that have room or have deliveries (`Balancing.busy`)."""
         return self.home.balancing.busy(stream)
 
     @event
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:
-        """Give the deliveries of a queue to one consumer until that consumer has ended (`only`), or to all
-        consumers."""
+        """Set which consumers of a queue get deliveries. `only`: one consumer gets all until it has ended; otherwise
+        all consumers get some."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.serve_one(stream, only=only)
 
     @event
     def reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
-        """The queue has reserved these deliveries for the consumer that home had chosen for them (`Chosen`)."""
+        """Note that the queue has reserved these deliveries for the consumer that the home had chosen (`Chosen`)."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.reserved(stream, subscriber, records)
 
     @event
     def not_reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
-        """The queue has not reserved these deliveries for the consumer that home had chosen, because the consumer has
+        """Note that the queue has not reserved these deliveries for the chosen consumer, because the consumer has
         gone."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.not_reserved(stream, subscriber, records)
@@ -281,14 +289,17 @@ class Topic:
         wants: Wants | None = None,
         clock: int = 0,
     ) -> LocalSubscriber:
-        """Attach a subscriber (6.1). The attach is answered when all routers in contact have joined the subscriber.
+        """Attach a subscriber (6.1). The core answers the attach when all routers in contact have joined the
+        subscriber.
 
-        `unsettled`: the client's map, each delivery key with its state, 0 for none. With a map the subscriber resumes
-        its deliveries, wherever it was attached before. A null map counts as an empty one. If the map is not
-        `complete`, the subscriber gets only the deliveries that the map names. `seen`: the epoch that the client
-        echoes. `first`: receiver settle mode first. `sends_settled`: sender settle mode settled. `told`: the client
-        states that it knows that routers have ended its last link (8, Apart). `wants`: its filter. `clock`: the clock
-        of the attach if the leader of a set makes it (14.2); 0 otherwise.
+        `unsettled`: the client's map, which has the state of each delivery key; 0 for no state. With a map the
+        subscriber resumes its deliveries, wherever it was attached before. A null map counts as an empty one. If the
+        map is not `complete`, the subscriber gets only the deliveries that the map names.
+
+        `seen`: the epoch that the client echoes. `first`: the link has receiver settle mode first. `sends_settled`: the
+        link has sender settle mode settled. `told`: the client states that it knows that routers have ended its last
+        link (8, Apart). `wants`: the subscriber's filter. `clock`: the clock of the attach if the leader of a set makes
+        it (14.2); 0 otherwise.
         """
         name = link_name(identity)
         known, latest = self.directory.subscriber(name), self.directory.latest((Role.SUBSCRIBER, name))
@@ -299,7 +310,7 @@ class Topic:
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity, kind)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
-        told = told or unsettled is None  # a null map claims nothing from before
+        told = told or unsettled is None  # with a null map, the client claims no earlier delivery
         if known is not None and known.ending and not told:
             return self.home.lapses.report_ending(known, link, epoch)
         subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)
@@ -324,8 +335,8 @@ class Topic:
 
     @event
     def detach_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
-        """The subscriber's link has closed, or its terminus has ended with its connection or session."""
-        if subscriber.link is not link:  # it has a later attach, or has ended
+        """End a subscriber whose link has closed, or whose terminus has ended with its connection or session."""
+        if subscriber.link is not link:  # the subscriber has a later attach, or has ended
             return
         if self.attaches.may_be_late(subscriber):
             return self.suspend_subscriber(subscriber, link, now)
@@ -336,7 +347,8 @@ class Topic:
 
     @event
     def suspend_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
-        """The subscriber's link is gone without a closing detach. Its terminus lives on here for its timeout."""
+        """Suspend a subscriber whose link is gone without a closing detach. Its terminus lives on here for its
+        timeout."""
         if subscriber.link is not link:
             return
         if not subscriber.lifetime.timeout:
@@ -350,31 +362,34 @@ class Topic:
 
     @event
     def echoed(self, subscriber: LocalSubscriber) -> None:
-        """The client has answered an `Echo`."""
+        """Note that the client has answered an `Echo`."""
         self.edge.receipts.echoed(subscriber)
 
     @event
     def credit(self, subscriber: LocalSubscriber, credit: int) -> None:
-        """The client has granted credit: it takes `credit` transfers from now on."""
+        """Set the credit that the client has granted: it takes `credit` transfers from now on."""
         if subscriber.answered:
             self.edge.credit(subscriber, credit)
 
     @event
     def drain(self, subscriber: LocalSubscriber) -> None:
-        """The client wants what there is for it, as far as its credit reaches, and the rest of its credit back (AMQP
-        1.0 2.6.7): `Drained` comes when it has all. A later drain of the client takes the place of this one."""
+        """Begin a drain. The client wants the messages for it, as far as its credit reaches, and then the rest of its
+        credit back (AMQP 1.0 2.6.7). When it has all, the core asks for `Drained`. A later drain of the client replaces
+        this one."""
         if subscriber.answered:
             self.edge.drains.drain(subscriber)
 
     @event
     def given(self, asked: Drain, left: int = 0, *, is_all: bool = True) -> None:
-        """The answer to `ConsumerDrains`: the queue has given the consumer all that there is for it, and has `left`
-        messages that nobody has. Unless `is_all`, it has more for the consumer, and another answer follows."""
+        """Take the answer to `ConsumerDrains`: the queue has given the consumer its messages, and has `left` messages
+        that no consumer has. If not `is_all`, the queue has more messages for the consumer, and another answer
+        follows."""
         self.home.balancing.given(asked, left, is_all=is_all)
 
     @event
     def room(self, subscriber: LocalSubscriber, room: int) -> None:
-        """The subscriber's link has written its buffered messages: it takes `room` bytes of messages from now on."""
+        """Note that the subscriber's link has written its buffered messages. From now on it takes `room` bytes of
+        messages."""
         if subscriber.answered:
             self.edge.room(subscriber, room)
 
@@ -389,18 +404,20 @@ class Topic:
         failed: bool = False,
         annotations: bytes = b"",
     ) -> None:
-        """Take a subscriber's outcome of deliveries that were sent to it. `final`: the subscriber does not want them
-        again (undeliverable-here). `failed`: it could not process them (delivery-failed). `annotations`: the
-        annotations that it adds to a message of a queue, as the shell encodes them; at most `MOST_ANNOTATIONS`
-        bytes."""
+        """Take a subscriber's outcome of deliveries that were sent to it.
+
+        `final`: the subscriber does not want them again (undeliverable-here). `failed`: it could not process them
+        (delivery-failed). `annotations`: what it adds to a message of a queue, as the shell encodes it; at most
+        `MOST_ANNOTATIONS` bytes.
+        """
         for record in records if annotations else ():
             record.annotate(annotations)
         self.edge.delivery.outcomes(subscriber, records, outcome, final=final, failed=failed)
 
-    # routers
+    # other routers
 
     def contact(self, router: str, incarnation: int, now: float) -> None:
-        """A contact begins: each of the two routers sends its section (3.3)."""
+        """Begin a contact. Each of the two routers sends the other one its section (3.3)."""
         self.outlet.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.changes.follow(self.directory.contact(router, incarnation))
         self.grace.contact(router, incarnation)
@@ -416,7 +433,7 @@ class Topic:
 
     @event
     def contact_lost(self, router: str, now: float) -> None:
-        """The contact with a router is over (8, Lost router)."""
+        """End a contact (8, Lost router)."""
         self.outlet.batches.forget(router)
         incarnation = self.directory.contacts[router]
         expired = self.directory.contact_lost(router)
@@ -433,7 +450,7 @@ class Topic:
 
     @event
     def refused(self, router: str) -> None:
-        """A neighbour out of contact refuses connections: its process is gone (8, Lost router)."""
+        """Note that a neighbour out of contact refuses connections, so its process is gone (8, Lost router)."""
         self.grace.refused(router)
 
     @event
@@ -443,7 +460,8 @@ class Topic:
 
     @event
     def forward_withheld(self) -> bool:
-        """Let one publisher continue that waited for a full channel. Returns False if none waits, or none can go on."""
+        """Forward withheld deliveries of one publisher that waited for a full channel. Returns False if no such
+        publisher can go on."""
         return self.home.publishing.forward_withheld()
 
     # time
@@ -456,7 +474,8 @@ class Topic:
 
     @event
     def handle_timer(self, now: float) -> None:
-        self.outlet.batches.end_delays()  # some timers send to other routers: waiting settlements go along
+        # some timers send messages to other routers, which waiting settlements can accompany
+        self.outlet.batches.end_delays()
         self.edge.reports.handle_timer(now)
         self.edge.drains.handle_timer(now)
         self.home.publishing.ttl.handle_timer(now)
@@ -472,5 +491,5 @@ class Topic:
 
     @event
     def ending_known(self, subscriber: LocalSubscriber) -> None:
-        """The client has answered the detach that told it of its ending."""
+        """Note that the client has answered the detach that told it of its link's ending."""
         self.home.lapses.ending_known(subscriber)

@@ -1,4 +1,4 @@
-"""The errors of the topic core that are no bug of ours."""
+"""The errors of the topic core that do not mean a bug in this project."""
 
 
 class BreachError(Exception):

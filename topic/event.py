@@ -19,7 +19,8 @@ R = TypeVar("R")
 
 
 def event(handler: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Decorates the handler of an event: when it returns, withheld deliveries go on whose keys have become free."""
+    """Decorate the handler of an event. When the handler returns, withheld deliveries whose keys have become free go
+    on."""
 
     @wraps(handler)
     def handled(core: T, /, *arguments: P.args, **options: P.kwargs) -> R:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import attrs
 
 INSIDE: Final = "_sets/"
-"""Prefix of the addresses that only sets attach links to, no client (protocol 14)."""
+"""The prefix of addresses that no client can attach to, but only sets (protocol 14)."""
 CONTAINER: Final = "_sets"
 """The container-id of the sets' own links."""
 _OUT: Final = "out"
@@ -22,10 +22,10 @@ NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
 COUNTS: Final = 1 << 63
-"""The limit of clocks and numbers. No router reaches it by counting. A larger value does not fit into messages between
-routers."""
+"""The limit of clocks and numbers. No router reaches it by counting, and a larger value does not fit into messages
+between routers."""
 EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
-"""The text of an `Epoch`: clock, router and incarnation."""
+"""Matches the text of an `Epoch`: clock, router and incarnation."""
 
 
 # Clients name a queue by one address. In the mesh, the links of its publishers and of its consumers have two other
@@ -73,9 +73,9 @@ def shown_address(address: str) -> str:
 
 @attrs.frozen(slots=True, order=True)
 class LinkIdentity:
-    """The identity of a client's link: container-id, link name and address (AMQP 1.0 2.6.1, with the mesh as the other
-    container). If the client has authenticated, the identity also has the user: another user's link with the same names
-    is another link."""
+    """The identity of a client's link: container-id, link name and address (AMQP 1.0 2.6.1, where the mesh is the other
+    container). If the client has authenticated, its user belongs to the identity, too. So two users may have links with
+    the same names."""
 
     container: str
     link: str
@@ -88,7 +88,7 @@ class LinkIdentity:
         return {**named, "user": self.user} if self.user else named
 
     def shown(self) -> dict[str, str]:
-        """The parts with the address that the client knows."""
+        """The parts of the identity, with the address as the client knows it."""
         return {**self.parts(), "address": shown_address(self.address)}
 
     def __str__(self) -> str:
@@ -96,12 +96,12 @@ class LinkIdentity:
 
 
 def ingress_of(set_: str) -> LinkIdentity:
-    """The link of the ingress of a set."""
+    """The identity of the link by which a set takes messages into its queues (its ingress)."""
     return LinkIdentity(CONTAINER, set_, ingress_address(set_, "#"))
 
 
 def dead_letter_ingress_of(set_: str) -> LinkIdentity:
-    """The link of the ingress of dead letters of a set."""
+    """The identity of the link by which a set takes dead letters into its queues."""
     return LinkIdentity(CONTAINER, set_, dead_letter_address(set_, "#"))
 
 
@@ -116,7 +116,7 @@ def is_of_sets(container: str) -> bool:
 
 
 def egress_of(set_: str, queue: str) -> LinkIdentity:
-    """The link of the egress of a queue."""
+    """The identity of the link by which a queue gives messages to its consumers (its egress)."""
     return LinkIdentity(CONTAINER, set_, egress_address(set_, queue))
 
 
@@ -133,7 +133,7 @@ class Epoch(NamedTuple):
 
 
 NOWHERE: Final = Epoch(0, "", 0)
-"""The epoch of a link that has never been attached; lower than all others."""
+"""The epoch of a link that has never been attached. It is lower than all other epochs."""
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
@@ -143,9 +143,11 @@ def _base64url(digest: bytes) -> bytes:
 
 
 def link_name(identity: LinkIdentity) -> bytes:
-    """The name of a link in the mesh: 12 ASCII bytes, with which a publisher's keys begin. The client can compute the
-    same name, because it is made from the parts that the client knows. No client's link has the name of a set's own
-    link."""
+    """The name of a link in the mesh: 12 ASCII bytes, with which all delivery keys of a publisher begin.
+
+    The name is made from the parts that the client knows, so the client can compute it, too. No client's link gets the
+    name of a set's own link.
+    """
     named = identity.parts() if identity.container == CONTAINER else identity.shown()
     parts = (text.encode() for text in named.values())
     framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
@@ -153,14 +155,14 @@ def link_name(identity: LinkIdentity) -> bytes:
 
 
 def new_generation(epoch: Epoch) -> bytes:
-    """A generation (8 bytes) for a fresh attach. No two attaches of a link have the same epoch, so its generations
-    differ."""
+    """The generation (8 bytes) of an attach that begins afresh. No two attaches of a link have the same epoch, so all
+    generations of a link differ."""
     return hashlib.blake2b(str(epoch).encode(), digest_size=GENERATION_LENGTH).digest()
 
 
 class KeyMaker:
-    """Makes the delivery keys of one life of a publisher: 12 bytes of the publisher's name and 20 bytes from generation
-    and tag."""
+    """Makes the delivery keys of one life of a publisher. A key has 12 bytes with the publisher's name, and 20 bytes
+    made from the generation and the delivery-tag."""
 
     __slots__ = ("_prefix", "_seed")
 

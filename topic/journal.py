@@ -1,9 +1,11 @@
-"""The delivery log, which routers and clients write for the audit (docs/architecture.md). Bytes in, bytes out.
+"""The format of the delivery log, which routers and clients write for the audit (docs/architecture.md).
 
-A writer owns one `Block` and appends an entry per *batch* of deliveries. Before the writer sends anything that an entry
-tells of, it puts `unsaved()` into the tail of the current segment (`topic.tail`). Now and then, and when the tail is
-full, it writes `encode()` to the end of the segment, and begins the next block. This module never opens a file, reads a
-clock or decides anything. Routers write the log and never read it.
+A writer owns one `Block` and appends one entry for each *batch* of deliveries. An entry tells of a message or frame.
+Before the writer sends this frame, it puts the result of `unsaved()` into the tail of the current segment
+(`topic.tail`). From time to time, and when the tail is full, it appends the result of `encode()` to the segment, and
+begins the next block. Routers write the log and never read it.
+
+This module only turns entries into bytes. It opens no file, reads no clock and decides nothing.
 
 Files
     `<run_dir>/<router>/log/<segment>` and `<run_dir>/clients/<name>/log/<segment>`. `segment_name` gives the name of a
@@ -143,15 +145,15 @@ MAGIC = b"OML2"
 HEADER_LENGTH = len(MAGIC) + 8
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
-"""The detail of an OUTCOME that was read from an unsettled map."""
+"""The detail of an OUTCOME that an unsettled map has stated."""
 ONE_OF_MANY = '"one of many"'
-"""The detail of an AUDIENCE at a balanced address."""
+"""The detail of an AUDIENCE of a delivery at a balanced address."""
 BY_TTL = "ttl"
 """The detail of an ACCEPTED that rejects a delivery because its time to live is over."""
 
 
 class Event(IntEnum):
-    """The events of entries. The numbers are part of the format."""
+    """The events that entries tell of. Their numbers are part of the format."""
 
     BOOT = 0
     STOPPED = 1
@@ -193,7 +195,7 @@ class Event(IntEnum):
 
 
 class LoggedOutcome(IntEnum):
-    """The values of the outcome column: AMQP's delivery outcomes."""
+    """The values of the column `outcome`; they stand for the delivery outcomes of AMQP."""
 
     NONE = 0
     ACCEPTED = 1
@@ -210,19 +212,20 @@ Name = str | bytes | None
 
 
 class Block:
-    """The block that one source is writing. When it is written, the same object becomes the next block."""
+    """The block that a source is writing. After it is written, the same object becomes the next block."""
 
     __slots__ = ("_keys", "_number", "_rows", "_saved_keys", "_saved_rows", "_starts", "head")
 
     def __init__(self, source: str, role: str, incarnation: int, *, host: str = "") -> None:
         assert role in ("router", "publisher", "subscriber")
         self.head = (source, role, incarnation, host)
-        """The fields with which all blocks of this source begin."""
+        """The first fields of every block of this source: source, role, incarnation and host."""
         self._number = 0
         self._rows: list[tuple[Any, ...]] = []
         self._keys: list[bytes] = []
         self._starts: dict[bytes, int] = {}
-        """Maps the first key of an entry, and the key after its last one, to its index in the block's keys."""
+        """Finds keys that the block already has. For the first key of each entry, and for the key after the entry's
+        last one, it has the place among the block's keys."""
         self._saved_rows = 0
         self._saved_keys = 0
 
@@ -231,7 +234,7 @@ class Block:
 
     @property
     def number(self) -> int:
-        """The number of this block: how many the source has written before it."""
+        """The number of this block. It equals the number of blocks that the source has written before."""
         return self._number
 
     def append(
@@ -253,18 +256,19 @@ class Block:
         tags: Sequence[bytes] | None = None,
         detail: str | None = None,
     ) -> None:
-        """Append one entry. This is hot, once per batch: it keeps a tuple, and leaves all other work to `unsaved` and
-        `encode`.
+        """Append one entry. The method is called once for each batch of deliveries, so it has to be fast: it only keeps
+        a tuple, and leaves all other work to `unsaved` and `encode`.
 
-        `keys` is read at once. `ns` and `tags` are kept, so the caller must not change them afterwards.
+        The method copies `keys` at once. It keeps `ns` and `tags` as they are, so the caller must not change them
+        afterwards.
         """
         at = self._place(keys) if keys else 0
         names = (address, publisher, subscriber, peer, generation, epoch, detail)
         self._rows.append((event, outcome, time_us, hlc, *names, len(keys), at, n, ns, tags))
 
     def _place(self, keys: Sequence[bytes]) -> int:
-        """The index of these keys in the block's keys; they are appended if they are not there yet. A later entry often
-        has the same keys as an earlier one, or a part of them."""
+        """The place of these keys among the block's keys. If the block does not have them yet, they are appended. A
+        later entry often has the same keys as an earlier one, or a part of them."""
         known = self._keys
         at = self._starts.get(keys[0], len(known))
         end = at + len(keys)
@@ -276,29 +280,30 @@ class Block:
         return at
 
     def unsaved(self) -> bytes | None:
-        """The entries since the last `saved`, as a frame of the tail (`topic.tail`); None if there are none."""
+        """The entries since the last call of `saved`, as a frame for the tail (`topic.tail`); None if there are
+        none."""
         rows = self._rows[self._saved_rows :]
         return _packed((self._number, rows, b"".join(self._keys[self._saved_keys :]))) if rows else None
 
     def saved(self) -> None:
-        """The tail has all entries of this block now."""
+        """Note that the tail now has all entries of this block."""
         self._saved_rows, self._saved_keys = len(self._rows), len(self._keys)
 
     def drop_unsaved(self) -> int:
-        """Drop the entries since the last `saved`. Returns how many these were."""
+        """Drop the entries since the last call of `saved`. Returns the number of dropped entries."""
         dropped = len(self._rows) - self._saved_rows
         del self._rows[self._saved_rows :], self._keys[self._saved_keys :]
         self._starts.clear()
         return dropped
 
     def encode(self) -> bytes:
-        """The bytes of the block for the end of the segment."""
+        """The bytes of the block, which the writer appends to the segment."""
         assert self._rows, "an empty block is not written"
         payload = encode_rows(self.head, self._number, self._rows, b"".join(self._keys))
         return MAGIC + len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
 
     def begin_next(self) -> None:
-        """The block is written: become the next block, without entries."""
+        """Become the next block, without entries, because this one is written."""
         self._number += 1
         self._rows, self._saved_rows = [], 0
         self._keys, self._starts, self._saved_keys = [], {}, 0
@@ -310,7 +315,7 @@ def _packed(value: object) -> bytes:
 
 
 def encode_rows(head: tuple[str, str, int, str], number: int, rows: Sequence[Sequence[Any]], keys: bytes) -> bytes:
-    """The payload of a block."""
+    """Encode the payload of a block."""
     columns: dict[str, list[Any]] = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
     columns["generation"] = [value and value.hex() for value in columns["generation"]]
     strings: dict[str, int] = {}
@@ -320,7 +325,7 @@ def encode_rows(head: tuple[str, str, int, str], number: int, rows: Sequence[Seq
 
 
 def _tabled(column: list[Name], strings: dict[str, int]) -> list[int]:
-    """Replace the texts of a column by indexes into the string table, which grows by the new ones."""
+    """Replace the texts of a column by indexes into the string table `strings`. New texts are added to the table."""
     known: dict[Name, int] = {None: -1}
     for value in column:
         if value not in known:
@@ -329,13 +334,13 @@ def _tabled(column: list[Name], strings: dict[str, int]) -> list[int]:
 
 
 def _text(value: Name) -> str:
-    """The text of a name. In the cores, names are ASCII bytes."""
+    """The name as a text. The cores have names as ASCII bytes."""
     assert value is not None
     return value if isinstance(value, str) else value.decode("ascii")
 
 
 def segment_name(incarnation: int, number: int) -> str:
-    """The file name of a segment. Names sort in the order of writing."""
+    """The file name of a segment. When sorted, the names are in the order of writing."""
     return f"{incarnation}-{number:06}.oml"
 
 

@@ -56,24 +56,24 @@ from topic.queues.wire import SETS
 from topic.settings import KINDS, TOPIC, Settings
 
 BESIDE = b"\xc1"
-"""First byte of a payload from one shell to another, beside the topics. No batch begins with it, because MessagePack
-has no such byte."""
+"""The first byte of a payload from one shell to another, which the topic cores do not read. No batch begins with it,
+because MessagePack does not use this byte."""
 AT_ONCE = 64
-"""Most postponed acts that the node does in one turn of the loop."""
+"""The largest number of postponed acts that the node does in one turn of the loop."""
 LOOK_S = 1.0
-"""The node tells the cores the time at least once in this many seconds."""
+"""At least once in this many seconds, the node tells the cores the time."""
 
 
 Happening = ContactMade | ContactLost | Note | Replanned | SetEvent
 
 
 class NodeMesh(Protocol):
-    """The contacts of a router, with their channels: `linkstate.mesh.Mesh`, or a substitute."""
+    """The router's contacts and their channels. `linkstate.mesh.Mesh` implements it, and so do substitutes in tests."""
 
     out: list[MeshAction]
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
-        """Send to each of the targets that is in contact."""
+        """Send the payload to each of the targets that is in contact."""
 
     def drop_contact(self, router: str, now: float, cause: Loss, reason: str) -> None:
         """Declare the contact with a router lost."""
@@ -87,65 +87,70 @@ class NodeMesh(Protocol):
 
 
 class NodeStore(Protocol):
-    """The state store, which outlives the router: `router.store`, or a substitute."""
+    """The state store, which outlives the router. `router.store` implements it, and so do substitutes in tests."""
 
     reserved: int
-    """A clock value above all readings of the router's earlier incarnations."""
+    """A clock value that is above all clock values of the router's earlier incarnations."""
 
     @property
     def found(self) -> bool:
-        """Whether the store has the state of an earlier incarnation."""
+        """Whether the store has a state that an earlier incarnation has saved."""
 
     @property
     def remembered(self) -> Sequence[LinkEntry]:
-        """The entries that the earlier incarnations have saved."""
+        """The link entries that earlier incarnations have saved."""
 
     @property
     def plan(self) -> Plan:
-        """The changes of the plan that the earlier incarnations knew."""
+        """The changes of the plan that earlier incarnations have saved."""
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
-        """Keep each of these entries if it outlives its router (`LinkEntry.outlives_router`), otherwise forget it. Also
-        keep the plan, if given, and reserve clock values beyond this reading. `whole`: forget all other entries. When
-        this returns, all is on disk; raises `UnkeptError` if nothing is."""
+        """Save each of these entries if its link outlives its router (`LinkEntry.outlives_router`); otherwise forget
+        it.
+
+        The store also saves the plan, if given, and reserves clock values beyond this reading. `whole`: the store
+        forgets all other entries. When this method returns, everything is on disk. Raises `UnkeptError` if nothing is.
+        """
 
 
 class NodeShell(Protocol):
     """The shell that drives a node: it has the clocks and does the I/O."""
 
     def wall_us(self) -> int:
-        """Microseconds since the epoch."""
+        """The wall clock, in microseconds since the epoch."""
 
     def now(self) -> float:
-        """Seconds of a monotonic clock."""
+        """A monotonic clock, in seconds."""
 
     def perform(self, action: LinkAction) -> None:
         """Perform an action of the topic core on a client's link."""
 
     def transmit(self, action: Transmit) -> None:
-        """Queue a body for a neighbour. It is dropped if there is no transport to the neighbour at present."""
+        """Queue a body for a neighbour. The shell drops it if it has no connection to the neighbour at present."""
 
     def flush(self) -> None:
-        """Send the queued bodies: the store has everything that they tell."""
+        """Send the queued bodies. The state store now has all facts that these bodies tell."""
 
     def note(self, happening: Happening) -> None:
         """Write a line about this event to the router's log, before the node acts on it."""
 
     def receive_from_shell(self, router: str, payload: bytes) -> None:
-        """Take a payload of another router's shell (`Node.send_to_shell`). Raises BreachError if it is malformed."""
+        """Take a payload that another router's shell has sent by `Node.send_to_shell`. Raises BreachError if it is
+        malformed."""
 
 
 class SetShell(Marking, Protocol):
     """The shell of a node's replica sets, if the mesh has queues."""
 
     def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
-        """Give these changes and reads to the store of the sets, after all earlier ones. Does not wait for the disk."""
+        """Give these changes and reads to the store of the sets, after all earlier ones. This call does not wait for
+        the disk."""
 
     def answered(self, answered: Answered) -> None:
-        """Take the answer to a request (`Node.ask`)."""
+        """Take the answer to a request that `Node.ask` has started."""
 
     def found(self, found: BodiesFound) -> None:
-        """Take the answer to a read (`ReplicaSets.read`) that no end inside this router has asked for."""
+        """Take the result of a read (`ReplicaSets.read`), unless an end inside this router has asked for it."""
 
 
 @attrs.frozen(slots=True)
@@ -157,12 +162,12 @@ class SetPort:
 
 
 class Node:
-    """The cores of one router incarnation."""
+    """The cores of one router incarnation, and the loop that connects them."""
 
     def __init__(
         self, mesh: NodeMesh, topic: Topic, store: NodeStore, shell: NodeShell, sets: SetPort | None = None
     ) -> None:
-        """The node of a router that has just booted, with the content of `store`. `sets`: None if the mesh has no
+        """Make the node of a router that has just started, with the content of `store`. `sets`: None if the mesh has no
         queues."""
         self.mesh = mesh
         self.topic = topic
@@ -170,14 +175,14 @@ class Node:
         self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
         self._browsing = Browsing(sets.sets) if sets is not None else None
         self._changes: list[StoreChange | StoreRead] = []
-        """Changes and reads that the store of the sets gets at the end of this pump."""
+        """The changes and reads that the node gives to the store of the sets at the end of this pump."""
         self._store = store
         self._shell = shell
         self._look = shell.now() + LOOK_S
         self.unkept = ""
-        """Why the state store lacks the latest changes; empty if it has them."""
+        """The reason why the state store lacks the latest changes; empty if it has them."""
         self._plan: Plan | None = None
-        """The changed plan, if the store does not have it yet."""
+        """The changed plan, until the store has it; None if the store has it."""
         self._later: dict[Callable[[], None], None] = {}
         self._put_off: deque[Callable[[], None]] = deque()
         self._performs = False
@@ -192,7 +197,7 @@ class Node:
         return self.topic.directory.incarnation
 
     def _tell_what_was_kept(self) -> None:
-        """Write to the delivery log whether there was a state store, and which subscribers it had."""
+        """Write into the delivery log whether there was a state store, and which subscribers it had."""
         trace = self.topic.outlet.trace
         trace(Event.KEPT, detail=json.dumps({"found": self._store.found}))
         for entry in self._store.remembered:
@@ -202,7 +207,7 @@ class Node:
     # time
 
     def now(self) -> float:
-        """The time for the next event, in seconds of the shell's clock. Also tells the cores the wall clock."""
+        """Returns the time for the next event, in seconds of the shell's clock. Also tells the cores the wall clock."""
         self.topic.advance(self._shell.wall_us())
         return self._shell.now()
 
@@ -231,9 +236,12 @@ class Node:
         return due
 
     def put_off(self, acts: Iterable[Callable[[], None]]) -> None:
-        """Postpone acts that nobody waits for. There may be thousands, for example the ends of all links of a closed
-        connection. If no act is postponed yet, the first ones are done at once. The timer does the rest, some at a
-        time, so that the loop handles other events in between."""
+        """Postpone acts whose result no client or router awaits. They may be thousands, for example the ends of all
+        links of a closed connection.
+
+        If no act is postponed yet, the first ones are done at once. The timer does the others, a few at a time, so that
+        the loop handles other events in between.
+        """
         is_first = not self._put_off
         self._put_off.extend(acts)
         if is_first:
@@ -244,7 +252,7 @@ class Node:
             self._put_off.popleft()()
 
     def stop(self) -> None:
-        """The shell is about to end."""
+        """Do all postponed acts, and write the last log entry, because the shell is about to end."""
         self.now()
         while self._put_off:
             self._go_on()
@@ -253,7 +261,7 @@ class Node:
     # the loop
 
     def pump(self) -> None:
-        """Pass all actions and batches on, until no core has any more output."""
+        """Pass all actions and batches on to their targets, until no core has more output."""
         now = self._shell.now()
         topic, mesh = self.topic, self.mesh
         while True:
@@ -279,8 +287,8 @@ class Node:
         self._shell.flush()
 
     def save(self) -> bool:
-        """Write the changes to the state store. Returns whether the store has them. If it could not be written, the
-        node tries to rewrite it with each look (`LOOK_S`)."""
+        """Write the changes to the state store. Returns whether the store has them. If the store could not be written,
+        the node tries to write all of it again every `LOOK_S` seconds."""
         unsaved, clock = self.topic.directory.unsaved, self.topic.outlet.clock.read()
         if not self.unkept and (unsaved or self._plan or clock >= self._store.reserved):
             try:
@@ -303,8 +311,8 @@ class Node:
             self._shell.note(Note("the router's state can be stored again"))
 
     def perform(self) -> None:
-        """Perform the topic core's actions, in order. If an action causes another event for the core, the outer call
-        performs the actions that follow from it."""
+        """Perform the topic core's actions in order. An action may cause another event, which calls this method again.
+        The inner call then returns at once, and the outer call performs the new actions."""
         if self._performs:
             return
         out, self._performs = self.topic.out, True
@@ -317,8 +325,8 @@ class Node:
             self._performs = False
 
     def later(self, act: Callable[[], None]) -> None:
-        """Call `act` when the topic core has no more actions to perform. If a link asks for the same act several times
-        before that, it is called once. The link may have ended by then."""
+        """Call `act` after all actions of the topic core are performed. If a link asks for the same act several times
+        before, the act is called once. The link may have ended by then."""
         self._later[act] = None
 
     def _perform(self, action: Action) -> None:
@@ -347,7 +355,8 @@ class Node:
             elif isinstance(action, Received):
                 self.receive(action, now)
             elif isinstance(action, Full):
-                if action.router in self.topic.directory.contacts:  # False after a breach
+                # false after a breach of the protocol
+                if action.router in self.topic.directory.contacts:
                     self.topic.home.publishing.full(action.router)
             elif isinstance(action, Room):
                 self.topic.home.publishing.room(action.router)
@@ -362,7 +371,7 @@ class Node:
                 if self._port is not None:
                     self._port.sets.follow(sorted(action.plan.members))
                 self._shell.note(action)
-            elif action.router in self.topic.directory.contacts:  # False after a breach
+            elif action.router in self.topic.directory.contacts:  # false after a breach of the protocol
                 self._shell.note(action)
                 self._lost(action.router, now)
 
@@ -372,19 +381,19 @@ class Node:
             self._port.sets.contact_lost(router, now)
 
     def send_to_shell(self, router: str, payload: bytes) -> None:
-        """Send a payload to the shell of a router in contact, beside the topics. It goes in order, with the next
-        pump."""
+        """Send a payload to the shell of a router in contact. The topic cores do not read it. It keeps its order, and
+        leaves with the next pump."""
         self.mesh.send((router,), BESIDE + payload, self._shell.now())
 
     def receive(self, received: Received, now: float) -> None:
-        """Pass on a payload from a router in contact. If it breaks the protocol, drop the contact."""
+        """Pass on a payload from a router in contact. If the payload breaks the protocol, drop the contact."""
         if received.router not in self.topic.directory.contacts:
             return
         try:
             if received.payload.startswith(BESIDE):
                 self._shell.receive_from_shell(received.router, received.payload[len(BESIDE) :])
             elif received.payload.startswith(SETS):
-                if self._port is not None:  # else the other router's topology has queues, and this one's does not
+                if self._port is not None:  # none if only the other router's topology has queues
                     self._port.sets.receive(received.router, received.payload, now)
             else:
                 self.topic.receive(received.router, received.payload)
@@ -407,10 +416,12 @@ class Node:
         return self._leaders.led if self._leaders is not None else {}
 
     def ask(self, operation: Operation) -> int:
-        """Start an operation on queues. Returns the number of the request: a pump brings its answer
-        (`SetShell.answered`), within `RaftLimits.tried` seconds. Raises ValueError if the name is too long or no text,
-        if the mesh has no queues, if a queue is to be bound to an address that is no topic, or if dead letters are to
-        go to an address that takes none."""
+        """Start an operation on queues. Returns the number of the request. Its answer comes with a pump
+        (`SetShell.answered`), within `RaftLimits.tried` seconds.
+
+        Raises ValueError in these cases: the mesh has no queues; the name is too long or no text; a queue is to be
+        bound to an address that is no topic; dead letters are to go to an address that takes none.
+        """
         if self._port is None:
             raise ValueError("the topology of this mesh has no queues: expected a part queues")
         if isinstance(operation, Declare | Configure):
@@ -438,8 +449,9 @@ class Node:
             raise ValueError(f"{what}, expected an address of {known}")
 
     def browse(self, end: Any, asked: Browse, *, rests: bool = False) -> None:
-        """Get a page of the messages of a queue for the end of a client: the shell performs its `Browsed`. `rests`: the
-        client has seen all messages; the page is asked for with the next look."""
+        """Get a page of the messages of a queue, for a client that browses. `end`: the end of the client's link. The
+        shell gets the page as a `Browsed` action. `rests`: the client has seen all messages, so the node asks for the
+        page only at its next look."""
         assert self._browsing is not None
         if rests:
             self._browsing.rest(end, asked)
@@ -448,7 +460,7 @@ class Node:
             self.later(self._flush_browsing)
 
     def _browsed(self, number: int, page: MessagePage | None) -> bool:
-        """A request is answered. Returns whether a client that browses has asked for that."""
+        """Handle the answer to a request. Returns whether the request was made for a client that browses."""
         browsed = self._browsing.answered(number, page) if self._browsing is not None else None
         if browsed is not None:
             self._shell.perform(browsed)
@@ -459,8 +471,8 @@ class Node:
             self._shell.perform(browsed)
 
     def read(self, set_: str, queue: QueueId, positions: Sequence[int]) -> int:
-        """Start a read of message bodies that are not in memory. Returns the number of the read: a pump brings the
-        bodies (`SetShell.found`) when the disk has read them."""
+        """Start a read of message bodies that are not in memory. Returns the number of the read. When the disk has read
+        the bodies, a pump brings them (`SetShell.found`)."""
         assert self._port is not None
         self.now()
         return self._port.sets.read(set_, queue, positions)
@@ -473,22 +485,23 @@ class Node:
             raise ValueError(f'a queue cannot be bound to "{address}", which is of kind {kind}, expected a topic')
 
     def stored(self, write: Write) -> None:
-        """The store of the sets has done this write and all earlier ones."""
+        """Note that the store of the sets has done this write and all earlier ones."""
         assert self._port is not None
         self._port.sets.stored(write, self.now())
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
-        """The store of the sets has read this piece. `found`: None if the snapshot is at another index by now."""
+        """Take a piece of a snapshot that the store of the sets has read. `found`: None if the snapshot is meanwhile at
+        another index."""
         assert self._port is not None
         self._port.sets.piece_read(piece, found, self.now())
 
     def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
-        """The store of the sets has read these bodies."""
+        """Take message bodies that the store of the sets has read."""
         assert self._port is not None
         self._port.sets.bodies_read(read, found, self.now())
 
     def damaged(self, name: str, why: str) -> None:
-        """The store has found that its data of a set differ from the data that it wrote."""
+        """Handle the store's report that its data of a set differ from the data that it wrote."""
         assert self._port is not None
         self._port.sets.damaged(name, why)
 
@@ -533,9 +546,12 @@ def boot(
     budget: int = BUDGET,
     sets: Iterable[str] = (),
 ) -> tuple[Mesh, Topic]:
-    """Make the cores of a router that starts now. Its plan is its topology file with the changes that its store has.
-    Its clock begins at the value that its store has reserved, so that its epochs are above all that it gave before.
-    `sets`: names of the replica sets of the mesh."""
+    """Make the node of a router that starts now.
+
+    The router's plan is its topology file with the changes that its store has. Its clock begins at the value that its
+    store has reserved, so that its epochs are above all epochs that it has given before. `sets`: the names of the
+    mesh's replica sets.
+    """
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
     plan = file.merge(store.plan)

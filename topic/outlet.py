@@ -20,14 +20,14 @@ class LinkWatch(Protocol):
     """An observer of links."""
 
     def logged(self, event: Event, link: LinkIdentity, columns: Mapping[str, Any]) -> None:
-        """The delivery log gets an entry about this link."""
+        """Called when the delivery log gets an entry about this link."""
 
     def moves(self, entry: LinkEntry, former: str) -> None:
-        """The link `entry` was attached at router `former`, and begins to attach here."""
+        """Called when a link that was attached at router `former` begins to attach here. `entry`: its new entry."""
 
 
 class Outlet:
-    """The outputs of one router incarnation. All its rules share them."""
+    """The outputs of one router incarnation. All modules with rules share this object."""
 
     def __init__(self, router: str, incarnation: int, clock: HybridClock, journal: Block, settle_delay: float) -> None:
         self.router = router
@@ -42,14 +42,18 @@ class Outlet:
 
     @property
     def time_ms(self) -> int:
-        """The same in milliseconds: the unit of the times in the state of a set."""
+        """The wall clock of the present event, in milliseconds since the epoch. The times in the state of a set have
+        this unit."""
         return self.time_us // 1000
 
     def new_epoch(self, latest: int, echoed: int = 0) -> Epoch:
-        """A new epoch for an attach that begins here. Its clock is above `latest`, the clock of the link's latest
-        attach, even if that attach has ended or its clock is too far ahead; otherwise other routers would not take the
-        new attach for live. A client may echo any clock, so `echoed` moves our clock by little. But if the echoed clock
-        is credible, the epoch is above it, too (protocol 2)."""
+        """Make the epoch of an attach that begins here (protocol 2).
+
+        Its clock is above `latest`, the clock of the link's latest attach, even if that attach has ended or its clock
+        is too far ahead. Otherwise other routers would take the new attach for an older one. `echoed`: the clock that
+        the client echoes. A client may echo any number, so it moves this router's clock only a little. But if it is
+        credible, the new epoch is above it, too.
+        """
         self.clock.merge(echoed, ECHO_MS)
         if self.clock.believes(echoed >> COUNTER_BITS):
             latest = max(latest, echoed)
@@ -60,10 +64,13 @@ class Outlet:
         return Epoch(clock, self.router, self.incarnation)
 
     def refuses(self, epoch: Epoch, latest: int, link: Any) -> bool:
-        """Whether the router refuses the attach with this epoch; if so, it detaches `link`. `latest` is the clock of
-        the link's latest attach. Only the clock of a leader can be as low as `latest`: then a later leader has attached
-        the link. An epoch is too high if a faulty router has made up the link's last epoch: no other router would
-        accept a higher one."""
+        """Whether the router refuses the attach with this epoch. If so, it detaches `link`. `latest`: the clock of the
+        link's latest attach.
+
+        The epoch is too low if it is not above `latest`. Only an attach by the leader of a set can be: a later leader
+        has then attached the link. The epoch is too high if a faulty router has made up the link's last epoch, so that
+        no other router would accept a higher one.
+        """
         if latest < epoch.hlc < COUNTS:
             return False
         if epoch.hlc <= latest:
@@ -74,15 +81,15 @@ class Outlet:
         return True
 
     def trace(self, event: Event, of: LinkIdentity | None = None, /, **columns: Any) -> None:
-        """Write one entry to the delivery log (`topic.journal`). `of`: the link that the entry is about, for the
-        observer of links."""
+        """Write one entry into the delivery log (`topic.journal`). `of`: the link that the entry is about, which the
+        observer of links gets."""
         if of is not None and self.watch is not None:
             self.watch.logged(event, of, columns)
         self._journal.append(event, time_us=self.time_us, hlc=self.clock.stamp(), **columns)
 
     def trace_records(self, event: Event, stream: Stream, records: list[Record], **columns: Any) -> None:
-        """Write one entry about deliveries of one stream. If this router is not their home, the entry names the home as
-        its peer."""
+        """Write one entry about deliveries of one stream into the delivery log. If this router is not their home, the
+        entry names the home as its peer."""
         if stream.home != self.router and event is not Event.OUTCOME:
             columns["peer"] = stream.home
         self._journal.append(
@@ -97,8 +104,8 @@ class Outlet:
         )
 
     def trace_received(self, stream: Stream, records: list[Record], audience: AddressAudience) -> None:
-        """Log that this home has received these deliveries, their audience, and the routers to which they are
-        forwarded."""
+        """Write into the delivery log that this home has received these deliveries, with their audience, and the
+        routers to which it forwards them."""
         tags = [record.tag for record in records]
         self.trace_records(Event.RECEIVED, stream, records, n=records[0].n, tags=tags, generation=stream.generation)
         self.trace_records(Event.AUDIENCE, stream, records, detail=audience.detail)
@@ -106,8 +113,8 @@ class Outlet:
             self.trace_records(Event.FORWARDED, stream, records, peer=router)
 
     def write_entry(self, directory: Directory, entry: LinkEntry) -> Change:
-        """Write an entry into this router's section and send the delta to all contacts, so that they know of it before
-        they read any later message."""
+        """Write an entry into this router's section. Send the change to all contacts, which learn of it before they
+        read any later message."""
         change = directory.write(entry)
         old = change.old
         was_elsewhere = old is not None and old.live and old.router not in (self.router, NOWHERE.router)
@@ -119,7 +126,7 @@ class Outlet:
     def send_delta(
         self, directory: Directory, entries: list[LinkEntry] | None = None, departed: list[LinkEntry] | None = None
     ) -> None:
-        """Send the contacts a new version of this router's section. `departed`: entries that left this section, as
-        their subscribers moved to other routers."""
+        """Send the contacts a new version of this router's section. `departed`: the new entries of links that have left
+        this section, because their subscribers have moved to other routers."""
         latest = directory.members.told_up_to
         self.batches.delta(directory.contacts, directory.version, latest, entries or [], departed or [])

@@ -1,7 +1,6 @@
-"""The handling of segments from other routers: one handler for each kind of segment.
+"""Handles the segments that other routers send: one handler for each kind of segment.
 
-`topic.wire.segments` checks their shapes. `topic.termini.changes` handles the consequences of a change of the
-directory.
+`topic.wire.segments` checks the shapes of the segments. `topic.termini.changes` acts on changes of the directory.
 """
 
 import math
@@ -29,11 +28,11 @@ from topic.wire import segments
 from topic.wire.segments import Segment
 
 MOST_ENTRIES: Final = 1_000_000
-"""Most entries of a section with its gossip."""
+"""The largest number of entries in a section and its gossip."""
 
 
 class Peers:
-    """The receiving end of the contacts of one router."""
+    """Receives the messages of all contacts of one router."""
 
     def __init__(
         self,
@@ -58,15 +57,15 @@ class Peers:
         self._generations = generations
         self.bodies = generations.bodies
         self._parts: dict[str, tuple[list[LinkEntry], list[LinkEntry]]] = {}
-        """Keyed by contact: the entries that have come of its section, and of the gossip that goes with it."""
+        """For each contact, the parts of its section, and of the gossip with it, that have come so far."""
 
     def contact(self, router: str) -> None:
-        """A contact begins, and our section is on its way to the router."""
+        """Note that a contact has begun, and that this router's section is on its way to the other router."""
         self._gossip.contact(router)
 
     def contact_lost(self, router: str) -> None:
-        """The contact is over. The router will not tell us of its subscribers itself, so we now believe the rumours
-        about them (3.3)."""
+        """Handle a lost contact. The lost router cannot tell of its subscribers any more, so this router now believes
+        the rumours about them (3.3)."""
         self.bodies.contact_lost(router)
         self._parts.pop(router, None)
         changes = self.directory.believe_rumours(router)
@@ -75,7 +74,7 @@ class Peers:
 
     @event
     def follow(self, plan: Plan) -> None:
-        """The plan has changed, so other routers may be awaited than before (11)."""
+        """Follow a changed plan. Other routers may be awaited now than before (11)."""
         self._changes.follow(self.directory.follow(plan))
         self._grace.follow(plan)
         self._expiry.contacts_changed()
@@ -87,11 +86,12 @@ class Peers:
         said = segments.decode(payload)
         for kind, *columns in said:
             HANDLERS[kind](self, router, *columns)
-        if all(segment[0] == Segment.SETTLE for segment in said):  # home may wait for the key to be free
+        if all(segment[0] == Segment.SETTLE for segment in said):  # the home may wait until the key is free
             self.outlet.batches.end_delays()
 
     def _on_part(self, router: str, own: list[Any], gossip: list[Any]) -> None:
-        """Keep one part of a section that does not fit into one batch. The parts are applied when all have come."""
+        """Keep one part of a section that is too large for one batch. The parts are applied together when all of them
+        have come."""
         entries, told = self._parts.setdefault(router, ([], []))
         entries += map(unpack_entry, own)
         told += map(unpack_entry, gossip)
@@ -108,7 +108,9 @@ class Peers:
         changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
         self.home.balancing.section_received(router)
-        for entry in taken_back:  # before other changes of this section let a home accept a delivery
+        # Expect these subscribers again before another change of this section lets a home accept a delivery without
+        # them.
+        for entry in taken_back:
             self.home.audiences.expect(entry, router)
         self._changes.follow(changes, learned=True)
         for entry in joined_before:
@@ -155,21 +157,23 @@ class Peers:
 
     @event
     def remember(self, entries: list[LinkEntry]) -> None:
-        """Enter as orphans the subscribers that this router has known before and that no router in contact tells of."""
+        """Enter as orphans the subscribers from the state store, unless a router in contact tells of them."""
         changes = self.directory.apply_gossip(self.directory.router, entries)
         self._changes.follow(changes, learned=True)
 
     def _on_applied(self, router: str, versions: dict[str, list[int]]) -> None:
-        """A publisher resumes at that router: tell the router of subscribers that it lacks. The publisher's former home
+        """Tell a router, at which a publisher resumes, of the subscribers that it lacks. The publisher's former home
         may have known them, and deliveries in doubt may be for them (3.3, Resuming)."""
         applied = {name: (incarnation, version) for name, (incarnation, version) in versions.items()}
         self.outlet.batches.gossip(router, self._gossip.lacking(router, applied))
 
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
-        """Correct the router about links of which it told (3.3, Corrections). It may take a link for live that has
-        ended. Or we may know an attach with a higher epoch, whose router cannot tell of it, because it died before all
-        routers heard of the attach. If the router told of its own link, we always correct it, because it may wait for
-        us to join the link."""
+        """Correct the router about links of which it told (3.3, Corrections).
+
+        It may take a link for live that has ended. Or this router may know an attach with a higher epoch, whose own
+        router cannot tell of it, because it died before all routers had heard of the attach. If the router told of its
+        own link, this router always corrects it, because it may wait for this router to join the link.
+        """
         known = [(one, self.directory.known_of(one)) for one in told if one.live]
         undone = [ours for entry, ours in known if ours is not None and self._undoes(ours, entry, router)]
         self.outlet.batches.gossip(router, undone)
@@ -180,14 +184,14 @@ class Peers:
         return ours.epoch >= told.epoch
 
     def _end_ours(self, told: list[LinkEntry]) -> None:
-        """Other routers have let links of ours expire, behind a partition: end these links here."""
+        """End links of this router that other routers, behind a partition, have let expire."""
         for entry in told:
             if not entry.live and self.directory.is_mine(entry):
                 self._changes.ended_elsewhere(entry)
 
     def _end_later(self, told: list[LinkEntry]) -> None:
-        """End each present attach whose link, by these entries, had ended before the attach. The router that ended the
-        link may never hear of the present attach."""
+        """End each present attach whose link had ended before the attach, according to these entries. The router that
+        ended the link may never learn of the present attach."""
         for entry in told:
             current = self.directory.subscriber(entry.name)
             if current is not None and self.home.lapses.is_to_be_told(entry, current):
@@ -195,11 +199,11 @@ class Peers:
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
         """Pass news on to the other contacts (3.3). A contact may be the home of deliveries for these subscribers, or
-        hold deliveries of these publishers, and have no contact with their routers.
+        have deliveries of these publishers, and may itself have no contact with their routers.
 
-        If a link has left us, we tell all contacts, also `router`: it may have forgotten a later end of the link, and
-        believed our section since. If a link expired behind a partition, we tell its owner, and tell the owner when its
-        client knows of the ending.
+        If a link has left this router, all contacts are told, including `router`. It may have forgotten a later end of
+        the link, and may have believed this router's section since. If a link has expired behind a partition, its owner
+        is told, and is told again when the client knows of the ending.
         """
         news = [change for change in changes if self._is_news(change, learned)]
         told, left = [change.entry for change in news], [change.entry for change in news if self._has_left(change)]
@@ -214,16 +218,20 @@ class Peers:
                 self.outlet.batches.gossip(old.router, [entry])
 
     def _is_taken_from(self, old: LinkEntry, entry: LinkEntry) -> bool:
-        """Whether a subscriber has moved from another router in contact, which may not know that. The former router may
-        not be in contact with the new one, and the new one may be lost first. Once the former router knows, it gives
-        the subscriber no more deliveries that this home forwards."""
+        """Whether a subscriber has moved away from another router in contact that may not know this.
+
+        That router may have no contact with the new one, and the new one may be lost first. Once the former router
+        knows, it gives the subscriber no more deliveries that this home forwards.
+        """
         moves = entry.role is Role.SUBSCRIBER and entry.live and old.live and old.router != entry.router
         return moves and self.directory.tells_itself(old)
 
     def _is_news(self, change: Change, learned: bool) -> bool:
-        """Whether the change is passed on. An ending is passed on only if its owner tells it, or if it ends a link of
-        ours. If every router passed on every ending, routers that had forgotten it and routers that had not would tell
-        each other for ever."""
+        """Whether the change has to be passed on.
+
+        An ending is passed on only if the link's owner tells it, or if it ends a link of this router. Otherwise routers
+        that have forgotten an ending, and routers that have not, would tell each other of it for ever.
+        """
         entry = change.entry
         if self._has_left(change):
             return True
@@ -234,8 +242,8 @@ class Peers:
         return entry.status is Status.CLOSED and self.directory.tells_itself(entry)
 
     def _has_left(self, change: Change) -> bool:
-        """Whether a link of ours has left in a way that our section does not show. A subscriber that has moved does not
-        count: our section tells of it as a departure."""
+        """Whether a link of this router has left in a way that the router's section does not show. A subscriber that
+        has moved does not count, because the section tells of it as a departure."""
         entry, old = change.entry, change.old
         was_ours = old is not None and old.live and self.directory.is_mine(old)
         return was_ours and (entry.role is Role.PUBLISHER or not entry.live)
@@ -255,7 +263,8 @@ class Peers:
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is None or Epoch(*epoch) != subscriber.epoch:  # for an attach that is over
+        # the message is for an attach that is over
+        if subscriber is None or Epoch(*epoch) != subscriber.epoch:
             return
         self.edge.joined(router, subscriber, gated)
         self._is_awaited(router, name)
@@ -263,8 +272,8 @@ class Peers:
         self._attaches.answer_subscriber(subscriber)
 
     def _is_awaited(self, router: str, name: bytes) -> None:
-        """That router awaits the subscriber. If the subscriber has lapsed, tell the router again: the two messages may
-        have crossed, and the router would wait for ever."""
+        """Handle the news that the router awaits the subscriber. If the subscriber has lapsed, tell the router so
+        again, because the two messages may have crossed, and the router would wait for ever."""
         if name in self.directory.lapsed:
             entry = self.directory.subscriber(name)
             assert entry is not None
@@ -272,7 +281,7 @@ class Peers:
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is not None and router in subscriber.joined:  # False if it was for an attach that is over
+        if subscriber is not None and router in subscriber.joined:  # false if it was for an attach that is over
             self.edge.admit(subscriber, publisher, router)
 
     def _on_room(self, router: str, name: bytes, epoch: list[Any], deliveries: int, size: int) -> None:
@@ -320,20 +329,22 @@ class Peers:
             self.edge.forward_to(stream, first, ours, records, (name, Epoch(*attach), bool(offer)))
 
     def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
-        """Take a piece of a large message, if it comes from the publisher's home. Another sender may not know yet that
-        the publisher has moved. A piece also counts only after the home itself has told of the attach that others
-        announce: before that, the piece belongs to an earlier attach."""
+        """Take a piece of a large message if it comes from the publisher's home.
+
+        Another sender may not know yet that the publisher has moved. If this router knows the home's attach only from
+        other routers, a piece is dropped, too, because it belongs to an earlier attach.
+        """
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.router == router and self.directory.in_contact(entry):
             self.bodies.add(router, publisher, key, at, piece)
 
     def _on_gone(self, _: str, router: str, incarnation: int) -> None:
-        """A neighbour of `router` has found that the router's process has ended."""
+        """Handle the report of `router` that the process of a neighbour has ended."""
         self._grace.ended((router, incarnation))
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
-        """Answer if this router is the home of exactly this epoch. Otherwise the router that asks will soon know
-        another home."""
+        """Answer the question of a router about deliveries, if this router is the home of the publisher in exactly this
+        epoch. Otherwise the other router will soon know the right home."""
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None:
             self.home.resolution.resolve(router, stream, segments.split_keys(keys))
@@ -346,8 +357,8 @@ class Peers:
             self.edge.settlement.resolved(stream, settled)
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
-        """The publisher's entry if `epoch` is its current one. Otherwise this router sends `Fenced` to the sender and
-        returns None (5, Fence)."""
+        """The publisher's entry if `epoch` is its current one. Otherwise this router sends `Fenced` to the sender, and
+        the result is None (5, Fence)."""
         entry = self.directory.publisher(publisher)
         if entry is not None and entry.live and entry.epoch == epoch:
             return entry
@@ -385,8 +396,8 @@ class Peers:
             self.home.settlement.settled(router, stream, ranges)
 
     def _on_fenced(self, router: str, publisher: bytes, epoch: list[Any]) -> None:
-        """The publisher is attached at another router under another epoch, so this home is a zombie: detach the
-        link."""
+        """Detach the link of a publisher that is attached at another router under another epoch. This home is a
+        zombie."""
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None and stream.link is not None:
             note = f"router {router} drops deliveries of publisher {stream.identity}: it is attached elsewhere"
@@ -396,8 +407,8 @@ class Peers:
 
 
 def _given_by(router: str, epoch: list[Any]) -> Epoch:
-    """The epoch of a publisher whose home is `router`. Raises BreachError if the epoch names another router: only the
-    home itself may speak as home."""
+    """The epoch of a publisher whose home is `router`. Raises BreachError if the epoch names another router, because
+    only the home itself may send these messages."""
     given = Epoch(*epoch)
     if given.router != router:
         raise BreachError(f"it claims to be the home of a publisher that is attached at router {given.router}")

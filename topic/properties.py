@@ -1,7 +1,7 @@
-"""Names of properties in which routers and clients exchange data that AMQP has no field for (protocol 2).
+"""Names of the properties in which routers and clients exchange data for which AMQP has no field (protocol 2).
 
-They are link properties unless a comment says otherwise. Routers and our own clients import them from here. Other
-clients find them in the protocol's text.
+They are link properties unless a comment says otherwise. Routers, and the clients of this project, import them from
+here. Authors of other clients find them in docs/protocol.md.
 """
 
 from typing import Final
@@ -10,16 +10,25 @@ GENERATION: Final = "oncemesh:generation"
 EPOCH: Final = "oncemesh:epoch"
 ANSWERS: Final = "oncemesh:answers"
 TOLD: Final = "oncemesh:told"
-SUBSCRIBERS: Final = "oncemesh:subscribers"  # property of a flow
-ALONE: Final = "oncemesh:alone"  # property of a flow
-DEAD: Final = "oncemesh:dead"  # property of a router's open: milliseconds
-SERVER_LIST: Final = "failover-server-list"  # of a router's open: alternative routers; other brokers use this name, too
-ROUTERS: Final = "$routers"  # the node that sends the present list of routers
-ADDRESS: Final = "x-opt-oncemesh-address"  # message annotation, for subscribers with a pattern: the message's address
-MOVE: Final = "oncemesh:move"  # property of a message from that node: the client should move to the list's first router
-DELIVERY_TIME: Final = "x-opt-delivery-time"  # annotation, as at other brokers: consumers get the message no earlier
-DEAD_FROM: Final = "x-opt-oncemesh-dead-from"  # annotation of a dead letter: the queue that it is from
-DEAD_FIRST: Final = "x-opt-oncemesh-dead-first"  # annotation of a dead letter: the queue of its first death
-DEAD_AT: Final = "x-opt-oncemesh-dead-at"  # annotation of a dead letter: when its queue gave it away
-DEAD_WHY: Final = "x-opt-oncemesh-dead-why"  # annotation of a dead letter: one of `topic.queues.outgoing.outbox.Why`
-DEATHS: Final = "x-opt-oncemesh-deaths"  # annotation of a dead letter: how often the message has been one
+SUBSCRIBERS: Final = "oncemesh:subscribers"  # a property of a flow frame
+ALONE: Final = "oncemesh:alone"  # a property of a flow frame
+DEAD: Final = "oncemesh:dead"  # a property of the open frame of a router, in milliseconds
+# A property of the open frame of a router: the alternative routers. Other brokers use this name, too.
+SERVER_LIST: Final = "failover-server-list"
+ROUTERS: Final = "$routers"  # the address of the node that sends clients the list of routers
+# A message annotation for subscribers with a pattern: the address of the message.
+ADDRESS: Final = "x-opt-oncemesh-address"
+# A property of a message from `$routers`: asks the client to move to the first router of the list.
+MOVE: Final = "oncemesh:move"
+# A message annotation that other brokers use, too: the earliest time at which consumers get the message.
+DELIVERY_TIME: Final = "x-opt-delivery-time"
+# An annotation of a dead letter: the queue that gave it away.
+DEAD_FROM: Final = "x-opt-oncemesh-dead-from"
+# An annotation of a dead letter: the queue of which it first became a dead letter.
+DEAD_FIRST: Final = "x-opt-oncemesh-dead-first"
+# An annotation of a dead letter: the time at which its queue gave it away.
+DEAD_AT: Final = "x-opt-oncemesh-dead-at"
+# An annotation of a dead letter: the reason, one of `topic.queues.outgoing.outbox.Why`.
+DEAD_WHY: Final = "x-opt-oncemesh-dead-why"
+# An annotation of a dead letter: how often the message has become a dead letter.
+DEATHS: Final = "x-opt-oncemesh-deaths"

@@ -1,7 +1,8 @@
-"""Log entries that a router repeats at the beginning of a segment: contacts, attached links, joined subscribers and
-gates.
+"""Repeats, at the beginning of a segment of the delivery log, what is still true: contacts, attached links, joined
+subscribers and gates.
 
-The router does so if it may delete earlier segments. A reader of the later segments then needs no earlier one.
+The router does this if it may delete earlier segments. A reader of the later segments then does not need the deleted
+ones.
 """
 
 import json
@@ -12,8 +13,8 @@ from topic.journal import Event
 
 
 def restate(topic: Topic, first: tuple[int, int] | None) -> None:
-    """Write these entries. `first`: incarnation and number of the first segment that the router keeps; None if it has
-    deleted none."""
+    """Write the repeated entries. `first`: the incarnation and number of the first segment that the router keeps; None
+    if it has deleted none."""
     trace, directory = topic.outlet.trace, topic.directory
     trace(Event.CONTINUED, detail=json.dumps({"first": first, "dead": topic.settings.dead}))
     for router, incarnation in sorted(directory.contacts.items()):

@@ -1,15 +1,16 @@
-"""The settings of the topology for the topic core of every router."""
+"""The settings in the topology file that the topic core of every router needs."""
 
 from typing import Final
 
 import attrs
 
 DYNAMIC: Final = "_dynamic/"
-"""Prefix of the addresses of dynamic nodes; each has one subscriber, and ends with it (protocol 12.8)."""
+"""The prefix of addresses of dynamic nodes. Such an address has one subscriber, and ends with it (protocol 12.8)."""
 
 TOPIC, BALANCED, QUEUE = KINDS = ("topic", "balanced", "queue")
-"""The kinds of addresses, by their names in a topology file: each subscriber gets every message; one subscriber gets
-each message (protocol 12); or a replica set stores a queue of that name (protocol 13, 14)."""
+"""The kinds of addresses, named as in a topology file. At a topic, each subscriber gets every message. At a balanced
+address, one subscriber gets each message (protocol 12). At a queue, a replica set stores the messages (protocol 13,
+14)."""
 
 
 def is_dynamic(address: str) -> bool:
@@ -18,14 +19,14 @@ def is_dynamic(address: str) -> bool:
 
 @attrs.frozen(slots=True)
 class Settings:
-    """The settings. Times are in seconds."""
+    """The settings of the topic core. All times are in seconds."""
 
     window: int = 1000
-    """Deliveries of one publisher that may be unsettled at once."""
+    """The largest number of unsettled deliveries of one publisher."""
     window_bytes: int = 8 << 20
-    """Bytes of messages of one publisher that may be unsettled at once. One delivery is always allowed."""
+    """The largest sum of bytes of one publisher's unsettled messages. One delivery is always allowed."""
     max_message: int = 16 << 10
-    """Most bytes that the router expects a publisher's first message to have."""
+    """The number of bytes that the router expects the first message of a publisher to have at most."""
     redeliveries: int = 5
     join: float = 2.0
     """How long an attach waits for a router in contact before this router declares it lost."""
@@ -33,18 +34,20 @@ class Settings:
     terminus: float = 300.0
     """The longest timeout that the mesh grants a terminus. No client comes back later than that."""
     forget: float = 86_400.0
-    """How long routers keep what they store for a link while routers that may know more are missing (8, Expiry)."""
+    """How long routers keep what they store about a link while some routers that may know more are missing (8,
+    Expiry)."""
     dead: float = 1.0
-    """A neighbour that is silent for longer is lost (3.1). `topic.node.boot` gives this to the link state; the topic
-    core only logs it."""
+    """A neighbour that sends nothing for longer than this is lost (3.1). `topic.node.boot` gives this value to the link
+    state; the topic core only logs it."""
     grace: float = 5.0
-    """How long homes wait for plain subscribers of a router out of contact (8, Lost router)."""
+    """How long homes wait for the plain subscribers of a router out of contact (8, Lost router)."""
     settle_delay: float = 0.025
-    """How long settlements wait for another message of the router to travel with. Clients do not wait for them."""
+    """How long a settlement may wait for another message of the router, to leave together with it. No client waits for
+    this."""
     piece: int = 65_000
-    """Bytes of each piece of a message. A message of more than two pieces goes in pieces, ahead of its Forward."""
+    """The bytes of one piece of a message. A message longer than two pieces is sent in pieces, ahead of its Forward."""
     largest: int = 17 << 20
-    """Most bytes of a message that a router accepts from another router."""
+    """The largest message, in bytes, that a router accepts from another router."""
     kinds: tuple[tuple[str, str], ...] = ()
-    """Pairs of a prefix of addresses and the kind of these addresses, one of `KINDS`. `topic.delivery.kinds` finds the
-    kind of an address."""
+    """Pairs of an address prefix and the kind of the addresses with this prefix, one of `KINDS`. `topic.delivery.kinds`
+    finds the kind of an address."""

@@ -11,8 +11,8 @@ written to the disk.
     the others [number, rows, keys]: number of the block that these entries will be in; rows as in
                `topic.journal.COLUMNS`. The first of these has no rows: its number shows how many blocks are written
 
-A killed writer may leave a tail whose block it has written: a reader of both takes the block. Bytes in, bytes out: this
-module opens no file and maps no memory.
+A killed writer may leave a tail whose block it has already written. A reader that finds both uses the block. This module
+only turns entries into bytes and back: it opens no file and maps no memory.
 """
 
 import zlib
@@ -23,9 +23,11 @@ import msgpack
 
 MAGIC = b"OMT2"
 REGION = 128 << 10
-"""Bytes of a region. If the entries of an event do not fit, the writer writes the block at once."""
+"""The size of a region, in bytes. If the entries of an event do not fit into it, the writer writes the block at
+once."""
 RESERVED = 4 << 10
-"""Bytes of a region that are reserved for one frame: the entry that the disk had no room for the block."""
+"""The bytes of a region that are reserved for one frame: the entry which says that the disk had no room for the
+block."""
 _START = len(MAGIC) + 4
 _FRAME = 8
 _END = bytes(4)
@@ -34,7 +36,7 @@ _OTHERS = [int, list, bytes]
 
 
 class Tail:
-    """The writer's tail: frames in a region, which is `REGION` bytes of zeros at first."""
+    """The tail as its writer sees it: frames in a region of `REGION` bytes, which are zeros at first."""
 
     def __init__(self, region: Any, head: tuple[str, str, int, str], boot: str, number: int) -> None:
         """`region`: a writable buffer that takes slices of bytes, as an `mmap` does. `head`, `boot`: the fields of the
@@ -48,8 +50,8 @@ class Tail:
         self.clear(number)
 
     def append(self, payload: bytes, reserved: int = RESERVED) -> bool:
-        """Append a frame. Returns False if the region has no room for it besides the `reserved` bytes. The length makes
-        the frame valid, so it is written last."""
+        """Append a frame. Returns False if the region has no room for it, apart from the `reserved` bytes. A frame
+        becomes valid by its length, so the length is written last."""
         start, end = self._end, self._end + _FRAME + len(payload)
         if end + len(_END) > REGION - reserved:
             return False
@@ -59,30 +61,30 @@ class Tail:
         return True
 
     def clear(self, number: int) -> None:
-        """Empty the tail, after its block was written. `number`: the number of the next block."""
+        """Empty the tail, because its block is written. `number`: the number of the next block."""
         self._end = self._begin
         self.append(msgpack.packb((number, [], b"")))
 
 
 @attrs.frozen(slots=True)
 class Left:
-    """The entries that a writer has left in a tail."""
+    """The entries that a writer has left behind in a tail."""
 
     head: tuple[str, str, int, str]
     boot: str
-    """The identity of the run of its host's kernel; "" if unknown."""
+    """Identifies one run of the kernel of the writer's host; "" if unknown."""
     number: int
-    """The number of the block that was not written. All earlier blocks were written."""
+    """The number of the block that the entries belong to, which was not written. All earlier blocks were written."""
     rows: list[list[Any]]
     keys: bytes
 
 
 @attrs.frozen(slots=True)
 class Region:
-    """A region that was read back."""
+    """The content of a region, read back."""
 
     left: Left | None
-    """None if the tail cannot be read."""
+    """The entries in the tail; None if the tail cannot be read."""
     end: int
     """The offset of the first block; 0 if the data does not begin with a region."""
     damaged_at: int | None = None
@@ -90,7 +92,7 @@ class Region:
 
 
 def region_end(data: bytes) -> int:
-    """The offset of the first block in a segment that begins with these bytes."""
+    """The offset of the first block in a segment whose first bytes are `data`."""
     return _START + int.from_bytes(data[len(MAGIC) : _START], "big") if data[: len(MAGIC)] == MAGIC else 0
 
 
@@ -120,7 +122,7 @@ def read_region(data: bytes) -> Region:
 
 
 def _unpack(frame: bytes, length: int) -> list[Any] | None:
-    """The fields of a frame, without its length; None if it is damaged."""
+    """Decode a frame without its length; None if it is damaged."""
     payload = frame[4:]
     if len(payload) != length or zlib.crc32(payload) != int.from_bytes(frame[:4], "big"):
         return None

@@ -1,1 +1,1 @@
-"""Attaches, moves and ends of links, with their consequences for home and edge."""
+"""How links attach, move and end, and what home and edge then have to do."""

@@ -1,11 +1,13 @@
 """Attaches that wait for other routers before they are answered (protocol 6.7, 7.1, 7.6).
 
 The attach of a publisher waits until every router in contact has acknowledged the section version that lists it. The
-attach of a subscriber waits until every router in contact has joined it. An attach does not wait for a router that is
-lost, nor longer than `join` for a router that has acknowledged everything and makes no progress. A publisher with an
-unsettled map may be unknown: no router in contact knows its life, or its last attach. Its attach does not even begin
-before it has waited for other routers. `topic.core` and `topic.termini.generations` make the changes of an attach in
-directory and records.
+attach of a subscriber waits until every router in contact has joined it. An attach does not wait for a lost router. It
+waits at most `join` seconds for a router that has acknowledged everything and makes no progress.
+
+A publisher with an unsettled map may be unknown: no router in contact knows its life, or its last attach. Then its
+attach first waits for other routers, and begins only after that.
+
+`topic.core` and `topic.termini.generations` make the changes of an attach in directory and records.
 """
 
 import json
@@ -34,26 +36,26 @@ from topic.termini.deadlines import Deadlines
 class _Waiting:
     stream: HomeStream
     version: int
-    """The first version of our section that lists the publisher."""
+    """The first version of this router's section that lists the publisher."""
 
 
 @attrs.frozen(slots=True)
 class Claim:
-    """The statements of a publisher's attach about its life (7.2)."""
+    """What a publisher's attach states about its life (7.2)."""
 
     generation: bytes | None
-    """The generation that it echoes; None if it echoes none."""
+    """The generation that the publisher echoes; None if it echoes none."""
     unsettled: Mapping[bytes, int] | None
-    """Its map, each delivery-tag with its state; None for a null map, which begins afresh."""
+    """The publisher's map, which has the state of each delivery-tag; None for a null map, which begins a new life."""
     complete: bool
     seen: Epoch
-    """The epoch of its last attach, if it echoes one."""
+    """The epoch that the publisher echoes, that of its last attach; `NOWHERE` if it echoes none."""
     clock: int = 0
-    """The clock of this attach, if the leader of a set makes it (14.2). 0: the router takes its own clock."""
+    """The clock of this attach, if the leader of a set makes it (14.2). If it is 0, the router takes its own clock."""
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a delivery may be in doubt for the publisher."""
+        """Whether a delivery of the publisher may be in doubt."""
         if self.unsettled is None:
             return False
         return not self.complete or any(state not in TERMINAL for state in self.unsettled.values())
@@ -61,7 +63,7 @@ class Claim:
 
 @attrs.frozen(slots=True)
 class UnknownAttach:
-    """An attach of a publisher whose life, or last attach, no router in contact knows."""
+    """An attach of a publisher of which no router in contact knows the life, or the last attach."""
 
     stream: HomeStream
     claim: Claim
@@ -70,7 +72,7 @@ class UnknownAttach:
 
 
 class Attaches:
-    """The attaches of one router that have no answer yet. `join` is in seconds."""
+    """The unanswered attaches of one router. `join`: in seconds, see `Settings.join`."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class Attaches:
         join: float,
         liveness: Liveness,
     ) -> None:
-        """`liveness`: sends its waiting questions to a publisher when its attach is answered."""
+        """`liveness`: sends a publisher the questions that wait for it when its attach is answered."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -88,38 +90,45 @@ class Attaches:
         self._liveness = liveness
         self._unknown: dict[bytes, UnknownAttach] = {}
         self._until: dict[bytes, tuple[Epoch, float]] = {}
-        """Keyed by publisher: the epoch of the last attach that it echoes, and the time until which attaches with this
-        epoch wait at most. The publisher may give an attach up, and attach again, before that time."""
+        """For each publisher, the epoch that its attach echoes, and the latest time until which attaches with this
+        epoch wait. The publisher may give up an attach before that time and attach again; the time then stays."""
         self._publishers: dict[bytes, _Waiting] = {}
-        """The publishers whose attach waits, in the order of their attaches, which is the order of their versions."""
+        """The publishers whose attaches wait, in the order of their attaches, and so also in the order of their section
+        versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
         self._later: dict[bytes, LinkEntry] = {}
-        """Keyed by subscriber that waits: a later attach of which other routers have told, and its own router has
-        not."""
+        """For each waiting subscriber, a later attach of which other routers have told, but not yet the router of that
+        attach."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
     # publishers that no router in contact knows
 
     def knows_all(self, seen: Epoch) -> bool:
-        """Whether all routers are in contact, and the home of the attach `seen` has told of that attach. If it has not,
-        only we may still be in contact with it, and others may know more (7.9). A home that was restarted since, or is
-        no member, will tell no more, so it does not count."""
+        """Whether no other router can know more about a publisher that echoes the epoch `seen`.
+
+        All routers have to be in contact, and the home of that attach has to have announced it. If it has not, perhaps
+        only this router is still in contact with that home, and other routers know more (7.9). A home that has been
+        restarted since, or that has left the mesh, will announce no more, so it does not count.
+        """
         directory = self.directory
         is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
         return directory.complete and (is_over or directory.members.has_told(seen))
 
     def unknown(self, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
-        """A publisher attached with a map, but no router in contact knows its generation, or its last attach. The
-        attach waits until a router knows it, or until all routers have told what they know. It waits at most `wait`
-        seconds from the publisher's first attach with this echoed epoch (7.6, 7.9)."""
+        """Let a publisher wait that attached with a map, and whose generation, or last attach, no router in contact
+        knows.
+
+        The attach waits until a router knows it, or until all routers have told what they know. It waits at most `wait`
+        seconds, counted from the publisher's first attach with this echoed epoch (7.6, 7.9).
+        """
         name = stream.publisher
         self.withdraw_unknown(name)
         self._unknown[name] = UnknownAttach(stream, claim, now, self._wait_for(name, claim.seen, now, wait))
         self.directory.members.untold[name] = stream.epoch.hlc
 
     def _wait_for(self, name: bytes, seen: Epoch, now: float, wait: float) -> float:
-        """The time until which the attach waits. The time starts again if the publisher stays away for another `wait`
-        seconds after it."""
+        """The time until which the attach waits. If the publisher stays away for `wait` seconds after that time, its
+        next attach gets a new time."""
         former, until = self._until.pop(name, (seen, now + wait))
         if former != seen or until + wait < now:
             until = now + wait
@@ -129,16 +138,18 @@ class Attaches:
         return until
 
     def ready(self, now: float) -> Iterator[UnknownAttach]:
-        """Take the attaches that need not wait any longer: all routers have told of their attaches, or the time is
-        over."""
+        """Remove and yield the attaches that need not wait any longer: all routers have told of their attaches, or the
+        time is over."""
         for name, waiting in list(self._unknown.items()):
             if self.knows_all(waiting.claim.seen) or now >= waiting.deadline:
                 yield self._release(name, waiting)
 
     def known(self, entry: LinkEntry) -> UnknownAttach | None:
-        """The directory has a new entry of a publisher. Returns the attach that waited for it, if the entry is not
-        older than the attach that the publisher echoed. If the entry is later than the waiting attach, this attach is
-        over."""
+        """Handle a new entry of a publisher in the directory.
+
+        Returns the attach that waited for it, if the entry is not older than the attach that the publisher echoed. If
+        the entry is later than the waiting attach, the waiting attach is over.
+        """
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
@@ -152,13 +163,13 @@ class Attaches:
         return waiting
 
     def withdraw_unknown(self, name: bytes) -> None:
-        """Another attach of the same link has begun, so this one is over."""
+        """End the waiting attach of this link, because another attach of the link has begun."""
         waiting = self._take_unknown(name)
         if waiting is not None:
             self.outlet.actions.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
 
     def gone_unknown(self, stream: HomeStream) -> bool:
-        """The client is gone. Returns whether its attach was still waiting here."""
+        """Handle a client that has gone. Returns whether its attach was still waiting here."""
         waiting = self._unknown.get(stream.publisher)
         if waiting is None or waiting.stream is not stream:
             return False
@@ -171,21 +182,24 @@ class Attaches:
             del self.directory.members.untold[name]
         return waiting
 
-    # links that other routers learn of
+    # attaches that other routers have to acknowledge or join
 
     def publisher(self, stream: HomeStream, now: float) -> None:
-        """The publisher's entry was just written and sent: answer the attach when all contacts have acknowledged it."""
+        """Let the attach of a publisher, whose entry was just written and sent, wait until all contacts have
+        acknowledged it."""
         assert stream.begun and not stream.answered and stream.publisher not in self._publishers
         waiting = self._publishers[stream.publisher] = _Waiting(stream, self.directory.version)
         self._deadlines.set(waiting, now + self._join)
         self.answer_publishers()
 
     def subscriber(self, subscriber: LocalSubscriber, now: float) -> None:
-        """The subscriber's entry is about to be written. No router has joined this epoch yet."""
+        """Let the attach of a subscriber, whose entry is about to be written, wait until all contacts have joined
+        it."""
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        self._later.pop(subscriber.name, None)  # it was later than the former attach only
+        # that attach is later than the former attach, but not later than this one
+        self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)
 
@@ -201,15 +215,17 @@ class Attaches:
             self._deadlines.discard(subscriber)
 
     def overtaken(self, entry: LinkEntry) -> None:
-        """A contact tells of this attach. It may be a later attach of a subscriber that waits here. Routers that know
-        the later attach do not join the waiting one any more. Then only the router of the later attach can tell why it
-        has not told of it."""
+        """Handle the news of an attach that may be later than that of a subscriber which waits here.
+
+        Routers that know the later attach no longer join the waiting one. So from now on the waiting attach awaits only
+        the router of the later attach, which has not announced it yet.
+        """
         waiting = self._subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         if waiting is not None and entry.live and waiting.epoch < entry.epoch:
             self._later[entry.name] = entry
 
     def contact(self, router: str, now: float) -> None:
-        """A contact begins: attaches also wait for this router, `join` seconds from now on."""
+        """Handle a new contact: waiting attaches also wait for this router, for `join` seconds from now on."""
         for subscriber in self._subscribers.values():
             subscriber.unanswered.add(router)
             self._deadlines.set(subscriber, now + self._join)
@@ -217,13 +233,13 @@ class Attaches:
             self._deadlines.set(waiting, now + self._join)
 
     def contact_lost(self) -> None:
-        """A contact is over: no attach waits for that router any more."""
+        """Handle a lost contact: no attach waits for that router any more."""
         self.answer_publishers()
         for subscriber in list(self._subscribers.values()):
             self.answer_subscriber(subscriber)
 
     def answer_publishers(self) -> None:
-        """Answer the publishers whose attach all contacts have acknowledged."""
+        """Answer the publishers whose attaches all contacts have acknowledged."""
         while self._publishers:
             waiting = next(iter(self._publishers.values()))
             if not self.directory.members.have(self.directory.contacts, waiting.version):
@@ -247,7 +263,8 @@ class Attaches:
         self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
     def trace(self, end: HomeStream | LocalSubscriber, *, again: bool = False) -> None:
-        """Log that the link is attached here. `again`: an earlier segment of the log has this entry already."""
+        """Write into the delivery log that the link is attached here. `again`: an earlier segment of the log already
+        has this entry."""
         columns: dict[str, Any]
         more = {"again": True} if again else {"afresh": True} if _begins_afresh(end) else {}
         if isinstance(end, HomeStream):
@@ -262,16 +279,16 @@ class Attaches:
 
     @property
     def waiting(self) -> list[bytes]:
-        """Names of the links whose attaches wait."""
+        """The names of the links whose attaches wait."""
         return [*self._publishers, *self._subscribers, *self._unknown]
 
     def may_be_late(self, end: HomeStream | LocalSubscriber) -> bool:
-        """Whether the attach may be late: the client may have given up its connection and attached elsewhere before
-        this router read the attach and the close (6.12)."""
+        """Whether the attach may be late (6.12): before this router read the attach, the client may have closed its
+        connection and attached elsewhere."""
         return end.overtook and end.lifetime.timeout > 0 and not end.answered
 
     def deadline(self) -> float:
-        """The next time at which `awaited_long` may name a router, or `ready` may have an attach; infinity if never."""
+        """The next time at which `awaited_long` or `ready` may return something; infinity if never."""
         unknown = min((waiting.deadline for waiting in self._unknown.values()), default=math.inf)
         return min(unknown, self._deadlines.earliest())
 
@@ -282,8 +299,8 @@ class Attaches:
         return {router for attach in waiting for router in self._awaited(attach)}
 
     def awaited_long(self, now: float) -> list[str]:
-        """The routers in contact for which an attach has waited `join` seconds, or as long again since it was last
-        named here."""
+        """The routers in contact for which an attach has waited `join` seconds. A router is named again after another
+        `join` seconds."""
         routers: set[str] = set()
         for waiting in self._deadlines.due(now):
             routers |= self._awaited(waiting)
@@ -299,5 +316,6 @@ class Attaches:
 
 
 def _begins_afresh(end: HomeStream | LocalSubscriber) -> bool:
-    """Whether the log entry of the attach has "afresh" (`topic.journal`). A subscriber must not be answered yet."""
+    """Whether the log entry of the attach has "afresh" (`topic.journal`). To be called for a subscriber before its
+    attach is answered."""
     return end.afresh if isinstance(end, HomeStream) else end.client_map is None

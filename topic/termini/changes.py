@@ -1,7 +1,8 @@
-"""The consequences of a change of the directory at one router (protocol 3.3, 6, 7 and 8).
+"""What follows when the directory of a router changes (protocol 3.3, 6, 7 and 8).
 
 A link attaches, moves, closes, expires or lapses, here or at another router. This router then detaches a client that is
-attached here by an older attach, awaits the subscriber where it is now, and joins it or ends with it.
+attached here by an older attach, awaits the subscriber where it is now, and joins the subscriber or ends it.
+
 `topic.termini.generations` handles the deliveries of publishers. `topic.termini.expiry` decides when a link expires or
 lapses.
 """
@@ -25,7 +26,7 @@ OUT_OF_CONTACT = "it expired while this router was out of contact"
 
 
 class Changes:
-    """Applies the consequences of changes of one router's directory."""
+    """Acts on changes of one router's directory."""
 
     def __init__(self, home: Home, attaches: Attaches, generations: Generations, grace: Grace) -> None:
         self.outlet = home.outlet
@@ -37,12 +38,12 @@ class Changes:
         self._grace = grace
 
     def write(self, entry: LinkEntry) -> None:
-        """Write an entry into our own section, and apply the consequences."""
+        """Write an entry into this router's section, and act on the change."""
         self.follow([self.outlet.write_entry(self.directory, entry)])
 
     def follow(self, changes: list[Change], *, learned: bool = False) -> None:
-        """Apply the consequences of these changes. `learned`: they came with a section or gossip, not as they
-        happened."""
+        """Act on these changes of the directory. `learned`: they came with a section or gossip, so they may have
+        happened earlier."""
         with self._home.deciding_later():
             for change in changes:
                 self._trace_expired(change)
@@ -50,19 +51,21 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            for change in changes:  # when all subscribers are awaited where they are now
+            # This comes after all subscribers are awaited at the routers where they are now.
+            for change in changes:
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)
 
     def trace_lost(self, expired: list[Change]) -> None:
-        """Log the links that have expired with the contact to their router."""
+        """Write into the delivery log which links have ended because the contact to their router is lost."""
         for change in expired:
             role = change.entry.role.name.lower()
             entry = change.entry
             self.outlet.trace(Event.EXPIRED, entry.identity, **{role: entry.name}, epoch=str(entry.epoch))
 
     def _trace_expired(self, change: Change) -> None:
-        """Log that a link has expired, by this router's decision or another's: it is owed nothing here from now on."""
+        """Write into the delivery log that a link has expired, as this router or another one has decided. From now on
+        no delivery is owed to it here."""
         entry, was_live = change.entry, change.old is not None and change.old.live
         if was_live and entry.status is Status.EXPIRED:
             role = entry.role.name.lower()
@@ -83,7 +86,7 @@ class Changes:
             self._home.balancing.gone(entry)
             return
         if old is not None and entry.aware != old.aware:
-            self._home.balancing.gone(entry)  # its client has begun afresh
+            self._home.balancing.gone(entry)  # the subscriber's client has begun afresh
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
         former = old.router if old is not None and old.live else None
@@ -100,13 +103,14 @@ class Changes:
             self._grace.wait_for(entry)
 
     def _leaves(self, old: LinkEntry | None) -> None:
-        """A plain subscriber has left its router. If that router is out of contact, homes may still wait for it."""
+        """Handle a plain subscriber that has left its router. If that router is out of contact, homes may still wait
+        for it."""
         if old is not None and old.live and not old.lasts:
             self._home.audiences.plain_subscriber_ended(old.router, old.identity.address)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """The subscriber has closed or expired. It may have closed at another router under a higher epoch, given by a
-        clock ahead of ours."""
+        """Drop a local subscriber that has closed or expired. It may have closed at another router, whose clock is
+        ahead and which gave its attach a higher epoch."""
         if subscriber.link is not None and not self.directory.is_mine(entry):
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
@@ -115,7 +119,7 @@ class Changes:
         self._edge.delivery.finished([record for record in left if not record.open])
 
     def _subscriber_moved(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """The subscriber has a new custodian: its link here is a zombie's (6.9)."""
+        """Drop a local subscriber that has a new custodian. This router was a zombie for it (6.9)."""
         self._steal(subscriber, entry.router, f"attached at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
@@ -127,10 +131,10 @@ class Changes:
         if subscriber.link is not None:
             self.outlet.actions.append(Detach(subscriber.link, STOLEN, why))
 
-    # links that end although their clients did not close them (8, Expiry and Apart)
+    # links that end without having been closed by their clients (8, Expiry and Apart)
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether a client is connected to this router by exactly this attach."""
+        """Whether a client is connected to this router by exactly the attach of this entry."""
         end = self._end_of(entry)
         return end is not None and end.epoch == entry.epoch and end.link is not None
 
@@ -146,7 +150,7 @@ class Changes:
             self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
 
     def leave_behind(self, entry: LinkEntry) -> None:
-        """Close an expired link, so that all routers forget that it has expired: its client is here, and continues the
+        """Close an expired link, so that all routers forget that it has expired. Its client is here, and continues the
         session without this link."""
         epoch = self.outlet.new_epoch(self.directory.latest(entry.index))
         if epoch.hlc < COUNTS:
@@ -167,8 +171,12 @@ class Changes:
         return ends.get(entry.name)
 
     def ended_elsewhere(self, entry: LinkEntry) -> None:
-        """Other routers have ended a link of ours while it was out of their reach: end it here, too. If it has ended
-        here already, they may say that its client knows of the ending; then tell all routers."""
+        """Handle the news that other routers have ended a link of this router while it was out of their reach: end it
+        here, too.
+
+        If it has already ended here, the news may be that its client knows of the ending. This router then tells all
+        others.
+        """
         current = self.directory.entry(entry.index)
         if current is None or current.epoch != entry.epoch:
             return
@@ -181,9 +189,11 @@ class Changes:
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
-        """End the link of a subscriber without which a message was accepted. Tell all routers, so that one of them
-        tells the client. The ending of a plain subscriber goes only to its owner, because its client is there, or
-        gone."""
+        """End the link of a subscriber without which a home has accepted a message. `ending`: the text for its client.
+
+        All routers are told, so that one of them tells the client. If the subscriber is plain, only its owner is told,
+        because its client is still there, or gone.
+        """
         assert ending and entry.role is Role.SUBSCRIBER
         self.end(entry, ending)
         ended = [attrs.evolve(entry, status=Status.EXPIRED, ending=ending)]
@@ -192,7 +202,7 @@ class Changes:
                 self.outlet.batches.gossip(router, ended)
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """The subscriber lapses: it has been out of reach for `away_s` seconds."""
+        """Let the subscriber lapse, which has been out of reach for `away_s` seconds."""
         assert entry.role is Role.SUBSCRIBER
         with self._home.deciding_later():
             self._home.lapses.lapse(entry, away_s)

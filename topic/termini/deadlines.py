@@ -1,4 +1,4 @@
-"""The deadlines of many waiting items, and which item is due first. The caller decides what follows."""
+"""Deadlines of many waiting items. The module finds the items that are due; the caller decides what to do with them."""
 
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 class Deadlines(Generic[T]):
-    """One deadline, in seconds, for each waiting item."""
+    """The deadlines of waiting items, in seconds; one for each item."""
 
     def __init__(self) -> None:
         self._until: dict[T, float] = {}
         self._queue: list[tuple[float, int, T]] = []
-        """A heap. It also has stale entries, of items that were discarded or have another deadline. A stale entry goes
-        when it comes first, or when more entries are stale than not."""
+        """A heap of deadlines. It may have stale entries: the item was discarded, or has got another deadline. A stale
+        entry is removed when it comes first, or when more than half of the entries are stale."""
         self._next = count()
 
     def set(self, waiting: T, deadline: float) -> None:

@@ -1,22 +1,25 @@
-"""The expiry and the lapse of links whose client does not come back (protocol 8, Expiry and Apart).
+"""Decides when links whose client does not come back expire or lapse (protocol 8, Expiry and Apart).
 
-    a subscriber lapses    no delivery awaits it any more; if its owner tells that it lives, the lapse ends. All routers
-                           in contact agree: as far as they can see, it has had no client for its timeout.
-    a link expires         it has ended, and routers forget what they keep for it. All routers of the topology agree:
-                           they were in contact for its timeout, and none had the client. Or, after `forget`, all
-                           routers in contact agree, as for a lapse.
+    a subscriber lapses  no delivery awaits it any more; if its owner says that it is alive, the lapse ends.
+                         Needed: all routers in contact agree that, as far as they can see, it has had no client for
+                         its timeout.
+    a link expires       it has ended, and routers forget what they keep for it.
+                         Needed: all routers of the topology agree that they were in contact for its timeout, and none
+                         had the client. Or, after `forget`, all routers in contact agree, as for a lapse.
 
-Routers that are out of contact with a link's owner can only end the *waiting* for it. The owner may come back and tell
-that the link lives.
+Routers that are out of contact with a link's owner can only end the *waiting* for it. The owner may come back and say
+that the link is alive.
 
-The custodian of a suspended link proposes its end. For an orphan, the router in contact with the lowest name does, and
-the others tell it of the orphan. For a link whose new custodian has not told of it yet, any router proposes that waits
-for this. A router votes no if it knows a later attach, or if by its own count some time is left. A yes to an expiry
-binds the router: the link is `BOUND` there, also on disk, until the proposal is decided or withdrawn. If the contacts
-change meanwhile, the proposal is made again.
+The custodian of a suspended link proposes the end of the link. For an orphan, the router in contact with the lowest
+name proposes it, and the other routers tell this router of the orphan. If the new custodian of a link has not told of
+the link yet, any router that waits for this proposes it.
 
-Of the links of a session, the one that was attached last expires first. Routers remember its ending: if an earlier link
-still exists somewhere, the ending shows that the session is over.
+A router votes no if it knows a later attach, or if by its own count the time is not over. A yes to an expiry binds the
+router: it marks the link as `BOUND`, also on disk, until the proposal is decided or withdrawn. If the contacts change
+meanwhile, the proposal is made again.
+
+In a session, the link that was attached last expires first, and routers remember its ending. If an earlier link still
+exists somewhere, this ending shows that the session is over.
 """
 
 import math
@@ -32,7 +35,7 @@ from topic.identity import Epoch
 from topic.outlet import Outlet
 
 ASK_AGAIN_S = 1.0
-"""Seconds from a proposal to the next proposal for the same link."""
+"""A link is proposed again after this many seconds."""
 LOOK_S = 0.5
 
 Attach = tuple[Index, Epoch]
@@ -47,37 +50,37 @@ class _Poll:
 
 @attrs.define(slots=True)
 class _Lonely:
-    """A link that has no client, as far as this router knows. Times are in seconds."""
+    """A link that, as far as this router knows, has no client. Times are in seconds."""
 
     since: float
     ask: float = -math.inf
-    """The earliest time of the next proposal."""
+    """The earliest time of the next proposal for this link."""
     lapsed_at: set[str] = attrs.Factory(set)
     """The routers in contact that know of the link's lapse."""
 
 
 class Termini(Protocol):
-    """Ends links, or lets them lapse: `topic.termini.changes`."""
+    """Ends links, or lets them lapse; `topic.termini.changes` implements it."""
 
     def is_here(self, entry: LinkEntry) -> bool:
-        """Whether a client is connected to this router by exactly this attach."""
+        """Whether a client is connected to this router by exactly the attach of this entry."""
 
     def end(self, entry: LinkEntry, ending: str = "") -> None:
         """End the link. `ending`: the text for its client."""
 
     def leave_behind(self, entry: LinkEntry) -> None:
-        """Close the expired link, so that all routers forget that it has expired: the session goes on."""
+        """Close an expired link whose session goes on, so that all routers forget that it has expired."""
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """The subscriber lapses: it has been out of reach for `away_s` seconds."""
+        """Let the subscriber lapse, which has been out of reach for `away_s` seconds."""
 
 
 class Expiry:
-    """The links of one router's directory that have no client, and whose time runs."""
+    """Decides about the links in one router's directory that have no client."""
 
     def __init__(self, outlet: Outlet, directory: Directory, links: Termini, *, remember: float, forget: float) -> None:
-        """`remember`: seconds for which an expired life is remembered. `forget`: seconds after which a link without a
-        client is given up although routers are missing."""
+        """`remember`: for how many seconds routers remember an expired life. `forget`: after how many seconds routers
+        give up a link without a client although some routers are missing."""
         self.outlet = outlet
         self.directory = directory
         self._remember = remember
@@ -85,13 +88,14 @@ class Expiry:
         self._links = links
         self._lonely: dict[Attach, _Lonely] = {}
         self._sessions: dict[Session, list[Attach]] = {}
-        """Keyed by session: its links without a client, in the order of their attaches."""
+        """For each session, its links without a client, in the order of their attaches."""
         self.all_since = math.inf
-        """The time since which all routers of the topology are in contact; infinity while one is not."""
+        """Since when all routers of the topology have been in contact, in seconds; infinity while one of them is
+        not."""
         self._polls: dict[Index, _Poll] = {}
         self._bound_to: dict[Attach, set[str]] = {}
-        """Keyed by attach: the proposers that have this router's yes to its expiry, and have not withdrawn their
-        proposal."""
+        """For each attach whose expiry this router has agreed to, the routers that have proposed it and have not
+        withdrawn their proposal."""
         self._ended: dict[Attach, float] = {}
         self._looked = -math.inf
         self._next = math.inf
@@ -99,7 +103,8 @@ class Expiry:
     # time
 
     def handle_timer(self, now: float) -> None:
-        """Find the links without a client. The time of a link runs from when this router first sees it without one."""
+        """Find the links without a client, and propose what is due. The time of a link counts from the moment at which
+        this router first sees it without a client."""
         if now < min(self._next, self._looked + LOOK_S):
             return
         self._looked = now
@@ -117,7 +122,7 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
-                if not self._is_live(attach):  # the decision about another link has ended this one, too
+                if not self._is_live(attach):  # it has ended with another link that was decided just now
                     continue
                 if not self._speaks_for(entry):
                     self._gossip_link(entry)
@@ -128,7 +133,7 @@ class Expiry:
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
     def _due(self, entry: LinkEntry, lonely: _Lonely) -> Decision | None:
-        """The decision that the link's time allows, as of the last look; None if none."""
+        """The decision that is due for the link, at the time of the last look; None if none is."""
         since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
         if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
             return Decision.EXPIRED
@@ -139,7 +144,8 @@ class Expiry:
         return None
 
     def deadline(self) -> float:
-        """When the next link is due, as of the last look. The shell asks after every event."""
+        """When the next decision about a link is due, as known at the last look. The shell reads this after every
+        event."""
         return self._next
 
     def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
@@ -153,16 +159,18 @@ class Expiry:
         return max(lonely.ask, min(begin + entry.lifetime.timeout, lonely.since + self._forget_s))
 
     def begin_anew(self, router: str) -> None:
-        """The router is in contact again, or was just lost. The timers of its links begin when a later look finds the
-        links without a client. So do the timers of links of its former incarnations, whose clients may have come back
-        there as the contact ended."""
+        """Restart the times of the links of this router, which is in contact again, or was just lost. A time begins
+        when a later look finds the link without a client. This includes links of the router's former incarnations,
+        because their clients may have come back there while the contact ended."""
         self._lonely = {attach: lonely for attach, lonely in self._lonely.items() if attach[1].router != router}
 
     def _forget(self, now: float) -> None:
-        """Forget expired lives after the time in which their clients might come back without knowing. This time runs
-        while all routers that might have the clients are in contact. If the client of a session is here, the session's
-        expired links are closed at once. Otherwise the ending of a link shows that the session is over, and is kept as
-        long as an earlier link of the session exists."""
+        """Forget expired lives after the time in which their clients might still come back without knowing of the end.
+
+        This time counts only while all routers that may have the clients are in contact. If the client of a session is
+        here, the session's expired links are closed at once. Otherwise the ending of a link shows that the session is
+        over, and it is kept as long as an earlier link of the session exists.
+        """
         ended = self.directory.expired_lives()
         attaches = [(entry.index, entry.epoch) for entry in ended]
         self._ended = {attach: self._ended.get(attach, now) for attach in attaches}
@@ -180,14 +188,17 @@ class Expiry:
 
     @staticmethod
     def _shows_session_end(entry: LinkEntry, first: Epoch) -> bool:
-        """Whether this ended link shows that its session is over, while the session's link attached at `first` still
-        exists."""
+        """Whether this ended link is needed to show that its session is over. It is needed if it was attached later
+        than the session's earliest link that still exists, which was attached at `first`."""
         return entry.ending != "" or first < entry.epoch
 
     def _is_followed(self, entry: LinkEntry, asker: str) -> bool:
-        """Whether another link of the same session, without a client, was attached later, and the proposer `asker` has
-        not proposed its expiry. The proposer may not know of that link. If a router is out of contact this is False,
-        because that router may see the client."""
+        """Whether a link has to wait because another link of its session, also without a client, was attached later and
+        must expire first. `asker`: the router that proposes; it may not know of the later link, and has not proposed
+        its expiry.
+
+        The result is False while a router is out of contact, because that router may see the client.
+        """
         if not self.directory.complete:
             return False
         attaches = self._sessions.get(entry.session, []) if entry.session else []
@@ -205,21 +216,21 @@ class Expiry:
         return entry is not None and entry.live and entry.epoch == attach[1]
 
     def _speaks_for(self, entry: LinkEntry) -> bool:
-        """Whether this router has to propose the decision about the link."""
+        """Whether this router is the one that proposes the decision about the link."""
         directory = self.directory
         if directory.is_mine(entry) or entry.status is Status.BOUND or directory.is_announced(entry):
             return True
         return all(self.outlet.router < router for router in directory.contacts)
 
-    # proposing
+    # own proposals
 
     def _gossip_link(self, entry: LinkEntry) -> None:
-        """Tell the proposer of the link by gossip, because it may not know the link."""
+        """Tell the router that has to propose of this link, because it may not know the link."""
         self.outlet.batches.gossip(min(self.directory.contacts), [entry])
 
     def _has_proposed(self, entry: LinkEntry, decision: Decision) -> bool:
-        """Whether this router has proposed the decision and votes are outstanding. They come as long as the contacts
-        last, however slow the links between routers are."""
+        """Whether this router has already proposed the decision and still waits for votes. It need not ask again: votes
+        come as long as the contacts last, however slow the links between routers are."""
         poll = self._polls.get(entry.index)
         return poll is not None and (poll.epoch, poll.decision) == (entry.epoch, decision)
 
@@ -231,7 +242,7 @@ class Expiry:
         self._decide(entry, poll)
 
     def vote(self, router: str, index: Index, epoch: Epoch, decision: Decision, yes: bool) -> None:
-        """Another router has answered our proposal."""
+        """Take another router's vote on a proposal of this router."""
         poll, entry = self._polls.get(index), self.directory.entry(index)
         if poll is None or (poll.epoch, poll.decision) != (epoch, decision):
             return
@@ -239,7 +250,8 @@ class Expiry:
             del self._polls[index]
         elif not yes:
             self._abort(entry)
-            if router == entry.router and self.directory.tells_itself(entry):  # no router can get its consent
+            # If the owner does not consent, no other router can get its consent, either.
+            if router == entry.router and self.directory.tells_itself(entry):
                 self._free(entry)
         else:
             poll.awaited.discard(router)
@@ -256,8 +268,8 @@ class Expiry:
                     self._lapse(entry)
 
     def _end(self, entry: LinkEntry) -> None:
-        """End the link. A subscriber has to be told of the ending if it may be attached at a router that no router in
-        contact reaches."""
+        """End the link. A subscriber gets a text about this if it may be attached at a router that no router in contact
+        can reach."""
         directory, ending = self.directory, ""
         if entry.role is Role.SUBSCRIBER and not directory.complete:
             ending = f"its client was attached at no reachable router for {self._forget_s:g} s"
@@ -266,7 +278,7 @@ class Expiry:
         self._links.end(entry, ending)
 
     def _abort(self, entry: LinkEntry) -> None:
-        """Withdraw the proposal: the routers that agreed are free again."""
+        """Withdraw the proposal. Routers that have voted yes are not bound by it any more."""
         polled = attrs.evolve(entry, epoch=self._polls.pop(entry.index).epoch)
         self.outlet.batches.expired(self.directory.contacts, polled, Decision.NOTHING)
 
@@ -279,7 +291,7 @@ class Expiry:
         self._links.lapse(entry, away)
 
     def contacts_changed(self) -> None:
-        """Withdraw all proposals: a new contact may know better, and a lost one has not answered."""
+        """Withdraw all proposals, because a new contact may know more, and a lost contact has not voted."""
         self.all_since = math.inf
         for index in list(self._polls):
             entry = self.directory.entry(index)
@@ -288,22 +300,22 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """The router still awaits a subscriber that has lapsed: tell it again."""
+        """Tell the router of the subscriber's lapse again, because it still awaits the subscriber."""
         lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)
 
     def contact_lost(self, router: str) -> None:
-        """The contact is over. In the next contact, `router` has to learn of all lapses again."""
+        """Handle a lost contact. In the next contact, `router` has to be told of all lapses again."""
         for lonely in self._lonely.values():
             lonely.lapsed_at.discard(router)
         self.begin_anew(router)
         self.contacts_changed()
 
-    # voting
+    # proposals of other routers
 
     def proposed(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
-        """Another router proposes a decision about a link: vote."""
+        """Vote on another router's proposal about a link."""
         directory = self.directory
         entry = directory.entry(index)
         yes = entry is None or not entry.live or (entry.epoch <= epoch and self._agrees(router, entry, decision))
@@ -313,8 +325,8 @@ class Expiry:
         self.outlet.batches.vote(router, index, epoch, decision, yes=yes)
 
     def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
-        """Whether this router agrees. The owner of a link knows best; any other proposer may have lost sight of the
-        client earlier than this router."""
+        """Whether this router agrees with the proposal. It agrees with the owner of the link, which knows best. Any
+        other proposer may have lost sight of the client earlier than this router."""
         if decision is Decision.EXPIRED and self._is_followed(entry, router):
             return False
         if entry.router == router:
@@ -327,14 +339,14 @@ class Expiry:
         return self._due(entry, lonely) is Decision.EXPIRED
 
     def decided(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
-        """Another router tells the result of its proposal."""
+        """Apply the result of another router's proposal."""
         directory = self.directory
         entry = directory.entry(index)
         if entry is None or not entry.live or entry.epoch != epoch:
             return
         if decision is Decision.EXPIRED:
             self._end(entry)
-            if directory.tells_itself(entry):  # the proposer may not have contact with its owner
+            if directory.tells_itself(entry):  # the proposer may not be in contact with the link's owner
                 ended = attrs.evolve(entry, status=Status.EXPIRED)
                 self.outlet.batches.gossip(entry.router, [ended])
         elif decision is Decision.NOTHING:
@@ -346,6 +358,6 @@ class Expiry:
             self._lapse(entry)
 
     def _free(self, entry: LinkEntry) -> None:
-        """This router is no longer bound to let the link expire."""
+        """Take back this router's consent to let the link expire."""
         if entry.status is Status.BOUND:
             self.directory.mark(entry, Status.ATTACHED)

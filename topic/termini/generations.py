@@ -1,7 +1,7 @@
-"""The lives of publishers, and the deliveries of their earlier attaches (protocol 7).
+"""The lives of publishers, and what happens to deliveries of earlier attaches (protocol 7).
 
-A generation names a life. An attach that resumes the life takes over the deliveries in doubt of older attaches, at any
-router. A fresh attach, a closing detach, and expiry end the life, and its deliveries are abandoned.
+A generation names a life. An attach that resumes the life takes over the deliveries in doubt of its older attaches, at
+any router. A life ends by a fresh attach, a closing detach, or expiry; its deliveries are then abandoned.
 `topic.termini.attaches` decides when an attach is answered.
 """
 
@@ -31,26 +31,27 @@ FORGOTTEN = (
 UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that have attached since then"
 
 MOST_NOWHERE: Final = 10_000
-"""Most publishers of one router that only placeholders name, some 5 KB each. A limit is needed, because any client may
-make up names."""
+"""The largest number of publishers at one router that only placeholders name. Each takes about 5 KB. A limit is needed,
+because any client can make up names."""
 
 
 _Place = tuple[str, bool]
-"""A publisher that only placeholders name: the address of the subscriber, which may not be the publisher's; and whether
-the publisher is the egress of a queue whose leader has closed it."""
+"""Distinguishes streams of a publisher that only placeholders name. It has the address of the subscriber whose map
+named the publisher (the publisher's address may differ), and whether the publisher is the egress of a queue that a
+leader has closed."""
 
 
 @attrs.define(slots=True)
 class _Nowhere:
-    """A publisher that only placeholders name."""
+    """A publisher that this router knows only from placeholders."""
 
     stream: Stream
     since: float = math.inf
-    """The time of the first look at it, in seconds; infinity before."""
+    """When the router first looked at it, in seconds; infinity before."""
 
 
 class Generations:
-    """The publishers that one router knows, also those that only placeholders name."""
+    """The publishers that one router knows, including the ones that only placeholders name."""
 
     def __init__(self, home: Home, attaches: Attaches, settings: Settings) -> None:
         self.outlet = home.outlet
@@ -60,13 +61,14 @@ class Generations:
         self._attaches = attaches
         self._settings = settings
         self.bodies = Bodies(settings.largest)
-        """The pieces that have come ahead of Forwards. They are dropped when their publisher's attach ends."""
+        """The pieces of large messages that have come ahead of their Forwards. They are dropped when their publisher's
+        attach ends."""
         self._nowhere: dict[bytes, dict[_Place, _Nowhere]] = {}
-        """Publishers that only placeholders name, keyed by name and then by place."""
+        """The publishers that only placeholders name, by name and then by `_Place`."""
 
     def attach(self, stream: HomeStream, claim: Claim, now: float, all_since: float) -> None:
-        """A publisher attaches here. It begins at once, or waits until a router in contact knows it (7.6, 7.9).
-        `all_since`: the time since which all routers are in contact, in seconds."""
+        """Attach a publisher here. Its attach begins at once, or waits until a router in contact knows the publisher
+        (7.6, 7.9). `all_since`: since when all routers have been in contact, in seconds."""
         is_late = now >= all_since + self._settings.terminus + self._settings.boot_wait
         known, seen = self.directory.publisher(stream.publisher), claim.seen
         knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen, is_late=is_late)
@@ -84,19 +86,21 @@ class Generations:
         self._attaches.unknown(stream, claim, now, wait)
 
     def begin_unknown(self, now: float) -> None:
-        """Begin the attaches that need not wait any longer."""
+        """Begin the attaches of unknown publishers that need not wait any longer."""
         for waiting in self._attaches.ready(now):
             self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _begin(self, stream: HomeStream, claim: Claim, now: float, *, is_late: bool = False) -> None:
-        """A publisher begins its attach here (7.1). With an unsettled map and a generation, which it echoes or the
-        directory knows, it resumes. `is_late`: it comes after all routers have been in contact for longer than any
-        terminus lives. An attach that has waited does not count as that, because contacts have changed since it
-        came."""
+        """Begin the attach of a publisher here (7.1). The publisher resumes if it has an unsettled map, and a
+        generation that it echoes or that the directory knows.
+
+        `is_late`: when the attach came, all routers had been in contact for longer than any terminus lives. This is not
+        assumed of an attach that has waited, because contacts have changed since it came.
+        """
         assert not stream.begun and not stream.records
         name, epoch = stream.publisher, stream.epoch
         known = self.directory.publisher(name)
-        if known is not None and known.epoch > epoch:  # attached elsewhere while it waited
+        if known is not None and known.epoch > epoch:  # the publisher has attached elsewhere while it waited
             self._end_link(stream, known.router)
             return
         client_map, seen = claim.unsettled, claim.seen
@@ -126,33 +130,38 @@ class Generations:
         self._attaches.publisher(stream, now)
 
     def _is_over(self, stream: HomeStream, known: LinkEntry | None, seen: Epoch, *, is_late: bool) -> bool:
-        """Whether the publisher's life is over (7.10): no router in contact knows the publisher, and one of two things
-        holds. The home of its last attach has told of that attach in this contact, or is this router; a home forgets a
-        life that outlives its connection only after its end. Or that home has been restarted, and the attach
-        `is_late`."""
+        """Whether the publisher's life is over (7.10). No router in contact may know the publisher, and one of two
+        conditions holds.
+
+        The first: the home of its last attach is this router, or has announced that attach in this contact. A home
+        forgets a life that outlives its connection only after the life has ended. The second: that home has been
+        restarted, and the attach `is_late`.
+        """
         if known is not None or not stream.lifetime.timeout:
             return False
         outlived = is_late and self._has_died(seen)
         return outlived or self.directory.members.has_told(seen)
 
     def _has_died(self, home: Epoch) -> bool:
-        """Whether a later incarnation of that router is in contact, or is this one. A removed router does not count,
-        because it may go on out of reach (11.8)."""
+        """Whether this incarnation of a router has surely ended, because a later one is in contact, or is this router.
+        A removed router does not count as ended, because it may go on out of reach (11.8)."""
         directory = self.directory
         present = {directory.router: directory.incarnation, **directory.contacts}
         return home.incarnation < present.get(home.router, 0)
 
     def knows(self, publisher: bytes, generation: bytes | None) -> bool:
-        """Whether an attach with a map would continue a life that this router knows. Without a generation it continues
-        any."""
+        """Whether an attach with a map continues a life that this router knows. Without a generation it continues any
+        life of the publisher."""
         known = self.directory.publisher(publisher)
         return known is not None and self._life_of(known, generation, NOWHERE) is not None
 
     @staticmethod
     def _life_of(known: LinkEntry | None, generation: bytes | None, seen: Epoch) -> bytes | None:
-        """The generation that a publisher with a map resumes: the one that it echoes, else the known one. None if it
-        has to begin afresh: its life has ended, or this router has agreed to its expiry, or another life has followed
-        that it has not seen."""
+        """The generation that a publisher with a map resumes: the one that it echoes, or else the known one.
+
+        None if it has to begin afresh, because its life has ended, this router has agreed to its expiry, or another
+        life of which it does not know has followed.
+        """
         if known is None:
             return generation
         if generation in (None, known.generation):
@@ -160,7 +169,7 @@ class Generations:
         return None if seen < known.epoch else generation
 
     def changed(self, change: Change) -> None:
-        """A publisher has a new attach at another router, or has ended."""
+        """Handle a publisher that has a new attach at another router, or has ended."""
         name, entry = change.entry.name, change.entry
         current = self._home.streams.get(name) or self._edge.streams.get(name)
         if change.new is None or not change.new.live or self._has_ended(change):
@@ -176,8 +185,8 @@ class Generations:
             self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _has_ended(self, change: Change) -> bool:
-        """Whether another router out of contact has resumed a life that we know to have expired. If so, tell its
-        home."""
+        """Whether a router that was out of contact has resumed a life that, as this router knows, has expired. If so,
+        tell the life's home."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False
@@ -186,8 +195,8 @@ class Generations:
         return True
 
     def _retire(self, name: bytes, address: str, new: Stream | None) -> None:
-        """End the publisher's earlier attaches. Their deliveries in doubt go on under the `new` attach if it is of the
-        same life (7.4); otherwise they are abandoned (7.5)."""
+        """End the publisher's earlier attaches. If the `new` attach is of the same life, the deliveries in doubt go on
+        under it (7.4). Otherwise they are abandoned (7.5)."""
         self.bodies.drop(name)
         mine, other = self._home.streams.get(name), self._edge.streams.get(name)
         if other is not None:
@@ -214,7 +223,7 @@ class Generations:
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
         """Keep the placeholders of an abandoned life. A key does not show its generation, so they may belong to a life
-        that goes on out of our sight. Only a leader ends the life of an egress."""
+        that goes on at routers out of contact. (The life of an egress ends only by a leader.)"""
         placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:
             new = self._nowhere_stream(stream.publisher, stream.address, is_closed=stream.kind.is_of_set)
@@ -222,8 +231,8 @@ class Generations:
             self._edge.unconfirmed.move(stream, new, placeholders)
 
     def _nowhere_stream(self, publisher: bytes, address: str, *, is_closed: bool = False) -> Stream:
-        """The stream for placeholders of a publisher that no router in contact knows, until the publisher comes
-        back."""
+        """The stream for placeholders of a publisher that no router in contact knows. It is used until the publisher
+        comes back."""
         at = self._nowhere.setdefault(publisher, {})
         found = at.get((address, is_closed))
         if found is None:
@@ -243,7 +252,7 @@ class Generations:
             stream.leave()
 
     def has_room_for(self, client_map: Iterable[bytes]) -> bool:
-        """Whether this router can keep all publishers that the subscriber's map names and no router in contact
+        """Whether this router has room for all publishers that the subscriber's map names and that no router in contact
         knows."""
         names = {key[:NAME_LENGTH] for key in client_map if len(key) == KEY_LENGTH} - self._nowhere.keys()
         unknown = sum(not self._is_known(name) for name in names)
@@ -255,9 +264,12 @@ class Generations:
         return here or (entry is not None and entry.live)
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
-        """The stream for a placeholder of the publisher. Even if the directory knows the publisher's life to have
-        ended, the placeholder may be of a later life: contact with all routers does not exclude this, because a router
-        may be cut off without being missed yet."""
+        """The stream for a placeholder of the publisher.
+
+        Even if the directory knows that the publisher's life has ended, the placeholder may be of a later life. This is
+        possible even if all routers seem to be in contact, because a router may be cut off without having been missed
+        yet.
+        """
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
         if stream is not None:
             return stream
@@ -267,10 +279,12 @@ class Generations:
         return self._nowhere_stream(publisher, subscriber.identity.address)
 
     def give_up_nowhere(self, now: float, all_since: float) -> None:
-        """Settle the placeholders of publishers that will not come back, because no terminus lives this long. The time
-        counts from `all_since`, since when all routers are in contact, because a publisher may be attached at a router
-        out of contact. The link of a replica set comes back with its next leader, however late, so its placeholders
-        stay, unless a leader has closed the link."""
+        """Settle the placeholders of publishers that will not come back, because no terminus lives so long.
+
+        The time counts from `all_since`, since when all routers have been in contact, because the publisher may be
+        attached at a router out of contact. The link of a replica set comes back with the set's next leader, however
+        late, so its placeholders stay, unless a leader has closed the link.
+        """
         longest = self._settings.terminus + self._settings.boot_wait
         for publisher, at in list(self._nowhere.items()):
             for place, found in list(at.items()):
@@ -287,6 +301,6 @@ class Generations:
 
 def _goes_on(old: Stream, new: Stream) -> bool:
     """Whether the new attach continues the life of the old stream. Only a stream of placeholders can have a pattern as
-    its address; the pattern may cover the publisher's address."""
+    its address, and the pattern may cover the publisher's address."""
     is_at = old.address == new.address or is_pattern(old.address)
     return is_at and old.generation in (UNKNOWN, new.generation)

@@ -1,9 +1,11 @@
-"""The wait of homes for the plain subscribers of a router out of contact (protocol 8, Lost router).
+"""How long homes wait for the plain subscribers of a router out of contact (protocol 8, Lost router).
 
-A plain subscriber has no timeout: it ends with its router. This router cannot see whether the other one has ended. So
-for `grace` seconds homes await the other router itself. The wait ends early if that router is known to have ended: its
-host refuses the connection of a neighbour, and the neighbour tells; it comes back in another incarnation; a contact
-tells of a plain subscriber at a later incarnation; or the plan no longer lists it.
+A plain subscriber has no timeout: it ends with its router. This router cannot see whether the other router has ended.
+So for `grace` seconds homes await the other router itself.
+
+The wait ends early if the other router is known to have ended: its host refuses the connection of a neighbour, and the
+neighbour says so; it comes back in another incarnation; a contact tells of a plain subscriber at a later incarnation of
+it; or the plan no longer lists it.
 """
 
 import json
@@ -22,27 +24,27 @@ from topic.journal import Event
 class _Absence:
     incarnation: int
     since_us: int
-    """Wall clock, in microseconds."""
+    """When the contact was lost, in microseconds of the wall clock."""
     until: float | None
-    """The end of the wait, in seconds; None until the next timer, which starts the wait."""
+    """When the wait ends, in seconds. None until the next timer, which starts the wait."""
 
 
 class Grace:
-    """The routers out of contact for whose plain subscribers homes wait."""
+    """The routers out of contact for whose plain subscribers homes still wait."""
 
     def __init__(self, home: Home, grace: float) -> None:
-        """`grace`: in seconds; with 0, homes do not wait."""
+        """`grace`: how long homes wait, in seconds; with 0 they do not wait."""
         self.outlet = home.outlet
         self.directory = home.directory
         self._audiences = home.audiences
         self._grace = grace
         self._absent: dict[str, _Absence] = {}
         self._ended: dict[str, int] = {}
-        """Keyed by router: the last incarnation that is known to have ended."""
+        """For each router, the last incarnation that is known to have ended."""
 
     def deadline(self) -> float:
-        """When the next wait is over. A router in contact that has not told its section is not counted: it is about to
-        tell it."""
+        """When the next wait ends. A router in contact that has not sent its section yet does not count, because the
+        section is about to come."""
         if not self._absent:
             return math.inf
         away = self._absent.keys() - self.directory.contacts.keys()
@@ -57,9 +59,12 @@ class Grace:
                 self._give_up(router, f"was out of contact for {self._grace:g} s")
 
     def wait_for(self, entry: LinkEntry) -> None:
-        """A contact told of a plain subscriber at a router out of contact, perhaps one that was never in contact. The
-        wait for that router begins now, unless it has begun. If this incarnation is later than the awaited one, that
-        wait is over. If it is earlier than a known one, the subscriber lapses at once."""
+        """Handle the news of a plain subscriber at a router out of contact. The router may never have been in contact.
+
+        The wait for that router begins now, unless it has begun already. If the subscriber's router is in a later
+        incarnation than the awaited one, the wait for the awaited one ends. If it is in an earlier incarnation than a
+        known one, the subscriber lapses at once.
+        """
         router, incarnation = entry.owner
         absence = self._absent.get(router)
         if absence is not None and absence.incarnation < incarnation:
@@ -72,8 +77,8 @@ class Grace:
             self._audiences.count_on(router)
 
     def contact_lost(self, router: str, incarnation: int, now: float) -> None:
-        """The contact is over: begin the wait. If the router had not told its section in this contact, the former wait
-        goes on."""
+        """Begin the wait for a router whose contact is lost. If the router had not sent its section in this contact, an
+        earlier wait goes on."""
         waits = self._grace > 0 and self._ended.get(router, 0) < incarnation
         self.outlet.trace(Event.LOST, peer=router, detail=json.dumps({"grace": self._grace}) if waits else None)
         if not waits:
@@ -83,8 +88,8 @@ class Grace:
             self._absent.setdefault(router, _Absence(incarnation, self.outlet.time_us, now + self._grace))
 
     def contact(self, router: str, incarnation: int) -> None:
-        """A contact begins. If the router is in another incarnation, all plain links of the former one have ended, and
-        homes no longer wait for it."""
+        """Begin a contact. If the router is in another incarnation now, all plain links of the former one have ended,
+        and homes no longer wait for it."""
         absence = self._absent.get(router)
         if absence is not None and absence.incarnation != incarnation:
             self._forget_absence(router)
@@ -92,8 +97,9 @@ class Grace:
             self._ended.pop(router, None)
 
     def returned(self, router: str, section: list[LinkEntry]) -> bool:
-        """Whether this section, which is not applied yet, is of a router for which homes waited. Deliveries that
-        awaited the router now await its plain subscribers that still exist, perhaps under a later attach."""
+        """Whether homes waited for the router whose section this is. The section is not applied yet. If they did, the
+        deliveries that awaited the router now await those of its plain subscribers that still exist, perhaps under a
+        later attach."""
         if self._absent.pop(router, None) is None:
             return False
         live = {entry.name for entry in section if entry.role is Role.SUBSCRIBER and entry.live}
@@ -101,13 +107,13 @@ class Grace:
         return True
 
     def follow(self, plan: Plan) -> None:
-        """The plan has changed: stop waiting for routers that it no longer lists."""
+        """Follow a changed plan: stop waiting for routers that it no longer lists."""
         for router in [router for router in self._absent if router not in plan.listed]:
             self._forget_absence(router)
         self._ended = {router: last for router, last in self._ended.items() if router in plan.listed}
 
     def _forget_absence(self, router: str) -> None:
-        """The directory has no plain links of the router any more: stop waiting for it."""
+        """Stop waiting for the router, because the directory has none of its plain links any more."""
         self._end_wait(router)
         self._audiences.give_up(router)
 
@@ -117,15 +123,14 @@ class Grace:
         return absence
 
     def waits_for(self, router: str) -> bool:
-        """Whether the router is out of contact, and homes wait for plain subscribers there."""
+        """Whether homes wait for plain subscribers of this router, which is out of contact."""
         absence = self._absent.get(router)
         if absence is None or router in self.directory.contacts:
             return False
         return self.directory.has_plain((router, absence.incarnation))
 
     def refused(self, router: str) -> None:
-        """The host of a neighbour out of contact refuses connections, so the neighbour's process is gone. Tell all
-        contacts."""
+        """Handle a neighbour out of contact whose host refuses connections: its process is gone. Tell all contacts."""
         if self.waits_for(router):
             owner = router, self._absent[router].incarnation
             for contact in self.directory.contacts:
@@ -133,7 +138,8 @@ class Grace:
             self.ended(owner)
 
     def ended(self, owner: Owner) -> None:
-        """The process of that incarnation of a router is gone, whether or not the contact is lost already."""
+        """Note that the process of this incarnation of a router is gone. The contact with it may or may not be lost
+        already."""
         router, incarnation = owner
         if self._ended.get(router, 0) >= incarnation:
             return

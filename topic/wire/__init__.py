@@ -1,1 +1,1 @@
-"""The messages between topic cores, as bytes. Nothing here decides anything."""
+"""The messages between topic cores, and their form as bytes. This package decides nothing."""

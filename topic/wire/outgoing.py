@@ -1,9 +1,11 @@
-"""The messages of a router to the topic cores of other routers, collected until the shell takes them.
+"""Collects a router's messages to the topic cores of other routers, until the shell takes them.
 
-The messages to one router keep their order, within a batch and from batch to batch: deltas, Forwards and Joined rely on
-it. Settlements wait until the router sends any other message, to any router, or until their delay is over: a settlement
-alone need not wake a router. Outcomes and settlements are ranges of `n` per (publisher, epoch). `topic.wire.segments`
-reads these messages.
+Messages to one router keep their order, within a batch and from batch to batch. Deltas, Forwards and Joined rely on
+this order. A settlement alone need not wake another router. So settlements wait until this router sends any other
+message, to any router, or until their delay is over. Outcomes and settlements are ranges of `n` for one publisher and
+epoch.
+
+`topic.wire.segments` reads these messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,13 +21,14 @@ from topic.identity import Epoch
 from topic.wire.segments import Segment
 
 FLUSH_BYTES = 256 * 1024
-"""Bytes of messages and entries after which a batch is closed, so that relays and receivers work meanwhile."""
+"""When a batch has this many bytes of messages and entries, it is closed, so that relays and receivers can begin to
+work."""
 ENTRY_BYTES = 80
-"""Bytes of a packed entry, besides its names (an estimate)."""
+"""An estimate of the bytes of a packed entry without its names."""
 
 
 def _size(entries: Iterable[LinkEntry]) -> int:
-    """Bytes of the packed entries, estimated."""
+    """An estimate of the bytes of the packed entries."""
     texts = ((*entry.identity.parts().values(), entry.ending) for entry in entries)
     return sum(ENTRY_BYTES + sum(map(len, of_entry)) for of_entry in texts)
 
@@ -58,29 +61,31 @@ class _Batch:
 
 
 class Outgoing:
-    """The segments that wait until the shell takes them. The router often sends one news item after another to the same
-    set of routers. All these segments go into one batch for this set. The batch grows until a segment goes to only a
-    part of the set, because this segment must not overtake the batch."""
+    """The segments that wait until the shell takes them.
+
+    A router often sends several messages in a row to the same set of routers. They go into one batch for this set. When
+    a segment is only for a part of the set, the batch is closed, because this segment must not overtake the batch.
+    """
 
     def __init__(self, settle_delay: float = 0.0) -> None:
         self.due = inf
-        """Time at which the waiting segments are taken at the latest."""
+        """The time at which the waiting segments have to be taken."""
         self._settle_delay = settle_delay
         self._waits = True
-        """Whether only settlements wait."""
+        """Whether all waiting segments are settlements, which may be delayed."""
         self._batches: list[_Batch] = []
         self._growing: dict[tuple[str, ...], _Batch] = {}
-        """Keyed by the targets of a batch; no two keys share a router."""
+        """The open batches by their targets. No two of these sets of targets share a router."""
 
     def __bool__(self) -> bool:
         return bool(self._batches)
 
     def end_delays(self) -> None:
-        """Do not delay the settlements that wait at present."""
+        """Do not delay the waiting settlements any longer."""
         self._waits = not self._batches
 
     def take(self, now: float = inf) -> list[tuple[tuple[str, ...], bytes]]:
-        """Take the encoded batches with their targets, in order; none if they may still wait."""
+        """Take the encoded batches with their targets, in order. The result is empty if they may still wait."""
         if self._waits and self._batches:
             self.due = min(self.due, now + self._settle_delay)
             if now < self.due:
@@ -91,7 +96,7 @@ class Outgoing:
         return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
 
     def forget(self, router: str) -> None:
-        """The contact is lost: drop the segments for that router."""
+        """Drop the segments for a router whose contact is lost."""
         for batch in self._batches:
             batch.targets = tuple(target for target in batch.targets if target != router)
         self._batches = [batch for batch in self._batches if batch.targets]
@@ -107,7 +112,7 @@ class Outgoing:
         return batch
 
     def _append(self, targets: Iterable[str], *segment: Any, size: int = 0) -> None:
-        """Append a segment to the batch for the targets. `size`: estimated bytes of the entries in the segment."""
+        """Append a segment to the batch for the targets. `size`: the estimated bytes of the entries in the segment."""
         targets = tuple(targets)
         if targets:
             self._waits = False
@@ -115,12 +120,14 @@ class Outgoing:
             batch.size += size
             batch.segments.append(list(segment))
 
-    # directory
+    # messages about links
 
     def section(self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
-        """Send the whole section. `latest`: the clock up to which this router has told the others of all attaches here,
-        also of links that have ended or moved. If the entries do not fit into a batch, they go ahead of the section, in
-        parts."""
+        """Send the whole section. If the entries do not fit into a batch, they go ahead of the section, in parts.
+
+        `latest`: the clock up to which this router has announced all attaches here, including links that have ended or
+        moved.
+        """
         size = _size(own) + _size(gossip)
         if size > FLUSH_BYTES:
             for part in _in_parts(own):
@@ -133,19 +140,19 @@ class Outgoing:
     def delta(
         self, routers: Iterable[str], version: int, latest: int, entries: list[LinkEntry], departed: list[LinkEntry]
     ) -> None:
-        """Send a change of the section. `latest`: as in `section`. `departed`: entries of links that have left this
+        """Send a change of the section. `latest`: as in `section`. `departed`: the entries of links that have left this
         router, as their new owners wrote them."""
         size = _size(entries) + _size(departed)
         self._append(routers, Segment.DELTA, version, latest, _packed(entries), _packed(departed), size=size)
 
     def gossip(self, router: str, entries: list[LinkEntry]) -> None:
-        """Send entries that this router has learned from others."""
+        """Send entries that this router has learnt from other routers."""
         for part in _in_parts(entries):
             self._append((router,), Segment.GOSSIP, _packed(part), size=_size(part))
 
     def applied(self, routers: Iterable[str], versions: Mapping[str, tuple[int, int]]) -> None:
-        """Send how far this router has applied the sections of others: incarnation and version by router. The receiver
-        answers with the later news."""
+        """Send how far this router has applied the sections of others: the incarnation and version for each router. The
+        receiver answers with later news."""
         self._append(routers, Segment.APPLIED, versions)
 
     def ack(self, router: str, version: int) -> None:
@@ -159,39 +166,43 @@ class Outgoing:
         self._append((router,), Segment.VOTE, *index, epoch, decision, yes)
 
     def expired(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
-        """Tell the routers that the link has expired or lapsed. If the decision is `NOTHING`, a router that agreed is
-        free again."""
+        """Tell the routers that the link has expired or lapsed. `NOTHING` withdraws the proposal, so that a router that
+        agreed is no longer bound."""
         self._append(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
 
     def gone(self, router: str, owner: Owner) -> None:
-        """Tell a router that the process of that incarnation has ended (8, Lost router)."""
+        """Tell a router that the process of this incarnation of another router has ended (8, Lost router)."""
         self._append((router,), Segment.GONE, *owner)
 
-    # joining
+    # messages about subscribers
 
     def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: dict[bytes, int]) -> None:
-        """Tell a router that its subscriber is in the audience of every delivery published here from now on (6.2). The
-        subscriber gets an older delivery only if this router forwards it to the subscriber by name. A publisher in
-        `gated` holds the subscriber back from the given `n` on."""
+        """Tell a router that its subscriber is in the audience of every delivery that is published here from now on
+        (6.2).
+
+        The subscriber gets an older delivery only if this router forwards it to the subscriber by name. `gated`:
+        publishers whose deliveries are held back from the subscriber, each from the given `n` on.
+        """
         self._append((router,), Segment.JOINED, subscriber, epoch, gated)
 
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
         self._append((router,), Segment.ADMIT, subscriber, publisher)
 
     def room(self, home: str, subscriber: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
-        """Tell the home how many deliveries, and how many bytes, it may offer to that attach in all (12)."""
+        """Tell the home how many deliveries, and how many bytes, it may offer to this attach in total (12)."""
         self._append((home,), Segment.ROOM, subscriber, epoch, limit.deliveries, limit.size)
 
     def drain(self, home: str, asked: Drain) -> None:
-        """Ask the home whether it has given this attach of a subscriber all that there is for it (12.9)."""
+        """Ask the home whether it has given this attach of a subscriber all its messages (12.9)."""
         self._append((home,), Segment.DRAIN, asked.subscriber, asked.attach, asked.number)
 
     def given(self, asked: Drain, left: int, answer: DrainAnswer) -> None:
-        """Answer the router of the subscriber. `left`: how many messages still wait at this home."""
+        """Answer such a question of a subscriber's router. `left`: the number of messages that still wait at this
+        home."""
         segment = Segment.GIVEN, asked.subscriber, asked.attach, asked.number, left, answer
         self._append((asked.attach.router,), *segment)
 
-    # deliveries: hot
+    # messages about deliveries; this code runs for every message
 
     def forward(
         self,
@@ -203,10 +214,13 @@ class Outgoing:
         *,
         ahead: bool = False,
     ) -> None:
-        """Forward records with consecutive `n`, all presettled or none, to all joined subscribers, or `only` to one
-        attach of one subscriber (protocol 5, Publish and 6.3). `only` with `OFFER` is for that attach if it has room
-        (12). Records that do not fit into one batch go in several. With `ahead` the messages are left out, because they
-        have gone before, in pieces."""
+        """Forward records with consecutive `n` (protocol 5, Publish and 6.3). All of them are presettled, or none is.
+        Records that do not fit into one batch go in several.
+
+        Without `only` they are for all joined subscribers. With `only` they are for one attach of one subscriber; with
+        `OFFER` in it, only if that attach has room (12). `ahead`: the messages are left out, because they were sent
+        before, in pieces.
+        """
         first = records[0]
         assert first.n >= 0
         messages = [None if ahead else record.message for record in records]
@@ -235,15 +249,16 @@ class Outgoing:
         batch.segments.append(segment)
 
     def body(self, routers: tuple[str, ...], stream: Stream, key: bytes, at: int, piece: bytes) -> None:
-        """Send the piece that begins at byte `at` of the publisher's next message. An empty piece says that the rest of
-        the message does not come (protocol 5, Large messages)."""
+        """Send the piece of the publisher's next message that begins at byte `at`. An empty piece says that the rest of
+        the message will not come (protocol 5, Large messages)."""
         self._waits = False
         batch = self._batch(routers)
         batch.size += len(piece)
         batch.segments.append([Segment.BODY, stream.publisher, key, at, piece])
 
     def outcome(self, home: str, stream: Stream, ns: Iterable[int]) -> None:
-        """Report that all local subscribers accepted these, and that none has moved."""
+        """Report that all local subscribers have accepted these deliveries, and that none of the subscribers has
+        moved."""
         self._waits = False
         self._ranges((home,), Segment.OUTCOME, stream, ns)
 
@@ -256,32 +271,36 @@ class Outgoing:
         self._ranges(routers, Segment.SETTLE, stream, ns)
 
     def settled(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """Report that this edge has settled its subscribers and forgotten these records, or knows none: the home may
-        forget them."""
+        """Report that this edge has settled these records at its subscribers and has forgotten them, or does not know
+        them. The home may now forget them, too."""
         self._batch((home,)).segments.append([Segment.SETTLED, publisher, epoch, ranges])
 
     def forgotten(self, home: str, stream: Stream, n: int) -> None:
-        """As `settled`, for one record whose settlement a subscriber had not read until now."""
+        """Report the same as `settled` for one record, whose settlement a subscriber had not read until now."""
         self._ranges((home,), Segment.SETTLED, stream, (n,))
 
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
-        """Report that deliveries under this epoch were dropped, because it is not the publisher's current epoch (5,
-        Fence)."""
+        """Report that this router has dropped deliveries under this epoch, because it is not the publisher's current
+        epoch (5, Fence)."""
         self._append((router,), Segment.FENCED, publisher, epoch)
 
     def resolve(self, home: str, stream: Stream, keys: list[bytes]) -> None:
-        """Ask which of these deliveries the publisher still holds in doubt (6.1, 7.4)."""
+        """Ask which of these deliveries are still in doubt for the publisher (6.1, 7.4)."""
         self._append((home,), Segment.RESOLVE, stream.publisher, stream.epoch, b"".join(keys))
 
     def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        """Tell a router that the publisher has settled these deliveries. A key that the router asked for, and that is
-        not in the list, is in doubt; another message follows when it is settled. If the receiver is the publisher's
-        home: the publisher settled these before its attach there (5, Reused tags)."""
+        """Tell a router that the publisher has settled these deliveries.
+
+        If the router had asked for a key that is not in the list, that delivery is in doubt; another message follows
+        when it is settled. If the receiver is the publisher's home, the publisher settled these deliveries before its
+        attach there (5, Reused tags).
+        """
         self._append((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 
     def _ranges(self, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
-        """Append at least one `n`, in order. If the last segment has the same kind, publisher and epoch, it is
-        extended. The epoch alone is not enough: the publisher of another stream may have the same one (protocol 2)."""
+        """Append at least one `n`, in order. If the last segment has the same kind, publisher and epoch, the method
+        extends it. The epoch alone does not suffice, because streams of two publishers may have the same one (protocol
+        2)."""
         segments, head = self._batch(targets).segments, [kind, stream.publisher, stream.epoch]
         if not segments or segments[-1][:3] != head:
             segments.append([*head, []])

@@ -1,6 +1,6 @@
-"""The shapes of the messages between topic cores, and their decoding (architecture: between routers).
+"""The shapes of the messages between topic cores, and how they are decoded (docs/architecture.md, Between routers).
 
-A batch is a list of segments; a segment is a list `[kind, columns…]`. Nothing here decides anything.
+A batch is a list of segments; a segment is a list `[kind, columns…]`. This module decides nothing.
 `topic.wire.outgoing` encodes the messages.
 """
 
@@ -19,7 +19,7 @@ from topic.identity import COUNTS, GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
 
 
 class Segment(enum.IntEnum):
-    """The kinds of segments; the numbers are part of the format."""
+    """The kinds of segments. Their numbers are part of the format."""
 
     SECTION = 0
     DELTA = 1
@@ -48,21 +48,21 @@ class Segment(enum.IntEnum):
 
 
 OFFER: Final = 1
-"""The third item after the subscriber and its attach in a Forward for one subscriber: only if the attach has room
-(protocol 12)."""
+"""Marks a Forward to one attach of a subscriber as an offer: the subscriber gets the deliveries only if it has room
+(protocol 12). It follows the subscriber's name and the attach."""
 _FIRST: Final = COUNTS // 2
-"""Bound of the place of a Forward's first delivery, low enough that the places of the others are valid counts, too."""
+"""The limit of the place of the first delivery in a Forward. It is so low that the places of all its deliveries are
+valid."""
 _LARGE: Final = 1 << 20
-"""Bytes of a batch above which it is decoded segment by segment. Such a batch is rare, and usually has a large
-message."""
+"""A batch with more bytes is decoded segment by segment. Such a batch is rare, and usually has a large message."""
 _MOST: Final = 1 << 20
-"""Most elements of one list or map in a large batch."""
+"""The largest number of elements in one list or map of a large batch."""
 _BYTES_TO_A_LIST: Final = 12
-"""Bytes of a batch for each list that it may have: an entry has three lists and at least 40 bytes."""
+"""A batch may have one list for each this many bytes. (An entry of a link has three lists and at least 40 bytes.)"""
 _LISTS: Final = 4
-"""Lists of a segment besides the lists of its entries: the segment, an epoch, and one or two columns."""
+"""The number of lists that a segment has apart from its entries: the segment, an epoch, and one or two columns."""
 _IDENTITIES = [str] * 3, [str] * 4
-"""Types of a packed identity, without a user and with one."""
+"""The types of a packed identity, without and with a user."""
 
 
 def _is_count(value: Any) -> bool:
@@ -144,7 +144,7 @@ _ENTRY = [int, list, list, bytes, int, int, str, int, bool, str, int]
 
 
 def is_entry(value: Any) -> bool:
-    """Whether the value is a packed entry of a directory."""
+    """Whether the value is an entry of a link in its packed form."""
     if not isinstance(value, list) or list(map(type, value)) != _ENTRY:
         return False
     role, identity, epoch, generation, status, timeout, _, durable, *_, aware = value
@@ -199,7 +199,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.VOTE: (_is_role, _is_name, _is_epoch, _is_decision, _is(bool)),
     Segment.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
 }
-"""The checks of the columns of each kind, in order."""
+"""For each kind of segment, the checks of its columns, in order."""
 
 
 def _check(segment: Any) -> None:
@@ -223,8 +223,8 @@ def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
 
 
 def decode(payload: bytes) -> list[list[Any]]:
-    """Return the segments of a batch, each with the shape of its kind. Raises `BreachError` if the payload is not a
-    batch."""
+    """Decode a batch into its segments, and check that each has the shape of its kind. Raises `BreachError` if the
+    payload is not a batch."""
     try:
         if len(payload) > _LARGE:
             return _decode_in_turn(payload)
@@ -239,8 +239,11 @@ def decode(payload: bytes) -> list[list[Any]]:
 
 
 def _decode_in_turn(payload: bytes) -> list[list[Any]]:
-    """Decode a large batch. Stop at the first malformed segment, and before there are more lists than entries of so
-    many bytes can have: an empty list takes 1 byte here and 64 bytes in memory."""
+    """Decode a large batch. Stop at the first malformed segment.
+
+    Also stop when the batch has more lists than entries with so many bytes can have. An empty list takes 1 byte in the
+    batch but 64 bytes in memory, so a short batch could otherwise fill the memory.
+    """
     left = len(payload) // _BYTES_TO_A_LIST
 
     def count(value: list[Any]) -> list[Any]:
@@ -271,5 +274,5 @@ def _decode_in_turn(payload: bytes) -> list[list[Any]]:
 
 
 def split_keys(keys: bytes) -> list[bytes]:
-    """Split a column of keys."""
+    """Split a column of keys, which is one byte string, into the keys."""
     return [keys[start : start + KEY_LENGTH] for start in range(0, len(keys), KEY_LENGTH)]
