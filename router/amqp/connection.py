@@ -91,12 +91,12 @@ class Connection(DrivenConnection):
         server: bool,
         hostname: str | None = None,
         properties: Mapping[str, Any] | None = None,
-        offers: str = "",  # a capability
+        offers: str = "",  # the capability that the open offers
         max_frame: int = 64 * 1024,
         max_message: int = 16 * 1024 * 1024,
         idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
         asked: Callable[[Link], None] | None = None,  # called at an echo of the peer; None: the engine answers at once
-        sasl: SaslLayer | None = None,  # None: anonymous
+        sasl: SaslLayer | None = None,  # None: no SASL, and the peer stays anonymous
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ class DrivenConnection(ABC):
     """Bytes without a meaning for the peer, which the kernel of the peer's machine acknowledges."""
 
     def __init__(self) -> None:
-        self.context: Any = None  # the owner's
+        self.context: Any = None  # whatever the owner keeps about this connection
         self.account: HeldBytes = Uncounted()  # counts the bytes of messages held for the peer; the owner sets it
         self.remote_container = ""
         self.remote_properties: Mapping[str, Any] = {}

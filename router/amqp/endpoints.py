@@ -71,7 +71,7 @@ class Endpoints:
             raise AmqpError(NOT_ALLOWED, "the peer sent a begin before its open")
         channel, handle_max = said if said is not None else (None, 0)
         self._sessions.begin(pointer, channel, handle_max)
-        if not self._sessions.of(pointer).is_open:  # else the peer answers our begin
+        if not self._sessions.of(pointer).is_open:  # an open session has begun here first, and the peer answers
             lib.pn_session_open(pointer)
             self.begun += 1
 

@@ -111,7 +111,7 @@ class Inbox:
             link.expect_any()
         tag, settled = tag_of(delivery), lib.pn_delivery_settled(delivery)
         if settled:
-            lib.pn_delivery_settle(delivery)  # advances the link, too
+            lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
         else:
             lib.pn_link_advance(link.pointer)
         self._add(link, Came([delivery], [tag], [message], [settled]))
@@ -151,10 +151,10 @@ class Inbox:
         if link.balance >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:
-            self.hand_over()  # this ends the link
+            self.hand_over()  # handing over ends the link
 
     def _complete_resumed(self, link: Link, delivery: Any, message: bytes, aborted: bool) -> None:
-        if self._transfers:  # these came before it
+        if self._transfers:  # the transfers came before the resumed one
             self._hand_over_transfers()
             if link.ended:
                 self._discard(link, delivery)

@@ -69,7 +69,7 @@ class Output:
         return self._closed(data) if ends and self._has_spoken else data
 
     def _take_all(self) -> bytes:
-        self._has_gap = True  # unless nothing fails
+        self._has_gap = True  # stays so only if what follows fails
         self._pull()
         data, self._taken = b"".join((*self._taken, self._echoes.flows())), []
         self._free()
@@ -81,7 +81,7 @@ class Output:
         """Take proton's output, with a flow of each session of `asked` at its end."""
         if self._has_gap:
             return b""
-        self._has_gap = True  # unless nothing fails
+        self._has_gap = True  # stays so only if what follows fails
         data = self._pull(asked)
         self._free()
         self._has_gap = False

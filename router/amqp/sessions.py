@@ -160,7 +160,7 @@ class Sessions:
                 del self.links[pointer]
                 self._unread_links += 1
                 lib.pn_link_free(pointer)
-        if link.detached and not self.pointers(link):  # else a former link that it continues still has deliveries
+        if link.detached and not self.pointers(link):  # a former link that it continues may still have deliveries
             self._sessions[link.session].links.pop(link, None)
             self._forget(link)
 

@@ -16,7 +16,7 @@ import trio
 
 from router.amqp.format.values import StreamFigures
 
-TCP_NOTSENT_LOWAT: Final = 25  # of Linux; Python 3.11 has no name for it
+TCP_NOTSENT_LOWAT: Final = 25  # a socket option of Linux, for which Python 3.11 has no name
 UNSENT_BYTES: Final = 256 * 1024
 """Bytes that the socket of a neighbour (`short`) buffers beyond the bytes under way."""
 ESTABLISHED: Final = 1  # the first byte of Linux's TCP_INFO for an open connection

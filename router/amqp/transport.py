@@ -124,13 +124,13 @@ class _Driver:
         self._unsent = memoryview(b"")  # output that is not written yet
         self._is_fresh = False  # no byte of `_unsent` was written yet
         self._written = 0
-        self._stalled = 0.0  # seconds
+        self._stalled = 0.0  # seconds for which the peer has taken no output
         self._kernel = tcp.kernel_of(stream.below if isinstance(stream, TlsStream) else stream)
         self.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
         self._opened = False
-        self._pause = trio.CancelScope()  # until the next tick
+        self._pause = trio.CancelScope()  # ends at the next tick
         self.scope = trio.CancelScope()
         self.nursery: trio.Nursery
 

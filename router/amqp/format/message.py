@@ -25,7 +25,7 @@ DATA: Final = 0x75
 VALUE: Final = 0x77
 
 ENVELOPE: Final = b"\xff"
-ENVELOPE_SIZE: Final = 5  # with the format
+ENVELOPE_SIZE: Final = 5  # bytes of an envelope's head: the constructor, and the message-format
 
 LOOKED_INTO: Final = 64 << 10
 """Bytes of a section before the body that any reader looks into. Readers ignore a longer section."""
@@ -201,7 +201,7 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
     (AMQP 1.0 3.4.5)."""
     try:
         if message >= ENVELOPE:
-            return message  # another format has no such sections
+            return message  # a message of another format has no sections of AMQP
         if failures:
             message = _with_failures(message, failures)
         return _annotated(message, annotations) if annotations else message

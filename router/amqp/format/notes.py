@@ -31,12 +31,12 @@ class FlowFrame(NamedTuple):
 
     echo: bool
     drain: bool
-    wire: Wire  # of the peer's end; the handle is null if the flow is the session's
+    wire: Wire  # channel and handle at the peer's end; the handle is null in a flow of the session
     limit: int | None  # delivery-count plus link-credit, if it names both
-    properties: bytes  # as encoded
-    is_vast: bool  # its credit is 2^31 or more
+    properties: bytes  # the link properties of the flow, encoded
+    is_vast: bool  # the flow gives credit of 2^31 or more
     turns: bool  # `is_vast` differs from the flow before
-    lowers: bool  # it lowers the credit or the window
+    lowers: bool  # the flow lowers the credit or the window
     former: int  # the limit of the flow before
 
     @property
@@ -72,7 +72,7 @@ class UnnamedFrame(NamedTuple):
     channel: bytes
     handle: int
     lacks: str  # "delivery-id" or "delivery-tag"
-    transfer: TransferFrame | None  # its note if the transfer is valid
+    transfer: TransferFrame | None  # the note of the transfer, if it is valid
 
 
 class SessionError(NamedTuple):

@@ -21,7 +21,7 @@ _NAMES: Final = {
     )
 }
 _OTHERWISE: Final = (b"\x00\x80", b"\x00\xa3", b"\x00\xb3")  # descriptors that are a ulong, or a symbol
-_HEAD_WORDS: Final = 2  # of a frame
+_HEAD_WORDS: Final = 2  # words of four bytes in a frame's head
 
 NULL: Final = b"\x40"
 TRUE: Final = b"\x41"

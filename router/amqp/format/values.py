@@ -66,11 +66,11 @@ class OutcomeDetails:
     """A delivery's remote state in full, for outcomes that carry more than their code."""
 
     state: int = NO_STATE
-    condition: str | None = None  # of rejected
+    condition: str | None = None  # the error's condition; only in `rejected`
     description: str = ""
-    info: Mapping[str, Any] = {}  # of rejected, as of any error
-    failed: bool = False  # of modified
-    undeliverable: bool = False  # of modified: undeliverable-here
+    info: Mapping[str, Any] = {}  # the error's info; only in `rejected`
+    failed: bool = False  # delivery-failed; only in `modified`
+    undeliverable: bool = False  # undeliverable-here; only in `modified`
     annotations: bytes = b""  # of modified: message-annotations, as they are encoded; empty if there are none
 
 
@@ -79,7 +79,7 @@ class DeliveryState:
     """The entry of a delivery in an unsettled map."""
 
     state: int = NO_STATE
-    section_number: int = 0  # of received: the sender continues the message at this section and offset
+    section_number: int = 0  # in `received`: the sender continues the message at this section and offset
     section_offset: int = 0
 
 
@@ -142,7 +142,7 @@ class Attach:
     properties: Mapping[str, Any] | None = None
     unsettled: Mapping[bytes, int] | None = None
     incomplete_unsettled: bool = False
-    filters: Mapping[str, Any] | None = None  # of the source: described values by name
+    filters: Mapping[str, Any] | None = None  # filters of the source: described values, keyed by name
 
 
 @frozen

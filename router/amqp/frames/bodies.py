@@ -20,7 +20,7 @@ PART: Final = 3
 
 Buffer = bytes | memoryview
 
-_HEAD: Final = 8  # bytes
+_HEAD: Final = 8  # bytes of a frame's head
 _DOFF: Final = 2
 _OURS: Final = (BODY, PART)
 

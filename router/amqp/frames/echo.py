@@ -33,7 +33,7 @@ from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-_LEAST: Final = 14  # bytes of a flow
+_LEAST: Final = 14  # the fewest bytes of a flow
 
 
 class LinkStates(Protocol):
@@ -108,7 +108,7 @@ class Echoes:
         senders: dict[Wire, list[tuple[Link, bool]]] = {}
         for link, asks in to_send:
             if not link.ended and not link.wire[0]:
-                self._to_send[link, asks] = None  # later: the link's attach is not written yet
+                self._to_send[link, asks] = None  # the flow waits: the link's attach is not written yet
             elif link.is_sender and not link.ended and link.wire[0]:
                 senders.setdefault((link.wire[0], NULL), []).append((link, asks))
                 sessions[link.session] = None

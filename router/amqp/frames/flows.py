@@ -66,7 +66,7 @@ class Flows:
 
     def __init__(self) -> None:
         self.ends: dict[tuple[bytes, int], Link] = {}
-        self._usual: dict[tuple[bytes, bytes], Link] = {}  # like `ends`, but with encoded handles
+        self._usual: dict[tuple[bytes, bytes], Link] = {}  # links, keyed by channel and encoded handle
         self._rooms: dict[bytes, int | None] = {}
         """Channel -> the first transfer-id for which the peer has no room; None while its window is 2^31 or more."""
 
@@ -160,7 +160,7 @@ class Flows:
         sent = _checked(performative.parse(ours).fields[NEXT_OUTGOING])
         room = _take_off(fields, NEXT_INCOMING, WINDOW, sent)
         if self._rooms[note.wire[0]] is not None:
-            self._rooms[note.wire[0]] = room  # so the next flow is compared with the room that proton knows
+            self._rooms[note.wire[0]] = room  # the next flow is compared with the room that proton knows
         link = self._usual.get(note.wire)
         if link is not None and link.is_sender:
             left = lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)

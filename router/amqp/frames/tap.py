@@ -264,7 +264,7 @@ class Tap:
 
     def _look_at_flow(self, frame: bytes, fields: list[bytes]) -> tuple[Note | None, bytes]:
         if self._let_gone and (frame[6:8], number_of(fields, 4)) in self._let_gone:
-            fields = fields[:4]  # only the state of the session
+            fields = fields[:4]  # proton gets the fields about the session only
             frame = performative.build(frame[6:8], FLOW, fields)
         note, frame = self.flows.look(frame, fields, self._walk.attached)
         if isinstance(note, SessionError) or note.is_odd:

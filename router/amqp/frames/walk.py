@@ -94,7 +94,7 @@ class _Outcome(NamedTuple):
     head_end: int
     size: int
     last_at: int  # the offset of the constructor of the last delivery-id
-    last: int  # this constructor
+    last: int  # the constructor of the last delivery-id
     settled_at: int
     is_receivers: bool
 
@@ -123,7 +123,7 @@ class Walk:
         self.attached: dict[tuple[bytes, int], tuple[bytes, str, bool]] = {}
         """Channel and handle of the peer's end -> the channel, the link's name, and whether the peer sends."""
         self.ended: set[bytes] = set()  # channels of sessions that we have ended and the peer has not
-        self.fields = 255  # transfers with more fields need parsing
+        self.fields = 255  # the most fields of a transfer that needs no parsing
         self.max_frame = max_frame
         self.settles = False
         """Whether a receiver's disposition in this input has settled deliveries; its events may be unread. Then a

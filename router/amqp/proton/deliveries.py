@@ -69,7 +69,7 @@ class LinkDeliveries:
     def __init__(self, connection: DeliveryHost, pointer: Any, max_message: int) -> None:
         self.connection = connection
         self.pointer = pointer
-        self.is_sender: bool = lib.pn_link_is_sender(pointer)  # we send
+        self.is_sender: bool = lib.pn_link_is_sender(pointer)  # whether our end sends
         self.ended = False  # detached, or the connection is closing or closed: all calls are ignored
         self.credit = 0  # sending: messages that we may still send. Receiving: messages that the peer may still send
         self.overdraft = 0  # receiving: the number of transfers without credit that are accepted; set by the owner
@@ -174,7 +174,7 @@ class LinkDeliveries:
         lib.pn_link_send(pointer, message, len(message))
         self.credit -= 1
         if settled:
-            lib.pn_delivery_settle(delivery)  # advances the link too
+            lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
             return None
         lib.pn_link_advance(pointer)
         return delivery

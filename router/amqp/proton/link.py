@@ -117,9 +117,9 @@ class Link(LinkDeliveries):
         super().__init__(connection, pointer, max_message)
         self.session = lib.pn_link_session(pointer)
         self.name = name
-        self.context: Any = None  # the owner's
+        self.context: Any = None  # whatever the owner keeps about this link
         self.answered = False  # both ends have attached
-        self.detached = False  # by either end, or because its session has ended
+        self.detached = False  # whether either end has detached it, or its session has ended
         self.detach_answered: Callable[[], None] | None = None  # the argument of `detach`
         self.former: Link | None = None  # the link that the peer's attach may continue: see `continue_former`
         # The fields of the peer's attach. A terminus that the attach lacks is None.
@@ -146,7 +146,7 @@ class Link(LinkDeliveries):
         self.number = 0  # the value of LINK_NUMBER in our attach
         self.wire = (b"", b"")  # channel and handle of our end
         self.limit = 0  # sending: the sum of delivery-count and credit in the peer's last flow
-        self.remote_channel, self.remote_handle = b"", 0  # of the peer's attach
+        self.remote_channel, self.remote_handle = b"", 0  # channel and handle in the peer's attach
 
     def __repr__(self) -> str:
         return f"<Link {self.name!r} {'to' if self.is_sender else 'from'} {self.connection.remote_container!r}>"

@@ -60,7 +60,7 @@ class Loops:
                 came.handles.append(delivery)
                 came.settled.append(settled)
                 if settled:
-                    lib.pn_delivery_settle(delivery)  # advances the link, too
+                    lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
                 else:
                     lib.pn_link_advance(link)
             elif kind != _NOTHING:
@@ -108,7 +108,7 @@ class Loops:
             delivery = make(link, as_tag(tag))
             send(link, message, len(message))
             if settled:
-                lib.pn_delivery_settle(delivery)  # advances the link, too
+                lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
             else:
                 lib.pn_link_advance(link)
             handles.append(delivery)
