@@ -17,6 +17,7 @@ import trio
 from router.entities.observed import ObservedRouter
 from router.entities.table import OURS, Attribute, Entity, Metric, Type, Where
 from topic.identity import egress_address
+from topic.queues.leader.egress import Resting
 from topic.queues.messages import Passed, QueuedMessages
 from topic.queues.state import Queue
 
@@ -77,12 +78,26 @@ def _passed(read: Callable[[Passed], int]) -> Read:
     return lambda at, one: read(_messages(at, one).passed_of(one.id)) if _set_of(at, one) in at.node.led else None
 
 
+def _resting(read: Callable[[Resting], int]) -> Read:
+    """A figure that only the leader has; None elsewhere."""
+
+    def at_leader(at: ObservedRouter, one: Queue) -> int | None:
+        led = at.node.led.get(_set_of(at, one) or "")
+        return read(led.resting(one.id)) if led is not None else None
+
+    return at_leader
+
+
 FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
     ("messages", Type.NUMBER, "messages in the queue, as this replica knows",
         lambda at, one: len(_messages(at, one).of(one.id))),
     ("bytes", Type.BYTES, "the size of these messages", lambda at, one: _messages(at, one).size_of(one.id)),
     ("reserved", Type.NUMBER, "messages in the queue that a consumer has or is about to get",
         lambda at, one: _messages(at, one).reserved_of(one.id)),
+    ("paused", Type.NUMBER, "at the leader: messages that have failed, and pause before a consumer gets them again",
+        _resting(lambda resting: resting.paused)),
+    ("scheduled", Type.NUMBER, "at the leader: messages whose delivery time has not come, among those that it has "
+        "looked at for consumers", _resting(lambda resting: resting.scheduled)),
     ("consumers", Type.NUMBER, "its consumers at this router and at routers in contact, attached or suspended",
         _consumers),
     ("oldest_s", Type.SECONDS, "at the leader: how old its oldest message is, at least; 0 if it has none", _oldest_s),

@@ -19,6 +19,8 @@ FIGURES: Final = (
     "messages",
     "bytes",
     "reserved",
+    "paused",
+    "scheduled",
     "oldest_s",
     "consumers",
     "enqueued",

@@ -24,6 +24,7 @@ from router.management.requests import GOOD, Request
 from topic.delivery.kinds import AddressKinds
 from topic.identity import shown_address
 from topic.queues.actions import SetView
+from topic.queues.leader.egress import Resting
 from topic.queues.operations import Answer, Done, Operation, QueueId, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 from topic.queues.proposals import Proposal, encode_proposal
@@ -76,6 +77,8 @@ class AgreeingMesh:
         """Keyed by queue."""
         self.oldest_s = 0.0
         """The age of all messages, as leaders know it, in seconds."""
+        self.resting = Resting()
+        """The messages of each queue that wait for a time, as leaders know it."""
         self.changes: list[tuple[str, Operation]] = []
         """Decided operations, each with the router to which the request went."""
         self._agents = {router: self._agent(router) for router in self.routers}
@@ -198,7 +201,9 @@ class AgreeingNode:
 
     @property
     def led(self) -> dict[str, Any]:
-        named = SimpleNamespace(oldest_s=lambda queue, now: self._mesh.oldest_s)
+        named = SimpleNamespace(
+            oldest_s=lambda queue, now: self._mesh.oldest_s, resting=lambda queue: self._mesh.resting
+        )
         return {one: named for one, leader in self._mesh.leaders.items() if leader == self._name}
 
     def subscribers(self, address: str) -> range:

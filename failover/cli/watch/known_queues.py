@@ -32,6 +32,8 @@ COUNTED: Final = (
     "messages",
     "bytes",
     "reserved",
+    "paused",
+    "scheduled",
     "consumers",
     "oldest_s",
     "enqueued",
@@ -62,6 +64,11 @@ class KnownQueue:
     """Bytes of all messages."""
     reserved: int
     """Messages that a consumer has or is about to get, or that a consumer gave back and no other has got since."""
+    paused: int | None
+    """Messages that pause after a failure; None if no leader of the set answers."""
+    scheduled: int | None
+    """Messages whose delivery time has not come, among those that the leader has looked at; None if no leader
+    answers."""
     consumers: int
     oldest_s: float | None
     """The least age of the oldest message, in seconds; None if no leader of the set answers."""

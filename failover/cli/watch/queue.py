@@ -474,6 +474,8 @@ def _oldest(known: KnownQueue) -> str:
 def _figures(known: KnownQueue) -> Iterable[str]:
     what = f"{counted(known.messages, 'message')}, {format_size(known.bytes)}"
     what += f"; {known.reserved} of them reserved for consumers"
+    what += f", {known.paused} paused after a failure" if known.paused else ""
+    what += f", {known.scheduled} scheduled for later" if known.scheduled else ""
     oldest = _oldest(known)
     yield f"{what}; the oldest is {oldest} old or older" if oldest else what
     if known.outbox:

@@ -122,7 +122,9 @@ function about(queue, set) {
     [queue.expired, "expired"], [queue.dead, "gone to another address as dead letters"]];
   const where = set?.leader ? `In set ${queue.set}, led by router ${set.leader}.` : `In set ${queue.set}, without a leader.`;
   const outbox = queue.outbox ? ` ${plural(queue.outbox, "dead letter")} not taken by any address yet.` : "";
-  return `${where} Since this router leads: ${counts.map(([number, what]) => `${count(number)} ${what}`).join(", ")}.${outbox}`;
+  const waiting = [[queue.paused, "pause after a failure"], [queue.scheduled, "wait for their delivery time"]].filter(([number]) => number);
+  const resting = waiting.length ? ` ${waiting.map(([number, what]) => `${count(number)} ${what}`).join(", ")}.` : "";
+  return `${where}${resting} Since this router leads: ${counts.map(([number, what]) => `${count(number)} ${what}`).join(", ")}.${outbox}`;
 }
 
 function replica(set, router) {

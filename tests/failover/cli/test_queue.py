@@ -21,6 +21,7 @@ from router.entities.queues import SETTINGS
 from router.queues.dead_letter import dead_letter
 from tests.router.agreeing import AgreeingMesh, AskingMesh, Behind
 from tests.topic.queues.test_messages import ONE
+from topic.queues.leader.egress import Resting
 from topic.queues.operations import Configure, Declare, Delete, Done, QueueSettings
 from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Dequeue, Enqueue, Free, Reserve
@@ -222,8 +223,14 @@ def test_what_is_in_a_queue_and_what_has_passed_is_shown(mesh: AgreeingMesh) -> 
     [row] = json.loads(done("list", "--json"))
     figures = {"messages": 3, "bytes": 3, "reserved": 1, "consumers": 2, "oldest_s": 125.0}
     assert row.items() >= {**figures, "enqueued": 4, "dequeued": 1, "given_back": 1}.items()
+    mesh.resting = Resting(2, 1)
+    _, _, third, *_ = done("show", "queue/eu/x").splitlines()
+    assert "1 of them reserved for consumers, 2 paused after a failure, 1 scheduled for later; the oldest" in third
+    [row] = json.loads(done("list", "--json"))
+    assert row.items() >= {"paused": 2, "scheduled": 1}.items()
     del mesh.leaders["eu"]
     [row] = json.loads(done("list", "--json"))
+    assert row["paused"] is row["scheduled"] is None
     assert row.items() >= {"messages": 3, "consumers": 2, "oldest_s": None, "enqueued": None}.items()
     assert done("list").splitlines()[2].split() == [*("queue/eu/x", "eu", "none", "3", "3", "B", "2", "no", "settings")]
     assert done("show", "queue/eu/x").splitlines()[2:4] == [

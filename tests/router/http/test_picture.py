@@ -133,7 +133,7 @@ def test_a_replica_set_is_told_once_as_the_router_knows_it_that_knows_best() -> 
 
 def queue(name: str, messages: int, enqueued: int = 0, dequeued: int = 0, **more: Any) -> dict[str, Any]:
     counts = {"bytes": 2 * messages, "reserved": 0, "consumers": 1, "oldest_s": 3.0, "given_back": 0}
-    counts |= {"purged": 0, "expired": 0, "outbox": 0, "dead": 0}
+    counts |= {"purged": 0, "expired": 0, "outbox": 0, "dead": 0, "paused": 0, "scheduled": 0}
     return {
         "name": name,
         "set": "q0",

@@ -53,12 +53,14 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
     identity = f"{LIFE:x}-2"
     about: dict[str, Any] = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
-    about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0}
+    about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0, "paused": 0, "scheduled": 0}
     about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0, "expired": 0}
     about |= {"lastPosition": None, "ttlMs": None, "deadLetter": None, "redeliveries": None, "outbox": 0, "dead": 0}
     about |= {"singleActive": None, "retryAfterMs": None, "retryFactor": None, "retryMostMs": None}
     assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None, "bind": None}
-    only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired", "dead"))
+    only_leader = dict.fromkeys(
+        ("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired", "dead", "paused", "scheduled")
+    )
     assert await asking.ask("READ", "b", **named) == {**made, **only_leader}, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
     about["version"] = f"{LIFE:x}-3"

@@ -11,13 +11,14 @@ import pytest
 
 from tests.failures import marked
 from tests.topic.clients import Pen
-from tests.topic.queues.bench import ELECTED_S, QUEUE, QueueBench
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.queues.test_bodies import purge
 from tests.topic.queues.test_drains import drain, drained
 from tests.topic.queues.test_egress import at_rest, plain
 from tests.topic.queues.test_ingress import publisher
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.queues.leader import leaders
+from topic.queues.leader.egress import Resting
 from topic.queues.operations import QueueSettings
 
 MODIFIED, RELEASED = DeliveryOutcome.MODIFIED, DeliveryOutcome.RELEASED
@@ -69,6 +70,24 @@ def test_a_message_that_has_failed_pauses(router: str) -> None:
     reader.accept(marked(b"1", 2))
     bench.wait(1)
     assert at_rest(bench)
+
+
+def resting(bench: QueueBench) -> Resting:
+    [egress] = bench.at(bench.leader).node.led[SET].egresses.values()
+    return egress.resting
+
+
+def test_the_leader_tells_how_many_messages_pause() -> None:
+    bench, _ = filled(b"1", b"2", b"3", retry_after_ms=2000)
+    reader = plain(bench, "d")
+    assert resting(bench) == Resting()
+    reader.answer(MODIFIED, b"1", b"2", failed=True)
+    assert resting(bench) == Resting(paused=2)
+    bench.wait(3)
+    assert resting(bench) == Resting() and len(reader.delivered) == 5
+    reader.answer(MODIFIED, marked(b"1", 1), failed=True)
+    purge(bench)
+    assert resting(bench) == Resting() and bench.messages("b") == [b"2", b"3"]
 
 
 def test_a_released_message_does_not_pause() -> None:

@@ -14,8 +14,10 @@ from tests.topic.queues.test_bodies import purge, without_bodies
 from tests.topic.queues.test_browsing import Browser
 from tests.topic.queues.test_drains import drain, drained
 from tests.topic.queues.test_egress import at_rest, filled, lasting, plain
+from tests.topic.queues.test_pauses import resting
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.queues.leader import leaders
+from topic.queues.leader.egress import Resting
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +100,9 @@ def test_a_drain_does_not_wait_and_a_browser_sees_what_waits() -> None:
 def test_what_waits_can_be_purged() -> None:
     bench, _ = filled(b"1@20")
     reader = plain(bench, "d")
+    assert resting(bench) == Resting(scheduled=1)
     purge(bench)
+    assert resting(bench) == Resting()
     bench.wait(int(21 - bench.now))
     assert reader.delivered == [] and bench.messages("b") == []
 

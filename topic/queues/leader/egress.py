@@ -44,6 +44,17 @@ from topic.queues.positions import index_of, position_of, runs_of
 from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reject, Reserve, Unreserve
 from topic.queues.state import SetState
 
+
+@attrs.frozen(slots=True)
+class Resting:
+    """How many messages of a queue wait for a time, as far as its leader has looked at them."""
+
+    paused: int = 0
+    """Messages that have failed, and pause before a consumer gets them again."""
+    scheduled: int = 0
+    """Messages whose delivery time has not come."""
+
+
 NOBODY: Final = frozenset[bytes]()
 NO_DEMAND: Final = Demand(NOBODY, NO_ROOM, NO_ROOM)
 MOST_REFUSED: Final = SubscriberRoom(100, publisher.AHEAD)
@@ -115,6 +126,10 @@ class Egress(SetPublisher):
         """The positions of messages that the state keeps for consumers that have ended without them."""
         self._failed: set[int] = set()
         """The positions of messages whose deliveries end now, and have failed."""
+        self._resting: dict[int, bool] = {}
+        """Keyed by the position of a message that rests (`Proposer.rest`): whether it waits for its delivery time."""
+        self._some_are_gone = False
+        """Whether messages may be gone that rested."""
         self._draining: dict[bytes, Draining] = {}
         """Keyed by the name of a consumer that drains."""
 
@@ -205,6 +220,7 @@ class Egress(SetPublisher):
         """Messages were taken out of the queue other than by consumers, and all decided entries are known here: give up
         the deliveries of messages that are gone."""
         self._withdraw({position for position in self.open.values() if not self._has(position)})
+        self._some_are_gone = True
         self._for_nobody.update(at for at in self._unassigned() if self._messages.is_purged(self.queue, at))
         self.go_on()
 
@@ -231,9 +247,22 @@ class Egress(SetPublisher):
         """Whether the message that has just come back waits before it is published again (protocol 14.17)."""
         failed = self._messages.returns(position).failed if position in self._failed else 0
         pause_s = self._state.settings_of(self.queue).pause_s(failed)
-        return pause_s > 0 and self._log.rest(self, position, self.node.topic.outlet.time_ms + int(1000 * pause_s))
+        until_ms = self.node.topic.outlet.time_ms + int(1000 * pause_s)
+        pauses = pause_s > 0 and self._log.rest(self, position, until_ms)
+        if pauses:
+            self._resting[position] = False
+        return pauses
+
+    @property
+    def resting(self) -> Resting:
+        if self._some_are_gone:
+            self._resting = {at: is_scheduled for at, is_scheduled in self._resting.items() if self._has(at)}
+            self._some_are_gone = False
+        scheduled = sum(self._resting.values())
+        return Resting(len(self._resting) - scheduled, scheduled)
 
     def rested(self, position: int) -> None:
+        self._resting.pop(position, None)
         heappush(self._free, position)
         self._show_gap()
         self.go_on()
@@ -390,6 +419,7 @@ class Egress(SetPublisher):
                 return
             elif waiting is self._free and (until_ms := self._marking.delivery_ms(message)) and until_ms > now_ms:
                 self._forget_body(pop())
+                self._resting[position] = True
                 self._log.rest(self, position, until_ms, must=True)
             else:
                 self._forget_body(pop())

@@ -26,7 +26,7 @@ from topic.identity import (
 from topic.queues.actions import BodiesFound
 from topic.queues.bound.bindings import DEAD_LETTERS, set_of_binding
 from topic.queues.leader.ages import DecidedTimes
-from topic.queues.leader.egress import Egress
+from topic.queues.leader.egress import Egress, Resting
 from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.letters import Letters, is_of_letters, letters_to
@@ -441,6 +441,9 @@ class LedSet:
         messages = self._sets.state(self._name).messages
         position = messages.first_of(queue) if queue is not None else messages.first()
         return self._times.age_s(position, now) if position is not None else 0.0
+
+    def resting(self, queue: QueueId) -> Resting:
+        return self.egresses[queue].resting if queue in self.egresses else Resting()
 
 
 class SetLeaders:
