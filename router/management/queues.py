@@ -329,9 +329,12 @@ def settings_in(said: Mapping[Any, Any]) -> QueueSettings:
             raise ManagementError(BAD_REQUEST, f"a queue has no setting {name!r}, {expected(str(name), ASKED)}")
     given = {ASKED[name]: value for name, value in said.items() if name in ASKED and value is not None}
     try:
-        return QueueSettings.of(given)
+        settings = QueueSettings.of(given)
     except ValueError as error:
         raise ManagementError(BAD_REQUEST, str(error)) from None
+    if settings.conflict:
+        raise ManagementError(BAD_REQUEST, settings.conflict)
+    return settings
 
 
 class SetOperations:

@@ -62,10 +62,10 @@ async def test_a_mesh_with_queues_has_the_series_of_its_sets(mesh: RunningMesh) 
 
 async def test_any_router_does_it_while_a_majority_is_there(mesh: RunningMesh) -> None:
     declared = await queue(mesh, "a", "declare", "queue/orders", "--limit-messages", "5")
-    assert declared.exit_code == 0 and declared.output.endswith(": limit_messages 5\n"), declared.output
+    assert declared.exit_code == 0 and declared.output.endswith(": limit-messages 5\n"), declared.output
     assert (await queue(mesh, "b", "declare", "queue/orders", "--limit-messages", "5")) == declared
     configured = await queue(mesh, "c", "configure", "queue/orders", "--limit-bytes", "1KiB")
-    assert configured.output.endswith(": limit_messages 5, limit_bytes 1024\n"), configured.output
+    assert configured.output.endswith(": limit-messages 5, limit-bytes 1KiB\n"), configured.output
     [row] = await listed(mesh, "b")
     assert row["settings"] == {"limit_messages": 5, "limit_bytes": 1024}
     shown = json.loads((await queue(mesh, "a", "show", "queue/orders", "--json")).output)

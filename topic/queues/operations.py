@@ -20,6 +20,7 @@ An operation is one msgpack array, [kind, name, …]; an answer is [life, index,
 """
 
 import enum
+import math
 import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -43,6 +44,8 @@ MOST_BOUND: Final = 16
 DAY_MS: Final = 86_400_000
 MOST_FACTOR: Final = 100
 """The most by which the pause before a message comes again grows with each failure."""
+_TIMES: Final[Mapping[str, int]] = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_SIZES: Final[Mapping[str, int]] = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 REDELIVERIES: Final = 20
 """How often a message may come back as failed before it is a dead letter, if the queue has no number of its own."""
 
@@ -135,6 +138,18 @@ class QueueSettings:
         """The values that are set, keyed by name, in a fixed order."""
         values = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
         return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @property
+    def conflict(self) -> str:
+        """Why these settings do not go together, in an operator's words; empty if they do. A set takes them all the
+        same: the router that an operator asks refuses them."""
+        for name in ("retry_factor", "retry_most_ms"):
+            if (value := getattr(self, name)) is not None and self.retry_after_ms is None:
+                return f"{_shown(name, value)} has no effect without retry-after, expected both"
+        if None is not self.retry_after_ms > (self.retry_most_ms or math.inf):
+            least, most = (_shown(name, getattr(self, name)) for name in ("retry_after_ms", "retry_most_ms"))
+            return f"{most} is below {least}, expected at least as much"
+        return ""
 
     def __str__(self) -> str:
         return ", ".join(_shown(name, value) for name, value in self.values().items()) or "no settings"
@@ -420,9 +435,15 @@ def _redeliveries(name: str, value: Any) -> int:
 
 
 def _shown(name: str, value: Any) -> str:
+    """The setting in an operator's words: those of the options of `oncemesh queue`."""
+    word = name.removesuffix("_ms").replace("_", "-")
     if value is True:
-        return name
-    return f"{name} {' '.join(value) if isinstance(value, list) else value}"
+        return word
+    if name.endswith("_ms") or name == "limit_bytes":
+        units = _TIMES if name.endswith("_ms") else _SIZES
+        unit = max((unit for unit in units if not value % units[unit]), key=units.__getitem__)
+        value = f"{value // units[unit]}{unit}"
+    return f"{word} {' '.join(value) if isinstance(value, list) else value}"
 
 
 def _flag(name: str, value: Any) -> bool | None:

@@ -171,6 +171,8 @@ def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> Non
       oncemesh queue declare queue/orders --single-active
     """
 
+    _check(settings)
+
     async def main(management: Management) -> None:
         row = await _change(management, "CREATE", name, _body(settings))
         _tell(row, "is declared", machine=machine)
@@ -202,7 +204,9 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
 
     async def main(management: Management) -> None:
         known = await queue_named(management, name)
-        body = _body({**known.settings.values(), **settings}) | {"version": known.version}
+        changed = {**known.settings.values(), **settings}
+        _check(changed)
+        body = _body(changed) | {"version": known.version}
         _tell(await _change(management, "UPDATE", name, body, identity=known.id), "is configured", machine=machine)
 
     ask(main)
@@ -449,6 +453,13 @@ async def _change(management: Management, operation: str, name: str, body: Any, 
 def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a request. A setting that is missing or `none` is left out."""
     return {one.managed_name: value for one in SETTINGS if (value := settings.get(one.name, NONE)) != NONE}
+
+
+def _check(settings: Mapping[str, Any]) -> None:
+    """Raises click.UsageError if settings do not go together."""
+    given = QueueSettings.of({name: value for name, value in settings.items() if value != NONE})
+    if given.conflict:
+        raise click.UsageError(given.conflict)
 
 
 def _tell(row: Mapping[str, Any], what: str, *, machine: bool) -> None:

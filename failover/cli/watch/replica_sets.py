@@ -24,6 +24,8 @@ from router.text.printable import printable, printable_json
 DONE_S: Final = 30.0
 """Seconds for which a command waits until a set has carried out its request, or has made a step towards it."""
 LOOK_S: Final = 0.1
+EVEN: Final = 2
+"""Voters of which no one may stop."""
 MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh doctor names them"
 
 
@@ -38,8 +40,8 @@ def replicas(name: str, added: tuple[str, ...], removed: tuple[str, ...], wait: 
 
     The set goes on meanwhile, and changes one voter at a time. Its leader copies everything to a new router, then this
     router gets its vote; a router of --remove goes when all new routers have their votes. Both options may be repeated.
-    A router of --remove need not run. If the command is interrupted, the set makes the change all the same; repeat the
-    command to wait for it.
+    A router of --remove is a voter, and need not run. If the command is interrupted, the set makes the change all the
+    same; repeat the command to wait for it. A set of two voters needs both, so the command warns of it.
 
     \b
     Examples:
@@ -63,11 +65,15 @@ def replicas(name: str, added: tuple[str, ...], removed: tuple[str, ...], wait: 
     ask(main)
 
 
-def _changed(known: ShownSet, added: Iterable[str], removed: Collection[str]) -> list[str]:
+def _changed(known: ShownSet, added: Collection[str], removed: Collection[str]) -> list[str]:
     """The ring with the new routers behind the others, and without those that are to go. Raises RunError if a router
-    is to come and to go, or if none is left."""
+    is to come and to go, if one that is to go is no voter, or if none is left."""
     if both := sorted({*added}.intersection(removed)):
         raise RunError(f"router {both[0]} is in --add and in --remove, expected one of them")
+    is_made = added and {*added}.issubset(known.ring)  # the command is repeated
+    for router in removed:
+        if router not in known.members and not is_made:
+            raise RunError(f"router {router} is no voter of set {known.name}, {expected(router, known.ring)}")
     ring = [router for router in dict.fromkeys((*known.ring, *added)) if router not in removed]
     if not ring:
         raise RunError(f"set {known.name} would have no voter, expected one or more: name others with --add")
@@ -268,11 +274,15 @@ async def choose_voters(management: Management, known: ShownSet, routers: Sequen
     too long, or if it has no leader."""
     name, listed = known.name, ", ".join(routers)
     await _tell_set(management, _leader_of(known), name, {"ring": list(routers)})
-    if not wait:
+    if wait:
+        await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
+        click.echo(printable(f"set {name} has the voters {listed}"))
+    else:
         click.echo(printable(f"set {name} is changing its voters to {listed}: see oncemesh queue sets"))
-        return
-    await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
-    click.echo(printable(f"set {name} has the voters {listed}"))
+    if len({*routers}) == EVEN:
+        click.echo(
+            printable(f"warning: a set of two voters needs both: {name} stops if one of {listed} does"), err=True
+        )
 
 
 def _leader_of(known: ShownSet) -> str:

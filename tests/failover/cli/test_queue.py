@@ -60,10 +60,10 @@ def failed(*words: str) -> str:
 
 def test_a_queue_lives_from_its_declaration_to_its_deletion(mesh: AgreeingMesh) -> None:
     told = done("declare", "queue/eu/orders", "--limit-messages", "100", "--limit-bytes", "64MiB")
-    assert told == "queue queue/eu/orders is declared in set eu: limit_messages 100, limit_bytes 67108864\n"
+    assert told == "queue queue/eu/orders is declared in set eu: limit-messages 100, limit-bytes 64MiB\n"
     assert done("declare", "queue/eu/orders", "--limit-bytes", "64MiB", "--limit-messages", "100") == told
     told = done("configure", "queue/eu/orders", "--limit-messages", "5")
-    assert told == "queue queue/eu/orders is configured in set eu: limit_messages 5, limit_bytes 67108864\n"
+    assert told == "queue queue/eu/orders is configured in set eu: limit-messages 5, limit-bytes 64MiB\n"
     told = done("configure", "queue/eu/orders", "--limit-messages", "none", "--limit-bytes", "none")
     assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
     assert done("delete", "queue/eu/orders") == "queue queue/eu/orders is deleted\n"
@@ -74,13 +74,13 @@ def test_a_queue_lives_from_its_declaration_to_its_deletion(mesh: AgreeingMesh) 
 
 def test_a_queue_limits_the_time_of_its_messages(mesh: AgreeingMesh) -> None:
     told = done("declare", "queue/eu/orders", "--ttl", "1.5m")
-    assert told == "queue queue/eu/orders is declared in set eu: ttl_ms 90000\n"
+    assert told == "queue queue/eu/orders is declared in set eu: ttl 90s\n"
     assert done("configure", "queue/eu/orders", "--ttl", "none").endswith(": no settings\n")
 
 
 def test_a_queue_is_bound_to_topics_and_bound_no_more(mesh: AgreeingMesh) -> None:
     told = done("declare", "queue/eu/orders", "--bind", "topic/x", "--bind", "topic/eu/*", "--limit-messages", "5")
-    assert told == "queue queue/eu/orders is declared in set eu: limit_messages 5, bind topic/eu/* topic/x\n"
+    assert told == "queue queue/eu/orders is declared in set eu: limit-messages 5, bind topic/eu/* topic/x\n"
     told = done("configure", "queue/eu/orders", "--limit-messages", "none")
     assert told == "queue queue/eu/orders is configured in set eu: bind topic/eu/* topic/x\n"
     assert "topic/eu/*" in done("list")
@@ -90,10 +90,10 @@ def test_a_queue_is_bound_to_topics_and_bound_no_more(mesh: AgreeingMesh) -> Non
 
 def test_a_queue_gives_its_dead_letters_away(mesh: AgreeingMesh) -> None:
     told = done("declare", "queue/eu/orders", "--dead-letter", "queue/eu/dead", "--redeliveries", "0")
-    assert told == "queue queue/eu/orders is declared in set eu: dead_letter queue/eu/dead, redeliveries 0\n"
+    assert told == "queue queue/eu/orders is declared in set eu: dead-letter queue/eu/dead, redeliveries 0\n"
     told = done("configure", "queue/eu/orders", "--redeliveries", "none")
-    assert told == "queue queue/eu/orders is configured in set eu: dead_letter queue/eu/dead\n"
-    assert "dead_letter" in done("list") and "queue/eu/dead" in done("show", "queue/eu/orders")
+    assert told == "queue queue/eu/orders is configured in set eu: dead-letter queue/eu/dead\n"
+    assert "dead-letter" in done("list") and "queue/eu/dead" in done("show", "queue/eu/orders")
     told = done("configure", "queue/eu/orders", "--dead-letter", "none")
     assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
     for address, why in (("topic/*", "is a pattern"), ("_sets/eu/in/queue/eu/x", "inside a replica set")):
@@ -103,7 +103,7 @@ def test_a_queue_gives_its_dead_letters_away(mesh: AgreeingMesh) -> None:
 
 def test_a_queue_has_one_consumer_at_a_time(mesh: AgreeingMesh) -> None:
     told = done("declare", "queue/eu/orders", "--single-active")
-    assert told == "queue queue/eu/orders is declared in set eu: single_active\n"
+    assert told == "queue queue/eu/orders is declared in set eu: single-active\n"
     assert done("declare", "queue/eu/orders", "--single-active") == told
     told = done("configure", "queue/eu/orders", "--no-single-active")
     assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
@@ -131,7 +131,7 @@ def test_any_router_changes_a_queue_of_which_it_has_no_replica(mesh: AgreeingMes
 def test_a_queue_that_differs_is_left_as_it_is(mesh: AgreeingMesh) -> None:
     done("declare", "queue/x", "--limit-messages", "5")
     told = failed("declare", "queue/x")
-    assert told == 'queue "queue/x" exists with limit_messages 5, expected no settings'
+    assert told == 'queue "queue/x" exists with limit-messages 5, expected no settings'
     [known] = mesh.lists["q0"]
     assert known.settings == QueueSettings(limit_messages=5)
 
@@ -147,7 +147,7 @@ def test_the_list_has_each_queue_once_as_its_leader_knows_it(mesh: AgreeingMesh)
         ["Queue", "Set", "Leader", "Messages", "Bytes", "Oldest", "Consumers", "Settings"],
         lines[1],
         ["queue/a", "q0", "b", "0", "0", "B", "0", "no", "settings"],
-        ["queue/eu/c", "eu", "a", "0", "0", "B", "0", "limit_messages", "7"],
+        ["queue/eu/c", "eu", "a", "0", "0", "B", "0", "limit-messages", "7"],
     ]
     rows = json.loads(done("list", "--json"))
     assert [(row["name"], row["set"], row["leader"], row["settings"]) for row in rows] == [
@@ -180,7 +180,7 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
     mesh.aside["c", "eu"] = "its disk has lost entries"
     done("declare", "queue/eu/x", "--limit-messages", "5")
     first, second, third, fourth, _, _, *rows = done("show", "queue/eu/x").splitlines()
-    assert first == "queue/eu/x: limit_messages 5"
+    assert first == "queue/eu/x: limit-messages 5"
     assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a, moves: prefer"
     assert third == "0 messages, 0 B; 0 of them reserved for consumers"
     counts = "0 came, 0 left, 0 were given back, 0 were purged, 0 expired, 0 were dead letters"
@@ -359,6 +359,8 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
         ),
         (("--limit-bytes", "0"), "limit_bytes of a queue is 0, expected a number from 1"),
         (("--limit-message", "5"), "--limit-messages"),
+        (("--retry-factor", "2"), "retry-factor 2 has no effect without retry-after, expected both"),
+        (("--retry-after", "5s", "--retry-most", "1s"), "retry-most 1s is below retry-after 5s, expected at least"),
         (
             ("--bind", "topic/#/x"),
             'bind of a queue has "topic/#/x", expected "#" as the last word only, or none for no',
@@ -371,6 +373,8 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
     ],
 )
 def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], what: str, mesh: AgreeingMesh) -> None:
+    done("declare", "queue/x")
+    mesh.changes.clear()
     result = queue("configure", "queue/x", *words)
     assert result.exit_code == 2 and what in result.output
     assert mesh.changes == []
@@ -406,7 +410,9 @@ def test_the_sets_are_listed_with_their_voters(mesh: AgreeingMesh) -> None:
 
 
 def test_an_operator_chooses_the_voters_of_a_set(mesh: AgreeingMesh) -> None:
-    assert done("voters", "q0", "b", "a") == "set q0 has the voters b, a\n"
+    assert done("voters", "q0", "b", "a").startswith(
+        "set q0 has the voters b, a\nwarning: a set of two voters needs both"
+    )
     assert mesh.voters["q0"] == ("b", "a")
     assert failed("voters", "q1", "a").startswith("there is no replica set q1, expected eu or q0")
     assert failed("voters", "q0", "a", "z") == "set q0: there is no router {'z'}"
@@ -420,7 +426,9 @@ def test_an_operator_gives_a_set_other_replicas(mesh: AgreeingMesh) -> None:
     assert mesh.voters["q0"] == ("c", "d", "a")
     assert done("replicas", "q0", "--add", "a", "--remove", "b") == told, "the command was interrupted"
     assert done("replicas", "q0", "--remove", "d", "--remove", "a") == "set q0 has the voters c\n"
-    assert done("replicas", "q0", "--add", "b", "--no-wait").startswith("set q0 is changing its voters to c, b: see")
+    told = done("replicas", "q0", "--add", "b", "--no-wait").splitlines()
+    assert told[0].startswith("set q0 is changing its voters to c, b: see")
+    assert told[1:] == ["warning: a set of two voters needs both: q0 stops if one of c, b does"]
 
 
 def test_replicas_that_cannot_be_are_refused(mesh: AgreeingMesh) -> None:
@@ -430,6 +438,10 @@ def test_replicas_that_cannot_be_are_refused(mesh: AgreeingMesh) -> None:
     assert failed("replicas", "q0", "--add", "z") == 'there is no router "z" in this mesh, expected a, b, c or d'
     assert failed("replicas", "q0", "--remove", "z") == 'there is no router "z" in this mesh, expected a, b, c or d'
     assert failed("replicas", "q0", "--add", "b", "--remove", "b").startswith("router b is in --add and in --remove")
+    assert failed("replicas", "q0", "--remove", "a").startswith("router a is no voter of set q0, expected b, c or d")
+    assert failed("replicas", "q0", "--add", "a", "--remove", "d", "--remove", "c", "--remove", "a").startswith(
+        "router a"
+    )
     every = [word for router in "bcd" for word in ("--remove", router)]
     assert failed("replicas", "q0", *every).startswith("set q0 would have no voter")
     mesh.absent.add("a")

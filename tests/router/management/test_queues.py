@@ -108,7 +108,7 @@ async def test_a_router_without_a_replica_changes_what_is_named_whole() -> None:
     assert changed == {**made, "limitMessages": 6, "version": f"{LIFE:x}-3"}
     told = await refused(asking, "UPDATE", {"limitMessages": 7, "version": made["version"]}, **whole)
     assert told == (
-        f'409: queue "queue/eu/x" was changed meanwhile: it has limit_messages 6 (version {changed["version"]})'
+        f'409: queue "queue/eu/x" was changed meanwhile: it has limit-messages 6 (version {changed["version"]})'
     )
     await asking.ask("DELETE", type=DECLARED_QUEUE.managed, **whole)
     assert await refused(asking, "DELETE", **whole) == '404: there is no queue "queue/eu/x"'
@@ -196,7 +196,7 @@ async def test_what_is_not_decided_is_answered_with_the_reason() -> None:
     asking = AskingMesh(mesh)
     await asking.ask("CREATE", None, {"limitMessages": 5}, type=DECLARED_QUEUE.managed, name="queue/eu/x")
     told = await refused(asking, "CREATE", name="queue/eu/x")
-    assert told == '409: queue "queue/eu/x" exists with limit_messages 5, expected no settings'
+    assert told == '409: queue "queue/eu/x" exists with limit-messages 5, expected no settings'
     assert await refused(asking, "CREATE", name="topic/x") == '400: no replica set may have a queue "topic/x"'
     assert "expected a text of 1 to 255 bytes" in await refused(asking, "CREATE", name="queue/" + "x" * 255)
     assert await refused(asking, "CREATE", name="queue/#") == "400: queue/# is a pattern, and a queue has one name"
@@ -231,6 +231,7 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
         ({7: 5}, "a queue has no setting 7, expected limitMessages, .*"),
         ({"limitMessages": "5"}, "limit_messages of a queue is '5', expected a number from 1"),
         ({"limitMessages": True}, "limit_messages of a queue is True, expected a number from 1"),
+        ({"retryFactor": 2}, "retry-factor 2 has no effect without retry-after, expected both"),
         ({"limitBytes": 2**63}, "limit_bytes of a queue is 9223372036854775808, expected a number from 1"),
     ],
 )

@@ -51,6 +51,23 @@ def test_each_pause_is_longer_than_the_one_before(settings: dict[str, int], paus
     assert asked.pause_s(10**9) == (86_400 if settings == {"retry_after_ms": 1000, "retry_factor": 2} else max(pauses))
 
 
+@pytest.mark.parametrize(
+    ("settings", "conflict"),
+    [
+        ({"retry_after_ms": 5000}, ""),
+        ({"retry_after_ms": 5000, "retry_factor": 2, "retry_most_ms": 5000}, ""),
+        ({"retry_factor": 2}, "retry-factor 2 has no effect without retry-after, expected both"),
+        ({"retry_most_ms": 3_600_000}, "retry-most 1h has no effect without retry-after, expected both"),
+        (
+            {"retry_after_ms": 1500, "retry_most_ms": 1000},
+            "retry-most 1s is below retry-after 1500ms, expected at least as much",
+        ),
+    ],
+)
+def test_settings_of_pauses_that_do_not_go_together_are_named(settings: dict[str, int], conflict: str) -> None:
+    assert QueueSettings.of(settings).conflict == conflict
+
+
 @pytest.mark.parametrize("wrong", [0, 101, True, 1.5, "2"])
 def test_a_factor_is_a_small_number(wrong: Any) -> None:
     with pytest.raises(ValueError, match="expected a number from 1 to 100"):

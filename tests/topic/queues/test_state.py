@@ -72,7 +72,7 @@ def test_a_declare_with_other_settings_names_the_difference() -> None:
     apply(queues, 7, Declare("queue/a", LIMITED))
     answer = apply(queues, 8, Declare("queue/a", QueueSettings(limit_bytes=5)))
     assert answer == Refused(
-        RefusedFor.DIFFERS, 'queue "queue/a" exists with limit_messages 10, expected limit_bytes 5'
+        RefusedFor.DIFFERS, 'queue "queue/a" exists with limit-messages 10, expected limit-bytes 5B'
     )
     assert [queue.settings for queue in queues] == [LIMITED]
 
@@ -94,7 +94,7 @@ def test_a_change_of_settings_that_is_decided_twice_does_not_undo_another_one() 
     assert apply(queues, 8, change) == done(7, 8)
     assert apply(queues, 9, change) == done(7, 8), "it is as it was asked for"
     assert apply(queues, 10, Configure("queue/a", id_, QueueId(LIFE, 8), other)) == done(7, 10)
-    why = f'queue "queue/a" was changed meanwhile: it has limit_bytes 5 (version {QueueId(LIFE, 10)})'
+    why = f'queue "queue/a" was changed meanwhile: it has limit-bytes 5B (version {QueueId(LIFE, 10)})'
     assert apply(queues, 11, change) == Refused(RefusedFor.CHANGED, why)
     assert [queue.settings for queue in queues] == [other]
 
