@@ -61,7 +61,7 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
         with out.status(f"starting {', '.join(plan.routers)}"):
             lack = await _lacks(launcher.up(plan))
         up = True
-        _show_started(out, plan.mesh, await look(directory, fetcher(directory)), lack)
+        lack = await _show_started(out, directory, plan.mesh, lack)
         for opening in plan.openings(*plan.routers):
             out.print(opening, style="yellow", soft_wrap=True)
         out.print(f"run directory {directory.path}", soft_wrap=True)
@@ -127,8 +127,8 @@ class ChangeLines:
 def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
     """Start stopped routers of a mesh, or all of them if you name none.
 
-    If some routers are not connected after 30 s, the command prints what is missing, leaves all of them running and
-    exits with status 3.
+    If some routers are not connected after 30 s, or a running router does not answer, the command prints what is
+    missing, leaves all of them running and exits with status 3.
 
     \b
     Example: oncemesh start b --run-dir run/triangle
@@ -149,7 +149,7 @@ async def show_start(
         with out.status(f"starting {', '.join(names)}"):
             lack = await _lacks(start(Launcher(directory, fetcher(directory))))
         started = True
-        _show_started(out, directory.read().mesh, await look(directory, fetcher(directory)), lack)
+        lack = await _show_started(out, directory, directory.read().mesh, lack)
     if scope.cancelled_caught and started:
         raise RunError("interrupted, but the routers run: see oncemesh status")
     if scope.cancelled_caught:
@@ -204,13 +204,20 @@ def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
     _show_stopped(console(), run(Launcher(directory, fetcher(directory)).stop, names))
 
 
-def _show_started(out: Console, mesh: str, views: dict[str, RouterView], lack: str) -> None:
+async def _show_started(out: Console, directory: RunDirectory, mesh: str, lack: str) -> str:
+    """Show the routers. Returns `lack`, what the start lacks, or else which of the routers do not answer; empty if all
+    do."""
+    views = await look(directory, fetcher(directory))
+    silent = [name for name, view in views.items() if view.pid is not None and view.status is None]
+    if silent and not lack:
+        lack = f"running, but without an answer: router {', '.join(silent)}; see oncemesh status"
     out.print(headline(mesh, views.values()), style="bold")
     out.print(routers_table(views))
     if where := shown_at(views.values()):
         out.print(where, soft_wrap=True)
     if lack:
         out.print(lack, style="yellow", soft_wrap=True)
+    return lack
 
 
 def _show_stopped(out: Console, outcome: Mapping[str, str]) -> None:

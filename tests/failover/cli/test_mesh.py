@@ -126,6 +126,20 @@ def test_a_mesh_that_is_up_in_part_runs_and_says_what_it_lacks(here: Path, monke
     assert oncemesh("down").output == "router a: stopped\nrouter b: stopped\n"
 
 
+def test_a_router_that_runs_and_does_not_answer_is_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a start that has nothing left to start."""
+    assert oncemesh("up", "pair.yaml", "--detach").exit_code == 0
+
+    async def silent(host: str, port: int, timeout: float) -> dict[str, Any]:
+        raise trio.TooSlowError
+
+    monkeypatch.setattr(cli_mesh, "fetcher", lambda directory: silent)
+    start = oncemesh("start")
+    assert start.exit_code == cli_mesh.HALF_UP
+    assert "running, but without an answer: router a, b" in start.output
+    assert oncemesh("down").output == "router a: stopped\nrouter b: stopped\n"
+
+
 def test_a_directory_that_cannot_be_is_told_without_a_traceback(here: Path) -> None:
     (here / "f").touch()
     result = oncemesh("up", "pair.yaml", "--run-dir", "f/x")
