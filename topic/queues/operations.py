@@ -146,7 +146,7 @@ class QueueSettings:
         for name in ("retry_factor", "retry_most_ms"):
             if (value := getattr(self, name)) is not None and self.retry_after_ms is None:
                 return f"{_shown(name, value)} has no effect without retry-after, expected both"
-        if None is not self.retry_after_ms > (self.retry_most_ms or math.inf):
+        if (self.retry_after_ms or 0) > (self.retry_most_ms or math.inf):
             least, most = (_shown(name, getattr(self, name)) for name in ("retry_after_ms", "retry_most_ms"))
             return f"{most} is below {least}, expected at least as much"
         return ""

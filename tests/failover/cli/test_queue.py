@@ -426,9 +426,9 @@ def test_an_operator_gives_a_set_other_replicas(mesh: AgreeingMesh) -> None:
     assert mesh.voters["q0"] == ("c", "d", "a")
     assert done("replicas", "q0", "--add", "a", "--remove", "b") == told, "the command was interrupted"
     assert done("replicas", "q0", "--remove", "d", "--remove", "a") == "set q0 has the voters c\n"
-    told = done("replicas", "q0", "--add", "b", "--no-wait").splitlines()
-    assert told[0].startswith("set q0 is changing its voters to c, b: see")
-    assert told[1:] == ["warning: a set of two voters needs both: q0 stops if one of c, b does"]
+    first, *more = done("replicas", "q0", "--add", "b", "--no-wait").splitlines()
+    assert first.startswith("set q0 is changing its voters to c, b: see")
+    assert more == ["warning: a set of two voters needs both: q0 stops if one of c, b does"]
 
 
 def test_replicas_that_cannot_be_are_refused(mesh: AgreeingMesh) -> None:
