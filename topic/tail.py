@@ -11,8 +11,8 @@ written to the disk.
     the others [number, rows, keys]: number of the block that these entries will be in; rows as in
                `topic.journal.COLUMNS`. The first of these has no rows: its number shows how many blocks are written
 
-A killed writer may leave a tail whose block it has already written. A reader that finds both uses the block. This module
-only turns entries into bytes and back: it opens no file and maps no memory.
+A killed writer may leave a tail whose block it has already written. A reader that finds both uses the block. This
+module only turns entries into bytes and back: it opens no file and maps no memory.
 """
 
 import zlib
