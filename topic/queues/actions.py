@@ -1,5 +1,5 @@
-"""The actions that the replicas of a router ask of their shell, and the view of a set for the operator (protocol 13);
-see `topic.queues.sets`."""
+"""The actions that a router's replicas ask of their shell, and the view of a set that operators get (protocol 13).
+`topic.queues.sets` explains how the shell performs actions."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -15,7 +15,7 @@ from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 
 @attrs.frozen(slots=True)
 class Tell:
-    """Send this payload to another router in contact, in order."""
+    """Send this payload to another router in contact. Payloads keep their order."""
 
     router: str
     payload: bytes
@@ -23,7 +23,7 @@ class Tell:
 
 @attrs.frozen(slots=True)
 class Answered:
-    """The answer to the request of this number (`ReplicaSets.ask`)."""
+    """The answer to the request with this number (`ReplicaSets.ask`)."""
 
     number: int
     answer: Answer
@@ -31,7 +31,7 @@ class Answered:
 
 @attrs.frozen(slots=True)
 class PageFound:
-    """The page for the request of this number (`ReplicaSets.ask`)."""
+    """The answer to the request with this number, which asked for a page of messages (`ReplicaSets.ask`)."""
 
     number: int
     page: MessagePage
@@ -50,11 +50,11 @@ class SetChange(Enum):
     LEADS = "leads"
     """This router leads the set now."""
     LEADS_NO_MORE = "leads no more"
-    """This router leads the set no longer."""
+    """This router no longer leads the set."""
     LEADERLESS = "leaderless"
-    """No router has led the set for `RaftLimits.tried` seconds."""
+    """For `RaftLimits.tried` seconds, no router has led the set."""
     ASIDE = "aside"
-    """The set's store at this router was set aside."""
+    """This router has set its store of the set aside."""
 
 
 @attrs.frozen(slots=True)
@@ -64,7 +64,7 @@ class SetEvent:
     kind: SetChange
     set: str
     text: str
-    """The event as a line of the router's log."""
+    """The event as a line for the router's log."""
     term: int = 0
     """The term in which this router leads or led; 0 for other events."""
     why: str = ""
@@ -72,7 +72,7 @@ class SetEvent:
 
 @attrs.frozen(slots=True)
 class Logged:
-    """Append this entry to the delivery log, before any later action leaves the router."""
+    """Append this entry to the delivery log before the shell performs any later action."""
 
     event: Event
     columns: Mapping[str, Any]
@@ -81,11 +81,11 @@ class Logged:
 
 @attrs.frozen(slots=True)
 class BodiesFound:
-    """The answer to the read of this number (`ReplicaSets.read`)."""
+    """The answer to the read with this number (`ReplicaSets.read`)."""
 
     number: int
     bodies: Mapping[int, bytes]
-    """Keyed by position: the bodies of the messages that still exist."""
+    """The bodies of the messages that still exist, keyed by position."""
 
 
 SetAction = (
@@ -95,48 +95,49 @@ SetAction = (
 
 @attrs.frozen(slots=True)
 class SetView:
-    """One replica set, as one router knows it."""
+    """One replica set, as one router sees it."""
 
     name: str
     prefix: str
-    """The prefix of the names of its queues; empty for a hashed set."""
+    """The prefix of the names of the set's queues; empty for a hashed set."""
     ring: tuple[str, ...]
-    """The routers that are to be voters, by this router's log, or by the plan if the set has not begun. Empty at a
-    proxy of a set that has begun."""
+    """The routers that are to be voters. They come from this router's log, or from the plan if the set has not begun.
+    Empty at a proxy of a set that has begun."""
     life: int
-    """The life of the set; 0 if it has not begun, as far as this router knows."""
+    """The life of the set; 0 if, as far as this router knows, the set has not begun."""
     term: int
     leader: str
-    """The router that leads; empty if none is known."""
+    """The router that leads the set; empty if this router knows none."""
     role: str
-    """The role of this router: leader, candidate, pre-candidate, follower, learner, or proxy if it has no replica."""
+    """The role of this router in the set: leader, candidate, pre-candidate, follower, learner, or proxy (without a
+    replica)."""
     voters: tuple[str, ...]
-    """The voters by this router's log; empty at a proxy."""
+    """The present voters, according to this router's log; empty at a proxy."""
     learners: tuple[str, ...]
     commit: int
     """The last log index that is decided, as far as this router knows."""
     applied: int
     """The last log index that this router has applied to the queues."""
     behind: Mapping[str, int]
-    """At the leader, keyed by router: how many entries the router's disk lacks."""
+    """Only at the leader: for each router, how many entries its disk lacks."""
     learning: Mapping[str, float]
-    """At the leader, keyed by learner: since when this leader brings it up to date."""
+    """Only at the leader: for each learner, since when this leader has been bringing it up to date."""
     away: Mapping[str, float]
-    """Keyed by member that is not in contact with this router: since when. It is the start of this router if the two
-    have not been in contact."""
+    """For each member that is out of contact with this router, since when. If the two were never in contact, this is
+    the start of this router."""
     copied: Mapping[str, int]
-    """At the leader, keyed by router that is a learner or is sent the snapshot: how much of snapshot and log its disk
-    has, in per cent, about."""
+    """Only at the leader: for each router that is a learner or is being sent the snapshot, about how many per cent of
+    snapshot and log its disk has."""
     queues: int
-    """How many queues are declared, as far as this router knows."""
+    """The number of declared queues that this router knows."""
     unstored: int
-    """Bytes of the log that wait for a majority or for this router's disk."""
+    """The bytes of the log that are not yet on a majority of disks, or not yet on this router's disk."""
     asked: int
-    """How many requests of this router wait for the set's answer."""
+    """The number of requests of this router that the set has not answered yet."""
     why_aside: str
-    """Why the store here was last set aside; empty if it was not since the router started."""
+    """Why this router last set its store of the set aside; empty if it has not done so since its start."""
     may_stop: tuple[str, ...]
-    """The voters of which the operator may stop any one: the others in contact with this router are still a
-    majority."""
+    """The voters of which the operator may stop any one. Without it, the other voters in contact with this router are
+    still a majority."""
     policy: MovePolicy = PREFERS
-    """How the lead moves by itself, by this router's topology."""
+    """The policy by which the leader of the set changes, according to this router's topology."""

@@ -1,8 +1,10 @@
 """The messages in the queues of one set, and the answers to the deliveries that brought them (protocol 14.3).
 
-A message is in its queue at a *position*: the log index of the entry that has enqueued it, and its place in the entry.
-So all replicas have the same order. A delivery is enqueued once: the state keeps its key and its answer until its
-publisher has settled it, even if the message leaves the queue, or the queue is deleted, in the meantime.
+A message has a *position* in its queue: the log index of the entry that has enqueued it, and its place in this entry.
+So the messages have the same order at all replicas.
+
+A delivery is enqueued only once. For this the state keeps the delivery's key and answer until its publisher has settled
+it, even if in the meantime the message leaves the queue or the queue is deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,56 +28,58 @@ from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
 
 RETURNS, KEY, PURGED = b"f", b"k", b"p"
-"""The first bytes of the keys of three kinds of rows: the returns of a message (its position follows), the answer to a
-delivery (its key follows), and a purge (the id of the queue follows)."""
+"""The first bytes of the keys of three kinds of rows. `RETURNS` begins the key of a row with the returns of a message;
+the message's position follows. `KEY` begins that of an answer; the delivery key follows. `PURGED` begins that of a
+purge; the id of the queue follows."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
-"""Bytes of a delivery key, without and with the key of a binding before it."""
+"""The possible lengths of a delivery key in a row: without and with the key of a binding before it."""
 MOST_ANNOTATED: Final = 16 << 20
-"""Most bytes of annotations that consumers have added to the messages of a set. All replicas must have the same
-number."""
+"""The limit of the bytes of annotations that consumers have added to all messages of a set. This constant must be equal
+at all replicas."""
 ROWS: Final = (RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
-"""The first bytes of the keys of all rows of this module, except those of messages."""
+"""The first bytes of the keys of all rows of this module, apart from the rows of messages."""
 
 
 @attrs.frozen(slots=True)
 class DeliveryAnswer:
-    """The answer to a delivery."""
+    """The answer that the set has given to a delivery."""
 
     taken: bool
-    """Whether the queue took the message. Otherwise it was refused: the queue was full, or the set had too many
+    """Whether the queue took the message. If not, it refused the message, because it was full or the set had too many
     queues."""
     attach: Epoch
-    """The publisher's attach on which the delivery was forwarded last."""
+    """The publisher's attach in which the home last forwarded the delivery."""
     place: int
-    """The place of the delivery in the publisher's order, on that attach."""
+    """The delivery's place in the publisher's order, in that attach."""
 
     def is_for(self, attach: Epoch, place: int) -> bool:
-        """Whether a delivery with the same key, on this attach and at this place, is the same delivery. At a later
-        place on the same attach it is another one: the publisher has settled the former delivery and used its tag
-        again, and the leader has not read that settlement yet. On another attach it is the same: a home tells the
-        leader of all deliveries that were settled before the attach."""
+        """Whether a delivery with the same key, in this attach and at this place, is the delivery that was answered.
+
+        In the same attach, at a later place, it is another delivery: the publisher has settled the answered one and
+        used its tag again, and the leader has not read the settlement yet. In another attach it is the same delivery,
+        because a home tells the leader of all deliveries that were settled before the attach.
+        """
         return attach != self.attach or place <= self.place
 
     @property
     def row(self) -> bytes:
-        """The value of the row of the delivery."""
+        """The value of the row for the delivery."""
         return bytes(msgpack.packb((self.taken, *self.attach, self.place)))
 
 
 @attrs.frozen(slots=True)
 class Returns:
-    """How often a message came back from consumers to its queue, or from its address to the outbox."""
+    """How often a message has come back: from consumers to its queue, or from its address to the outbox."""
 
     times: int = 0
     failed: int = 0
-    """The number of these returns before which a consumer may have begun to process the message (AMQP 1.0 3.2.1,
-    delivery-count)."""
+    """How many of these times a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
     annotations: bytes = b""
     """The annotations that consumers have added to the message, as the shell encodes them (AMQP 1.0 3.4.5)."""
 
     @classmethod
     def read(cls, value: bytes) -> "Returns":
-        """The returns in the value of a row. Raises ValueError if the value is malformed."""
+        """Read the value of a row. Raises ValueError if it is malformed."""
         parts = unpack(value, "a row of the state of a set")
         if [type(part) for part in parts] != [int, int, bytes] or not 0 <= parts[1] <= parts[0] or not parts[0]:
             raise ValueError("a row of the state of a set has a number of returns that is none")
@@ -83,7 +87,7 @@ class Returns:
 
     @property
     def row(self) -> bytes:
-        """The value of the row of the message."""
+        """The value of the row for the message."""
         return bytes(msgpack.packb((self.times, self.failed, self.annotations)))
 
 
@@ -92,17 +96,18 @@ NEVER: Final = Returns()
 
 @attrs.define(slots=True)
 class Passed:
-    """Counts of the messages that have passed through a queue, or through all queues of a set."""
+    """How many messages have passed through one queue, or through all queues of a set."""
 
     enqueued: int = 0
     dequeued: int = 0
-    """Messages that consumers have accepted, or rejected for good. Messages of a deleted queue do not count."""
+    """The messages that consumers have accepted or finally rejected. Messages that went with a deleted queue do not
+    count."""
     given_back: int = 0
-    """How often a consumer gave a message back, or ended while it had one."""
+    """How often a consumer has given a message back, or has ended while it had one."""
     purged: int = 0
     """Messages that operators have purged."""
     expired: int = 0
-    """Messages whose time was over, and that did not become dead letters."""
+    """Messages whose time to live ended and that did not become dead letters."""
     dead: int = 0
     """Dead letters that another address has taken."""
 
@@ -116,13 +121,15 @@ class QueuedMessages:
         self._log = log or Unlogged()
         self._messages = rows.messages
         self._answers: dict[bytes, DeliveryAnswer] = {}
-        """Keyed by delivery key. If the delivery came by a binding, the key of the binding precedes it."""
+        """The answers by delivery key. If the delivery came by a binding, the binding's key precedes the delivery
+        key."""
         self._returns: dict[int, Returns] = {}
-        """Keyed by the position of a message that came back."""
+        """For each message that has come back, by position, how often."""
         self._annotated = 0
-        """Bytes of annotations in `_returns`."""
+        """The bytes of all annotations in `_returns`."""
         self._purged: dict[QueueId, int] = {}
-        """Keyed by queue: the position up to which it was purged, as long as it has a reserved message up to there."""
+        """For each purged queue, the position up to which it was purged. It is kept as long as the queue has a reserved
+        message up to there."""
         self.outbox = SetOutbox(rows)
         for key, value in rows.small:
             if key[:1] == KEY:
@@ -139,37 +146,37 @@ class QueuedMessages:
         if sendings:
             raise ValueError("a row of the state of a set has a message in the outbox that is not there")
         self.positions_sum = sum(map(sum, self._messages.queues.values()))
-        """The sum of the positions of the messages in queues. Replicas with the same messages have the same sum."""
+        """The sum of the positions of all messages in queues. It shows whether replicas have the same messages."""
         self.reserved = Reservations(rows, merge(*self._messages.queues.values()))
         filled = self._messages.queues if self.reserved.count else {}
         held = {queue: sum(map(self.reserved.has, rows)) for queue, rows in filled.items()}
         self._reserved = {queue: count for queue, count in held.items() if count}
-        """Keyed by queue that has reserved messages: how many it has."""
+        """For each queue with reserved messages, how many it has."""
         self.purges = 0
-        """How often queues were purged since this object was made."""
+        """How often queues have been purged since this object was made."""
         self.sendings = 0
-        """How many messages came into the outbox since this object was made."""
+        """How many messages have come into the outbox since this object was made."""
         self.count_anew()
 
     def count_anew(self) -> None:
-        """Set the counts of `passed` and `passed_of` to 0. They are no part of the state, so they differ between
-        replicas."""
+        """Set the counts of `passed` and `passed_of` to 0. These counts do not belong to the state, so they differ
+        between replicas."""
         self.passed = Passed()
-        """The counts of all queues together, with deleted ones."""
+        """The sum of the counts of all queues, including deleted ones."""
         self._passed: dict[QueueId, Passed] = {}
 
     def of(self, queue: QueueId) -> QueueRows:
-        """The messages of a queue by position, in order. A body is None if it is not in memory."""
+        """The messages of a queue by position, in order. The body is None if it is not in memory."""
         return self._messages.queues.get(queue, NONE)
 
     @property
     def sent(self) -> SentRows:
-        """The messages in the outbox by position. A body is None if it is not in memory."""
+        """The messages in the outbox by position. The body is None if it is not in memory."""
         return self._messages.sent
 
     @property
     def total(self) -> int:
-        """The number of all messages, with those of the outbox."""
+        """The number of all messages, in queues and outbox."""
         return len(self._messages)
 
     @property
@@ -179,16 +186,16 @@ class QueuedMessages:
 
     @property
     def size(self) -> int:
-        """Bytes of all messages, with those of the outbox."""
+        """The bytes of all messages, in queues and outbox."""
         return self._messages.size
 
     @property
     def expiring(self) -> dict[int, tuple[QueueId, int]]:
-        """Keyed by the position of a message that expires: its queue, and the end of its time (`Enqueue.expires`)."""
+        """For each message that expires, by position: its queue, and when its time ends (`Enqueue.expires`)."""
         return self._messages.expiring
 
     def size_of(self, queue: QueueId) -> int:
-        """Bytes of the messages of a queue."""
+        """The bytes of all messages of a queue."""
         return self.of(queue).size
 
     @property
@@ -197,14 +204,15 @@ class QueuedMessages:
         return {*self._reserved}
 
     def reserved_of(self, queue: QueueId) -> int:
-        """How many messages of a queue are reserved."""
+        """The number of reserved messages of a queue."""
         return self._reserved.get(queue, 0)
 
     def passed_of(self, queue: QueueId) -> Passed:
         return self._passed.get(queue) or Passed()
 
     def last_of(self, queue: QueueId) -> int | None:
-        """The position of the last message of a queue, in the queue or in the outbox; None if there is none."""
+        """The position of the last message that came into this queue and still exists, in the queue or in the outbox;
+        None if there is none."""
         last = next(reversed(self.of(queue)), None)
         return max((at for at in (last, *self.outbox.of(queue)[-1:]) if at is not None), default=None)
 
@@ -217,19 +225,19 @@ class QueuedMessages:
         return min((rows.first for rows in self._messages.queues.values() if rows.first is not None), default=None)
 
     def counts(self) -> Iterator[tuple[QueueId, int]]:
-        """Each queue that has a message, with the number of its messages."""
+        """Each queue that has messages, with their number."""
         return ((queue, len(rows)) for queue, rows in self._messages.queues.items())
 
     @property
     def queues(self) -> set[QueueId]:
-        """The queues that have a message."""
+        """The queues that have at least one message."""
         return {*self._messages.queues}
 
     @property
     def unsettled(self) -> dict[bytes, list[bytes]]:
-        """Keyed by the key of a binding: the keys of the deliveries that came by this binding, were answered, and are
-        not settled by their publishers. The key is empty for deliveries to a queue, and `DEAD_LETTERS` for dead
-        letters."""
+        """For each binding, by its key: the keys of the deliveries that came by it, were answered, and are not settled
+        by their publishers. Deliveries to a queue itself have an empty key in place of the binding's, and dead letters
+        have `DEAD_LETTERS`."""
         found: dict[bytes, list[bytes]] = {}
         for key in self._answers:
             found.setdefault(key[:-KEY_LENGTH], []).append(key[-KEY_LENGTH:])
@@ -243,13 +251,15 @@ class QueuedMessages:
         asked: Enqueue,
         others: Sequence[bytes] = (),
     ) -> Enqueued:
-        """Put messages into a queue with these settings; `queue` is None if there is no queue. A message without room
-        is refused, or dropped if it has no delivery key. `others`: the keys of the other bindings of the queue. If one
-        of these has an answer for a delivery, the message is not enqueued again."""
+        """Put messages into a queue with these settings; `queue` is None if the queue does not exist.
+
+        A message for which there is no room is refused, or dropped if it has no delivery key. `others`: the keys of the
+        queue's other bindings. If one of these has already answered a delivery, the message is not enqueued again.
+        """
         refused: set[int] = set()
         fresh: list[int] = []
         brought: list[bytes] = []
-        """The keys of the deliveries of these messages."""
+        """The keys of the deliveries that brought the new messages."""
         times = asked.expires or [0] * len(asked.messages)
         if not asked.keys:
             for place, (message, expires) in enumerate(zip(asked.messages, times, strict=True)):
@@ -284,7 +294,7 @@ class QueuedMessages:
         return Enqueued(refused, queue, fresh)
 
     def has_answered(self, asked: Enqueue) -> bool:
-        """Whether all deliveries of this `Enqueue` were answered before."""
+        """Whether the set has already answered all deliveries of this `Enqueue`."""
         given = chain.from_iterable(run.each() for run in asked.given)
         known = (
             (self._answers.get(asked.binding + key), attach, n)
@@ -309,7 +319,7 @@ class QueuedMessages:
         return True
 
     def settled(self, keys: Sequence[bytes]) -> None:
-        """Forget the answers to deliveries with these keys. The messages stay."""
+        """Forget the answers to the deliveries with these keys, which are settled. Their messages stay."""
         for key in keys:
             if self._answers.pop(key, None) is not None:
                 self._rows.delete(KEY + key)
@@ -322,19 +332,19 @@ class QueuedMessages:
 
     @property
     def annotations_left(self) -> int:
-        """How many bytes consumers may still add to the messages of the set."""
+        """The number of bytes that consumers may still add as annotations to messages of the set."""
         return MOST_ANNOTATED - self._annotated
 
     def returns(self, position: int) -> Returns:
-        """How often the message at this position came back."""
+        """How often the message at this position has come back."""
         return self._returns.get(position, NEVER)
 
     def _tags(self, positions: Iterable[int]) -> list[bytes]:
-        """The tag of the last delivery of each of these messages, or of the next one if no consumer has the message."""
+        """For each of these messages, the tag of its last delivery; if no consumer has it, the tag of its next one."""
         return [delivery_tag(position, self.returns(position).times) for position in positions]
 
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
-        """Reserve messages for a consumer."""
+        """Reserve messages for one consumer."""
         positions = self._not_purged(queue, self._there(queue, runs))
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
@@ -352,9 +362,12 @@ class QueuedMessages:
         failed: bool,
         annotations: Mapping[int, bytes],
     ) -> None:
-        """Consumers have given back messages that were reserved for them. `failed`: each return counts as a failure. A
-        message that has failed too often by the settings of its queue goes to the outbox. `annotations`: as in `Free`.
-        They are dropped if the set has `MOST_ANNOTATED` bytes of them."""
+        """Take messages back that were reserved for consumers.
+
+        `failed`: each return counts as a failure. If a message has failed more often than the settings of its queue
+        allow, it goes to the outbox. `annotations`: as in `Free`. They are dropped if the set already has
+        `MOST_ANNOTATED` bytes of them.
+        """
         back = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         positions = self._not_purged(queue, back)
         self.reserved.free(positions)
@@ -378,12 +391,12 @@ class QueuedMessages:
         self._rows.put(RETURNS + position_key(position), returns.row)
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
-        """Take messages out of their queue."""
+        """Remove messages from their queue."""
         self._take_out(queue, self._there(queue, runs), MessageEnd.DEQUEUED)
 
     def reject(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """Consumers have rejected messages. Take them out of the queue, or into the outbox if the settings have an
-        address for dead letters."""
+        """Handle messages that consumers have rejected: remove them from the queue. If the queue has an address for
+        dead letters, they go to the outbox."""
         if settings.dead_letter is None:
             self.dequeue(queue, runs)
         else:
@@ -391,8 +404,10 @@ class QueuedMessages:
             self._send(queue, rejected, settings.dead_letter, Why.REJECTED)
 
     def purge(self, queue: QueueId, position: int) -> int:
-        """Take the messages of a queue up to this position out of the queue and out of the outbox. A reserved message
-        stays until it comes back, or is to be reserved for another consumer. Returns how many were taken out now."""
+        """Remove the messages of a queue up to this position, also from the outbox. Returns how many were removed now.
+
+        A reserved message stays until it comes back, or until it would be reserved for another consumer.
+        """
         self.purges += 1
         there = [*takewhile(lambda at: at <= position, self.of(queue))]
         free = [at for at in there if not self.reserved.has(at)]
@@ -406,26 +421,25 @@ class QueuedMessages:
         return self._take_out(queue, free, MessageEnd.PURGED) + len(sent)
 
     def expire(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """The time of messages is over. Take those that are not reserved out of the queue, or into the outbox if the
-        settings have an address for dead letters."""
+        """Handle messages whose time to live is over: remove those that are not reserved from the queue. If the queue
+        has an address for dead letters, they go to the outbox."""
         if settings.dead_letter is None:
             self._take_out(queue, self._free(queue, runs), MessageEnd.EXPIRED)
         else:
             self._send(queue, self._free(queue, runs), settings.dead_letter, Why.EXPIRED)
 
     def retry(self, queue: QueueId, runs: Sequence[Run], address: str) -> int:
-        """Move those of the messages that are not reserved into the outbox, for this address. Returns how many these
-        are."""
+        """Move these messages into the outbox, for this address, except reserved ones. Returns how many are moved."""
         return self._send(queue, self._free(queue, runs), address, Why.RETRIED)
 
     def _send(self, queue: QueueId, positions: Sequence[int], address: str, why: Why) -> int:
-        """Move these messages, which the queue has, into the outbox. Returns how many they are."""
+        """Move these messages, which must be in the queue, into the outbox. Returns their number."""
         self.sendings += len(positions)
         return self._take_out(queue, positions, MessageEnd.SENT, Sending(address, why))
 
     def published(self, queue: QueueId, runs: Sequence[Run], *, taken: bool) -> None:
-        """Messages of the outbox were published to their address. `taken`: the address has taken them; otherwise they
-        stay."""
+        """Handle messages of the outbox that were published to their address. `taken`: whether the address has taken
+        them. If not, they stay in the outbox."""
         letters = self.outbox.letters
         there = [at for at in each_of(runs) if at in letters and letters[at].queue == queue]
         for position in there:
@@ -436,15 +450,16 @@ class QueuedMessages:
         self._count(queue, dead=len(there) if taken else 0)
 
     def _free(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
-        """The positions in these runs at which the queue has an unreserved message."""
+        """The positions in these runs at which the queue has a message that is not reserved."""
         return [position for position in self._there(queue, runs) if not self.reserved.has(position)]
 
     def is_purged(self, queue: QueueId, position: int) -> bool:
-        """Whether the reserved message at this position was purged: it leaves the queue when it comes back."""
+        """Whether the reserved message at this position has been purged. If so, it leaves the queue when it comes
+        back."""
         return position <= self._purged.get(queue, 0)
 
     def _not_purged(self, queue: QueueId, back: list[int]) -> list[int]:
-        """Take those of the messages at these positions out that were purged meanwhile. Returns the positions of the
+        """Remove those of the messages at these positions that were purged meanwhile. Returns the positions of the
         others."""
         if queue not in self._purged:
             return back
@@ -456,8 +471,8 @@ class QueuedMessages:
     def _take_out(
         self, queue: QueueId, positions: Sequence[int], why: MessageEnd, sending: Sending | None = None
     ) -> int:
-        """Take these messages, which the queue has, out of it. With a `sending` they go into the outbox. Returns how
-        many they are."""
+        """Remove these messages, which must be in the queue. With a `sending` they go into the outbox. Returns their
+        number."""
         if sending is None:
             self._count(queue, **{why.value: len(positions)})
         if positions:
@@ -483,7 +498,7 @@ class QueuedMessages:
             self._rows.delete(_purge_key(queue))
 
     def delete(self, queue: QueueId) -> None:
-        """The queue is deleted, with all its messages."""
+        """Delete all messages of a queue, because the queue is deleted."""
         messages = [*self.of(queue)]
         if messages:
             self._log.left(queue, self._tags(messages), messages, MessageEnd.DELETED)
@@ -502,12 +517,12 @@ class QueuedMessages:
         return self.of(queue).within(runs)
 
     def _out_of_queue(self, position: int) -> bool:
-        """The message leaves its queue. Returns whether it was reserved."""
+        """Handle a message that leaves its queue. Returns whether it was reserved."""
         self.positions_sum -= position
         return self.reserved.gone(position)
 
     def _forget_sent(self, position: int) -> None:
-        """Delete a message of the outbox."""
+        """Delete a message from the outbox."""
         self.outbox.gone(position)
         self._messages.delete_sent(position)
         self._forget_returns(position)
@@ -525,8 +540,8 @@ class QueuedMessages:
                 del self._reserved[queue]
 
     def _count(self, queue: QueueId | None, **more: int) -> None:
-        """Add these numbers to the counts of the set and of the queue. A queue through which no message has passed has
-        no counts, so a deleted queue has none."""
+        """Add these numbers to the counts of the set and of the queue. Only a queue through which messages have passed
+        has counts, so a deleted queue has none."""
         if queue is not None and any(more.values()):
             of = self._passed.get(queue) or self._passed.setdefault(queue, Passed())
             for passed in (self.passed, of):
@@ -534,7 +549,7 @@ class QueuedMessages:
                     setattr(passed, name, getattr(passed, name) + count)
 
     def check(self) -> None:
-        """Assert what must hold between proposals."""
+        """Assert the invariants that hold between two proposals."""
         fresh = QueuedMessages(StateRows(self._rows))
         found = [{queue: [*one.of(queue)] for queue in one.queues} for one in (self, fresh)]
         assert found[0] == found[1], "the rows are not those of the messages"
@@ -558,7 +573,7 @@ class QueuedMessages:
 
 
 def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
-    """The answer in a row. Raises ValueError."""
+    """Read the answer in a row. Raises ValueError if the row is malformed."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [bool, int, str, int, int] or len(key) - len(KEY) not in KEY_LENGTHS:
         raise ValueError("a row of the state of a set has an answer that is none")
@@ -570,21 +585,21 @@ def _purge_key(queue: QueueId) -> bytes:
 
 
 def _queue(key: bytes) -> QueueId:
-    """The queue in the key of the row of a purge. Raises ValueError."""
+    """Read the queue in the key of a row about a purge. Raises ValueError if the key is malformed."""
     if len(key) != 1 + 8 + 8:
         raise ValueError("a row of the state of a set has a purge of no queue")
     return QueueId(int.from_bytes(key[1:9]), int.from_bytes(key[9:]))
 
 
 def _position(key: bytes) -> int:
-    """The position in the key of a row. Raises ValueError."""
+    """Read the position in the key of a row. Raises ValueError if the key is malformed."""
     if len(key) != 1 + POSITION_LENGTH:
         raise ValueError("a row of the state of a set has a position that is none")
     return int.from_bytes(key[1:])
 
 
 def _count(value: bytes) -> int:
-    """The number in the value of a row. Raises ValueError."""
+    """Read the number in the value of a row. Raises ValueError if the value is malformed."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [int] or parts[0] < 1:
         raise ValueError("a row of the state of a set has a number that is none")

@@ -34,26 +34,26 @@ from topic.queues.positions import Run, read_runs
 from topic.settings import is_dynamic
 
 MOST_NAME: Final = 255
-"""Most bytes of the name of a queue."""
+"""The limit of the name of a queue, in bytes."""
 MOST_WHY: Final = 2048
-"""Most bytes of the text of a refusal."""
+"""The limit of the text of a refusal, in bytes."""
 MOST: Final = 2**63 - 1
-"""The greatest life, index or limit."""
+"""The greatest number that a life, a log index or a limit may have."""
 MOST_BOUND: Final = 16
-"""The most addresses that one queue is bound to."""
+"""The largest number of addresses to which one queue is bound."""
 DAY_MS: Final = 86_400_000
 MOST_FACTOR: Final = 100
-"""The most by which the pause before a message comes again grows with each failure."""
+"""The limit of `retry_factor`, by which the pause of a message grows with each failure."""
 _TIMES: Final[Mapping[str, int]] = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _SIZES: Final[Mapping[str, int]] = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 REDELIVERIES: Final = 20
-"""How often a message may come back as failed before it is a dead letter, if the queue has no number of its own."""
+"""How often a message may fail before it becomes a dead letter, if its queue does not set `redeliveries`."""
 
 
 @attrs.frozen(order=True, slots=True)
 class QueueId:
-    """The name of one queue for ever: the log entry that declared it. A queue that is declared again after its deletion
-    has another id. A version of a queue's settings is named in the same way, by the entry that set them."""
+    """The permanent name of a queue: the log entry that declared it. If a queue is deleted and declared again, it gets
+    another id. A version of a queue's settings is named in the same way, by the entry that set them."""
 
     life: int
     """The life of the set in which the entry was decided."""
@@ -65,7 +65,7 @@ class QueueId:
 
     @classmethod
     def parse(cls, text: str) -> "QueueId":
-        """The id in a text that `str` has written. Raises ValueError."""
+        """Read an id that `str` has written as text. Raises ValueError."""
         life, dash, index = text.partition("-")
         try:
             found = cls(int(life, 16), int(index))
@@ -78,34 +78,34 @@ class QueueId:
 
 @attrs.frozen(slots=True)
 class QueueSettings:
-    """The settings of a queue. A value is None if it is not set."""
+    """The settings of a queue. None stands for a setting that is not set."""
 
     limit_messages: int | None = None
-    """The most messages in the queue. It refuses all further messages."""
+    """The largest number of messages in the queue. The queue refuses all further messages."""
     limit_bytes: int | None = None
-    """The most bytes of messages in the queue."""
+    """The largest sum of bytes of messages in the queue."""
     ttl_ms: int | None = None
     """The longest time, in milliseconds, for which a message stays in the queue."""
     bind: tuple[str, ...] | None = None
-    """The topics and patterns to which the queue is bound, in order: it also gets their messages."""
+    """The topics and patterns to which the queue is bound, in order. It also gets the messages that are published
+    there."""
     dead_letter: str | None = None
     """The address for dead letters: messages that consumers reject, that have failed too often, or whose time is
     over."""
     redeliveries: int | None = None
-    """How often a message may come back as failed before it becomes a dead letter the next time. Without `dead_letter`
-    this has no effect."""
+    """How often a message may fail before it becomes a dead letter. Without `dead_letter` this has no effect."""
     single_active: bool | None = None
     """Whether only one consumer gets messages, until that consumer has ended."""
 
     retry_after_ms: int | None = None
-    """How long a message that has failed waits before a consumer gets it again, in milliseconds."""
+    """The pause, in milliseconds, before a consumer gets a message again that has failed."""
     retry_factor: int | None = None
-    """The time of each further failure is longer by this factor; not set: all times are equal."""
+    """The factor by which the pause grows with each further failure. If not set, all pauses are equal."""
     retry_most_ms: int | None = None
-    """The longest such time, in milliseconds; not set: a day."""
+    """The longest pause, in milliseconds. If not set, it is a day."""
 
     def pause_s(self, failed: int) -> float:
-        """How long a message waits, in seconds, after it has failed so many times."""
+        """The pause, in seconds, of a message that has failed this many times."""
         if self.retry_after_ms is None or not failed:
             return 0.0
         most_ms, pause_ms, factor = self.retry_most_ms or DAY_MS, self.retry_after_ms, self.retry_factor or 1
@@ -117,17 +117,18 @@ class QueueSettings:
 
     @property
     def most_failed(self) -> int:
-        """How often a message may come back as failed, if the queue has an address for dead letters."""
+        """How often a message may fail before it becomes a dead letter, if the queue has an address for dead
+        letters."""
         return self.redeliveries if self.redeliveries is not None else REDELIVERIES
 
     def has_room(self, messages: int, size: int) -> bool:
-        """Whether the limits allow this number of messages, with this many bytes."""
+        """Whether the limits allow the queue this number of messages with this many bytes in total."""
         few = self.limit_messages is None or messages <= self.limit_messages
         return few and (self.limit_bytes is None or size <= self.limit_bytes)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "QueueSettings":
-        """The settings of these values, keyed by name. Raises ValueError if a name is unknown, or a value is wrong."""
+        """Make settings from values by name. Raises ValueError if a name is unknown, or a value is wrong."""
         for name in values:
             if name not in _SETTINGS:
                 known = ", ".join(_SETTINGS)
@@ -135,7 +136,7 @@ class QueueSettings:
         return cls(**{name: _SETTINGS[name](name, value) for name, value in values.items()})
 
     def values(self) -> dict[str, Any]:
-        """The values that are set, keyed by name, in a fixed order."""
+        """The values that are set, by name, in a fixed order."""
         values = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
         return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -170,7 +171,7 @@ class Configure:
     name: str
     id: QueueId
     former: QueueId
-    """The version to be replaced. If the queue has another version, nothing changes."""
+    """The version of the settings that is replaced. If the queue has another version, the operation changes nothing."""
     settings: QueueSettings
 
 
@@ -184,7 +185,7 @@ class Delete:
 
 @attrs.frozen(slots=True)
 class Purge:
-    """Take all messages up to a position out of a queue. A message that a consumer has leaves the queue when the
+    """Remove all messages up to a position from a queue. A message that a consumer has leaves the queue only when the
     consumer gives it back."""
 
     name: str
@@ -194,8 +195,8 @@ class Purge:
 
 @attrs.frozen(slots=True)
 class Retry:
-    """Move messages of a queue that no consumer has back to the address from which they came as dead letters (protocol
-    14.12)."""
+    """Move dead letters in this queue back to the addresses that they came from, except messages that a consumer has
+    (protocol 14.12)."""
 
     name: str
     id: QueueId
@@ -205,11 +206,12 @@ class Retry:
 
 @attrs.frozen(slots=True)
 class Browse:
-    """Show the messages of a queue. Only the leader of the set answers, and no log has this (protocol 14.16)."""
+    """Show the messages of a queue. The leader of the set answers alone; the request does not go into the log (protocol
+    14.16)."""
 
     name: str
     first: int
-    """The position from which messages are shown."""
+    """The position of the first message to be shown."""
 
 
 Operation = Declare | Configure | Delete | Purge | Retry | Browse
@@ -217,39 +219,39 @@ Operation = Declare | Configure | Delete | Purge | Retry | Browse
 
 @attrs.frozen(slots=True)
 class Done:
-    """The operation is done. `id`: the id of the queue."""
+    """The answer to an operation that was carried out. `id`: the id of the queue."""
 
     id: QueueId
     version: QueueId
-    """The version of its settings."""
+    """The version of the queue's settings."""
     count: int = 0
-    """How many messages a `Purge` has taken out, or a `Retry` has moved."""
+    """The number of messages that a `Purge` has removed, or a `Retry` has moved."""
 
 
 class RefusedFor(enum.Enum):
-    """Why an operation is refused."""
+    """The reasons for which a set or router refuses an operation."""
 
     DIFFERS = "differs"
-    """A queue of this name has other settings."""
+    """The queue already exists, with other settings."""
     CHANGED = "changed"
-    """The settings were changed since the version that the operation names."""
+    """The settings have changed since the version that the operation names."""
     NOT_FOUND = "not found"
-    """There is no queue of this name and id."""
+    """No queue has this name and id."""
     TOO_MANY = "too many"
-    """The set has as many queues, or bindings, as it may have."""
+    """The set already has the largest number of queues, or of bindings."""
     NO_SET = "no set"
-    """No set may have a queue of this name, or another set has that queue."""
+    """No set may have a queue of this name, or the queue belongs to another set."""
     MALFORMED = "malformed"
-    """The bytes are no operation."""
+    """The bytes are not a valid operation."""
     BUSY = "busy"
-    """This router waits for too many answers, or the leader is busy."""
+    """This router already waits for too many answers, or the leader is busy."""
     NO_ANSWER = "no answer"
-    """No leader answered in time. The operation may be decided all the same."""
+    """No leader answered in time. The set may nevertheless carry the operation out."""
 
 
 @attrs.frozen(slots=True)
 class Refused:
-    """The operation is refused. Nothing has changed, except perhaps for `NO_ANSWER`."""
+    """The answer to an operation that was refused. Nothing has changed, except perhaps for `NO_ANSWER`."""
 
     reason: RefusedFor
     why: str
@@ -257,36 +259,36 @@ class Refused:
 
 @attrs.frozen(slots=True)
 class MessagePage:
-    """Some messages of a queue, each as the next consumer would get it."""
+    """Some messages of a queue, each in the form in which the next consumer would get it."""
 
     messages: tuple[tuple[int, bytes], ...]
-    """In order, with their positions. Empty: the queue has no more."""
+    """The messages with their positions, in order. Empty if the queue has no more messages."""
     next: int
     """The position from which the next page begins."""
 
 
 Answer = Done | Refused
 Reply = Answer | MessagePage
-"""The answer to a request, of a log or of a leader alone."""
+"""The answer to a request, by the set's log or by the leader alone."""
 
 _KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry, Browse)
-"""The kinds of operations; the index of each is its number in the bytes."""
+"""The kinds of operations. The index of a kind stands for it in the encoded bytes."""
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
 
 def encode(operation: Operation) -> bytes:
-    """The bytes of an operation. Raises ValueError if the name is too long, or no text."""
+    """Encode an operation. Raises ValueError if the queue's name is too long, or no text."""
     _name(operation.name)
     return bytes(msgpack.packb([_NUMBERS[type(operation)], *pack(operation)]))
 
 
 def decode(data: bytes) -> Operation:
-    """The operation in these bytes. Raises ValueError for bytes that `encode` does not write."""
+    """Decode an operation. Raises ValueError for bytes that `encode` does not write."""
     return read_operation(unpack(data, "an operation on queues"))
 
 
 def read_operation(parts: list[Any]) -> Operation:
-    """The operation in this array. Raises ValueError."""
+    """Read the operation in a decoded array. Raises ValueError if the array is malformed."""
     kind: Any = parts[0] if parts else None
     if not _is_count(kind) or kind >= len(_KINDS):
         raise ValueError(f"an operation on queues has the unknown kind {reprlib.repr(kind)}")
@@ -295,7 +297,7 @@ def read_operation(parts: list[Any]) -> Operation:
 
 
 def pack(fields: Any) -> list[Any]:
-    """The fields of an object, for msgpack."""
+    """The fields of an object as a list, for msgpack."""
     return [_packed(value) for value in attrs.astuple(fields, recurse=False)]
 
 
@@ -306,7 +308,8 @@ def _packed(value: Any) -> Any:
 
 
 def read(kind: type[Any], values: Any) -> Any:
-    """The object of class `kind` whose fields `pack` has packed. Raises ValueError."""
+    """Make an object of class `kind` from the fields that `pack` has listed. Raises ValueError if they are
+    malformed."""
     fields = attrs.fields(kind)
     if not isinstance(values, list) or len(values) != len(fields):
         raise ValueError(f"{kind.__name__} is {reprlib.repr(values)}, expected {len(fields)} fields")
@@ -314,7 +317,7 @@ def read(kind: type[Any], values: Any) -> Any:
 
 
 def unpack(data: bytes, what: str) -> list[Any]:
-    """The array in these bytes. Raises ValueError, which names `what` they should be."""
+    """Decode an array. Raises ValueError if the bytes are no array; the error text says `what` they should be."""
     try:
         parts = msgpack.unpackb(data, strict_map_key=True)
     except (ValueError, msgpack.UnpackException) as error:
@@ -337,7 +340,7 @@ def _cut(why: str) -> str:
 
 
 def decode_answer(data: bytes) -> Reply:
-    """The answer in these bytes. Raises ValueError for bytes that `encode_answer` does not write."""
+    """Decode an answer. Raises ValueError for bytes that `encode_answer` does not write."""
     parts = unpack(data, "an answer about queues")
     if parts and isinstance(parts[0], int):
         if len(parts) != 5:
@@ -447,7 +450,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _flag(name: str, value: Any) -> bool | None:
-    """The value of a flag: true, or not set."""
+    """Read a flag: true, or not set."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected true or false")
     return value or None
@@ -469,7 +472,7 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "retry_factor": _factor,
     "retry_most_ms": _limit,
 }
-"""Maps the name of a setting to the function that reads its value, or raises ValueError."""
+"""For each setting, the function that reads its value. It raises ValueError if the value is wrong."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     str: _name,
     QueueId: _id,
@@ -477,4 +480,4 @@ _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     int: _number,
     tuple[Run, ...]: _runs,
 }
-"""Maps the type of a field to the function that reads it."""
+"""For each type of field, the function that reads such a field."""

@@ -35,22 +35,22 @@ from topic.queues.positions import MOST_PLACES, Run, read_runs
 from topic.wire.segments import is_entry
 
 FIRST: Final = 16
-"""The lowest number of a kind of proposal."""
+"""The lowest number that stands for a kind of proposal."""
 ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE, REJECT, POSTED, UNRESERVE = range(FIRST, FIRST + 9)
 
 
 @attrs.frozen(slots=True)
 class Given:
-    """A run of consecutive deliveries of one publisher, as its home has forwarded them."""
+    """A run of consecutive deliveries of one publisher, as its home forwarded them."""
 
     epoch: Epoch
     """The epoch of the publisher's attach."""
     first: int
-    """The place of the first delivery in the publisher's order. It grows with each delivery of the attach."""
+    """The place of the first delivery in the publisher's order. Places grow with each delivery of an attach."""
     count: int
 
     def each(self) -> Iterator[tuple[Epoch, int]]:
-        """The attach and the place of each delivery."""
+        """For each delivery, the attach and its place."""
         return ((self.epoch, self.first + i) for i in range(self.count))
 
 
@@ -60,30 +60,31 @@ class Enqueue:
 
     queue: str
     keys: Sequence[bytes]
-    """The delivery keys, one for each message. Empty if the publishers want no answer: then the state keeps no
-    answer."""
+    """The delivery keys, one for each message. Empty if the publishers want no answer; the state then keeps none."""
     given: Sequence[Given]
-    """The runs of these deliveries, in the same order. Together they have as many deliveries as there are keys."""
+    """The runs of the deliveries in `keys`, in the same order. Together they have as many deliveries as there are
+    keys."""
     messages: Sequence[bytes]
     expires: Sequence[int] = ()
-    """The end of each message's time, in milliseconds since 1970; 0 for none. Empty if no message has an end."""
+    """When the time of each message ends, in milliseconds since 1970; 0 for never. The list is empty if no message has
+    an end."""
     binding: bytes = b""
-    """The key of the binding by which the messages came, or `DEAD_LETTERS`. Empty if publishers of the queue sent them.
-    An `Enqueue` by a binding declares no queue."""
+    """The key of the binding by which the messages came, or `DEAD_LETTERS`. Empty if publishers have sent the messages
+    to the queue itself. An `Enqueue` by a binding declares no queue."""
 
 
 @attrs.frozen(slots=True)
 class Settled:
-    """The publishers of these deliveries have settled them, so they transfer none of them again."""
+    """Forget the answers to these deliveries, which their publishers have settled and so will not transfer again."""
 
     keys: Sequence[bytes]
     binding: bytes = b""
-    """As in `Enqueue`."""
+    """The binding by which the deliveries came, as in `Enqueue`."""
 
 
 @attrs.frozen(slots=True)
 class Reserve:
-    """Reserve these messages for one consumer, and for no other. Messages that are gone stay gone."""
+    """Reserve these messages for one consumer. Messages that no longer exist are ignored."""
 
     queue: QueueId
     consumer: LinkEntry
@@ -92,21 +93,21 @@ class Reserve:
 
 @attrs.frozen(slots=True)
 class Free:
-    """End the reservations of these messages: their consumers have given them back, or are gone."""
+    """End the reservations of these messages, because their consumers have given them back or are gone."""
 
     queue: QueueId
     runs: Sequence[Run]
     failed: bool
-    """Whether the consumers may have begun to process them. Each message counts this (AMQP 1.0 3.2.1,
-    delivery-count)."""
+    """Whether the consumers may have begun to process the messages. If so, each message counts a failure (AMQP 1.0
+    3.2.1, delivery-count)."""
     annotations: Mapping[int, bytes] = attrs.Factory(dict)
-    """Keyed by the position of a message to which the last consumer has added annotations: all its annotations so
+    """For each message, by position, to which the last consumer has added annotations: all annotations that it has so
     far."""
 
 
 @attrs.frozen(slots=True)
 class Dequeue:
-    """A consumer has accepted these messages."""
+    """Remove these messages, which a consumer has accepted."""
 
     queue: QueueId
     runs: Sequence[Run]
@@ -114,7 +115,7 @@ class Dequeue:
 
 @attrs.frozen(slots=True)
 class Reject:
-    """A consumer has rejected these messages."""
+    """Remove these messages, which a consumer has rejected."""
 
     queue: QueueId
     runs: Sequence[Run]
@@ -122,7 +123,7 @@ class Reject:
 
 @attrs.frozen(slots=True)
 class Expire:
-    """The time of these messages is over. Reserved messages stay."""
+    """Remove these messages, whose time to live is over, except reserved ones."""
 
     queue: QueueId
     runs: Sequence[Run]
@@ -139,37 +140,37 @@ class Unreserve:
 
 @attrs.frozen(slots=True)
 class Posted:
-    """The leader has published these messages of the outbox to their address, and has read the outcomes."""
+    """Note that the leader has published these messages of the outbox to their address, and has read their outcomes."""
 
     queue: QueueId
-    """The queue that the messages are from."""
+    """The queue from which the messages came."""
     runs: Sequence[Run]
     taken: bool
-    """Whether the address has taken them, so that they leave the outbox. Otherwise they stay there, and each counts one
-    more return."""
+    """Whether the address has taken the messages, so that they leave the outbox. If not, they stay there, and each
+    counts one more return."""
 
 
 Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted | Unreserve
 _OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, REJECT: Reject, EXPIRE: Expire, UNRESERVE: Unreserve}
-"""Keyed by kind: the proposals that have a queue and runs, and nothing else."""
+"""The proposals that have a queue and runs and nothing else, by the number of their kind."""
 _KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
 
 
 @attrs.frozen(slots=True)
 class Enqueued:
-    """The answer to an `Enqueue`: the queue has each of these messages, or had it before."""
+    """The answer to an `Enqueue`: the queue has each of these messages that it has not refused."""
 
     refused: frozenset[int]
-    """The places of the messages for which the queue had no room, or of all messages if the set has too many queues for
-    this one. A message that comes again keeps its first answer."""
+    """The places of the refused messages: the queue had no room for them, or the set has too many queues. A message
+    that comes again gets the same answer again."""
     queue: QueueId | None
-    """The queue of the messages; None if there is none."""
+    """The queue of the messages; None if it does not exist."""
     positions: Sequence[int]
-    """The positions of the messages that the queue did not have before."""
+    """The positions of the messages that the queue got by this `Enqueue`."""
 
 
 def encode_proposal(proposal: Proposal) -> bytes:
-    """The bytes of a proposal. In an entry they follow the life of the leader."""
+    """Encode a proposal. In a log entry, the life of the leader precedes these bytes."""
     if isinstance(proposal, Enqueue):
         assert len(proposal.keys) in (0, len(proposal.messages)) and 0 < len(proposal.messages) <= MOST_PLACES
         assert sum(run.count for run in proposal.given) == len(proposal.keys)
@@ -190,12 +191,12 @@ def encode_proposal(proposal: Proposal) -> bytes:
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
-    """The last part of a proposal: its binding. It is left out if there is none."""
+    """The last part of a proposal, with its binding. It is left out if the proposal has no binding."""
     return [proposal.binding] if proposal.binding else []
 
 
 def read_proposal(parts: list[Any]) -> Proposal:
-    """The proposal in this array. Raises ValueError."""
+    """Read the proposal in a decoded array. Raises ValueError if the array is malformed."""
     if parts[0] == ENQUEUE and len(parts) in (5, 6, 7):
         _, queue, keys, given, messages, *more = parts
         binding = _binding(more.pop()) if more and not isinstance(more[-1], list) else b""
@@ -246,7 +247,7 @@ def _queue(parts: list[Any]) -> QueueId:
 
 
 def consumer_of(value: Any) -> LinkEntry:
-    """The entry of a consumer in packed form. Raises ValueError."""
+    """Read a consumer's entry in packed form. Raises ValueError if it is malformed."""
     entry = unpack_entry(value) if is_entry(value) else None
     if entry is None or entry.role is not Role.SUBSCRIBER or not entry.live:
         raise ValueError(f"expected the entry of a consumer that is attached, not {reprlib.repr(value)}")
@@ -269,7 +270,7 @@ def _given(value: Any, count: int) -> list[Given]:
 
 
 def _times(value: list[Any], count: int) -> Sequence[int]:
-    """The times of `count` messages; empty if the proposal has none."""
+    """Read when the times of `count` messages end; empty if the proposal has none."""
     if not value:
         return ()
     [times] = value

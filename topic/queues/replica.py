@@ -1,6 +1,6 @@
-"""One router's replica of one set: a Raft, the state with the queues, and the requests that it proposes.
+"""One router's replica of one set: a Raft, the state with the queues, and the requests that the replica proposes.
 
-A router outside the set also has a replica: it learns whether the set has begun, and the set may take it in (protocol
+A router outside the set has a replica, too: it learns whether the set has begun, and the set may admit it (protocol
 13).
 """
 
@@ -41,23 +41,26 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 8
-"""Most compared states, the latest ones, that may become the snapshot."""
+"""The replica keeps at most this many compared states, the latest ones, any of which may become the snapshot."""
 CHANGED: Final = 4 << 20
-"""Bytes of changed rows after which replicas compare their states. Most of these bytes are bodies, which the store has
-in its entries. So the write of a snapshot is short, and later entries do not wait long for the disk. A message that
-comes and goes in between costs the snapshot nothing. All replicas must have the same number."""
+"""After this many bytes of changed rows, replicas compare their states. This constant must be equal at all replicas.
+
+Most of these bytes are bodies, which the store already has in its log entries. So the write of a snapshot is short, and
+later entries do not wait long for the disk. A message that comes and goes between two comparisons costs the snapshot
+nothing.
+"""
 MOST_STATE: Final = 1 << 30
-"""Most bytes of all pieces of a state together, without the bodies of messages."""
+"""The limit of the bytes of all pieces of a state together, without the bodies of messages."""
 KEPT_BODIES: Final = 8 << 20
-"""Bytes of a set's bodies in memory. If there are more, the replica drops bodies that its disk has."""
+"""The limit of the bytes of a set's bodies in memory. Above it, the replica drops bodies that its disk has."""
 DROPPED: Final = 2 << 20
-"""Bytes of the bodies that the replica drops at a time."""
+"""The number of bytes of bodies that the replica drops at a time."""
 BEHIND: Final = 16 << 20
-"""Bytes of entries that stay in the log for replicas out of contact, but at most a quarter of the bytes of all
-messages: a replica that comes back soon needs no snapshot."""
+"""This many bytes of entries stay in the log for replicas out of contact, so that a replica that comes back soon needs
+no snapshot. The limit is also at most a quarter of the bytes of all messages."""
 DELAYED: Final = 64 << 20
-"""Bytes of entries after which a leader makes a snapshot even if another replica lacks some of these entries, or is
-being sent the former snapshot. That replica is then sent the new one from its first piece on."""
+"""After this many bytes of entries, a leader makes a snapshot in any case, even if another replica lacks some of these
+entries, or is just being sent the former snapshot. That replica then gets the new snapshot from its first piece on."""
 
 
 class SetReplica:
@@ -73,24 +76,26 @@ class SetReplica:
         new_store: Callable[[], bytes],
         now: float,
     ) -> None:
-        """`compare_every`: how many entries lie between two comparisons of the states. `raft`: makes a Raft."""
+        """`compare_every`: the number of entries from one comparison of the states to the next. `raft`: a function that
+        makes a Raft."""
         self.plan = plan
         self.out: list[SetAction] = []
         self.browses: list[tuple[str, int, Browse]] = []
-        """Requests to browse: the router that asks, its number, and the request."""
+        """Requests to browse. Each has the router that asks, the number of the request at that router, and the
+        request."""
         self.answers: list[tuple[str, int, Reply]] = []
-        """Answers to requests: the router that asked, its number of the request, and the answer."""
+        """Answers to requests. Each has the router that asked, its number of the request, and the answer."""
         self.decided: list[tuple[int, Enqueued | None]] = []
-        """The decided proposals of this leader and of earlier ones: log index and answer."""
+        """The decided proposals, by this leader and by earlier ones. Each has the log index and the answer."""
         self.bodies: list[tuple[int, dict[int, bytes]]] = []
-        """Answers to `read_bodies`: the number of the read, and the bodies of the messages that still exist, keyed by
-        position. No bodies if the state was replaced."""
+        """Answers to `read_bodies`. Each has the number of the read, and the bodies of the messages that still exist,
+        by position. If the state was replaced since, it has no bodies."""
         self.why_aside = ""
-        """Why the store was last set aside; empty if it was not."""
+        """Why the store was last set aside; empty if it never was."""
         self._leaves = False
-        """Whether the router is about to stop."""
+        """Whether this router is about to stop."""
         self._reading: dict[int, tuple[ReadBodies, QueueId | None]] = {}
-        """Keyed by number: the reads of bodies under way, with their queue; None for the outbox."""
+        """The reads of bodies under way, by number, each with its queue; None for the outbox."""
         self._router = router
         self._compare_every = compare_every
         self._new_raft = raft
@@ -101,30 +106,33 @@ class SetReplica:
         self.raft = self._new_raft(Replica(self._router, content.store), self.plan, content.content, now)
         self.raft.leaves = self._leaves
         self.applied = content.content.snapshot.index
-        """The last log index that is applied to the state."""
+        """The last log index that the replica has applied to the state."""
         self.state = self._state(content.rows)
         self._changes: dict[int, dict[bytes, bytes | None]] = {}
-        """Keyed by an index at which states are compared: the changes of the rows since the index before, or since the
+        """For each index at which states are compared, the changes of the rows since the index before it, or since the
         snapshot."""
         self._compacted: Changes | None = None
-        """If the next write has a new snapshot of this replica: the changes of the rows by that snapshot."""
+        """The changes of the rows by a new snapshot, if the next write has one that this replica has made; otherwise
+        None."""
         self._agreed: list[int] = []
-        """The indices of these at which a majority has the same state."""
+        """The indices in `_changes` at which a majority has the same state."""
         self._received = SnapshotRows()
-        """The rows in the pieces of a leader's snapshot that have come."""
+        """The rows in those pieces of a leader's snapshot that have come so far."""
         self._on_disk = self.applied
-        """The index of the snapshot on the disk."""
+        """The log index of the snapshot on the disk."""
         self._writes: deque[Write] = deque()
-        """The writes that the store has not done, in order."""
+        """The writes that the store has not finished yet, in order."""
         self._reads: list[ReadPiece] = []
-        """The reads of pieces that the store has not done."""
+        """The reads of pieces that the store has not finished yet."""
         self._sent: dict[Replica, tuple[bytes, int]] = {}
-        """Keyed by replica that is being sent the snapshot: the key of the last row that was read for it, and the bytes
+        """For each replica that is being sent the snapshot: the key of the last row that was read for it, and the bytes
         of all pieces up to this row."""
         self._asked: list[tuple[str, int, bytes]] = []
-        """The requests to be proposed: router, number and operation."""
+        """The requests that the replica has to propose. Each has the router, its number of the request, and the
+        operation."""
         self._proposed: dict[int, tuple[int, str, int]] = {}
-        """Keyed by log index of a request: the term in which it was proposed, the router that asked, and its number."""
+        """For each proposed request, by log index: the term of the proposal, the router that asked, and its number of
+        the request."""
 
     @property
     def leads(self) -> tuple[int, int] | None:
@@ -133,16 +141,16 @@ class SetReplica:
 
     @property
     def ready(self) -> tuple[int, int] | None:
-        """The life and the term in which this router leads, if an entry of that term is decided and applied: then its
-        state has everything that was decided before. None otherwise."""
+        """The life and the term in which this router leads, once an entry of this term is decided and applied. From
+        then on its state has everything that was decided before. Otherwise None."""
         is_ready = self.applied == self.raft.log.commit and self.raft.log.term(self.applied) == self.raft.hard.term
         return self.leads if is_ready else None
 
     @property
     def copied(self) -> dict[str, int]:
-        """At the leader, keyed by router that is a learner or is sent the snapshot: how much of snapshot and log its
-        disk has, in per cent, about. The snapshot has no size of its own: it counts like the messages that are there
-        now."""
+        """Only at the leader: for each router that is a learner or is being sent the snapshot, about how many per cent
+        of snapshot and log its disk has. The size of the snapshot is unknown, so the present messages count in place of
+        it."""
         leadership, log = self.raft.leadership, self.raft.log
         if leadership is None:
             return {}
@@ -162,8 +170,8 @@ class SetReplica:
     # events
 
     def propose(self, proposals: Iterable[Proposal | Declare]) -> int | None:
-        """Propose entries. The answer to each proposal comes in `decided`. Returns the log index of the first; None if
-        this router is busy, or does not lead."""
+        """Propose entries. The answer to each comes in `decided`. Returns the log index of the first one; None if this
+        router is busy or does not lead."""
         packed = (encode_operation(one) if isinstance(one, Declare) else encode_proposal(one) for one in proposals)
         try:
             return self.raft.propose([entry(self.raft.hard.life, data) for data in packed])
@@ -171,7 +179,7 @@ class SetReplica:
             return None
 
     def follow(self, plan: SetPlan) -> bool:
-        """The plan of the set may have changed. Returns whether it has."""
+        """Follow the plan of the set, which may have changed. Returns whether it has changed."""
         if plan == self.plan:
             return False
         self.plan = plan
@@ -179,12 +187,12 @@ class SetReplica:
         return True
 
     def leave(self) -> None:
-        """The router is about to stop."""
+        """Note that this router is about to stop."""
         self._leaves = True
         self.raft.leave()
 
     def receive(self, envelope: Envelope, now: float) -> None:
-        """Take a message of another replica. Raises BreachError."""
+        """Take a message of another replica. Raises BreachError if it breaks the protocol."""
         if isinstance(envelope.body, Piece):
             size = self._received.size if envelope.body.place else 0
             if size > MOST_STATE:
@@ -193,7 +201,7 @@ class SetReplica:
         self.raft.receive(envelope, now)
 
     def ask(self, router: str, requests: Iterable[tuple[int, bytes]]) -> None:
-        """A router requests operations. They are proposed if this router leads."""
+        """Take operations that a router requests. If this router leads, it proposes them."""
         for number, data in requests:
             operation = decode(data)
             if isinstance(operation, Browse):
@@ -202,12 +210,12 @@ class SetReplica:
                 self._asked.append((router, number, data))
 
     def forget(self, router: str) -> None:
-        """The contact with the router has ended: its requests need no answer."""
+        """Forget the requests of a router whose contact has ended; they need no answer."""
         self._asked = [asked for asked in self._asked if asked[0] != router]
         self._proposed = {index: asked for index, asked in self._proposed.items() if asked[1] != router}
 
     def stored(self, write: Write, now: float) -> None:
-        """The store has done a write. A write to a store that was set aside since does not count."""
+        """Note that the store has finished a write. A write to a store that has been set aside since does not count."""
         if self._writes and self._writes[0] is write:
             self._writes.popleft()
             if write.persist.snapshot is not None:
@@ -216,8 +224,8 @@ class SetReplica:
             self.raft.persisted(write.persist.number, now)
 
     def _drop_bodies(self) -> None:
-        """Drop some bodies of messages up to the snapshot on the disk, which has them. Dropping takes time, so each
-        finished write drops only a few."""
+        """Drop some bodies that the snapshot on the disk has. This takes time, so only a few bodies are dropped after
+        each finished write."""
         messages = self.state.rows.messages
         if messages.kept_size > KEPT_BODIES:
             messages.drop(position_of(self._on_disk + 1, 0) - 1, DROPPED)
@@ -230,8 +238,8 @@ class SetReplica:
         self.out.append(read)
 
     def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
-        """The store has read bodies. A body counts if the present state has asked for it and its message still exists.
-        If the store lacks such a body, or has another one, it is damaged."""
+        """Take bodies that the store has read. A body counts only if the present state has asked for it and its message
+        still exists. If the store lacks such a body, or has another one, the store is damaged."""
         if read.number not in self._reading:
             return
         _, queue = self._reading.pop(read.number)
@@ -247,12 +255,13 @@ class SetReplica:
         self.bodies.append((read.number, bodies))
 
     def _forget_reads(self) -> None:
-        """The state was replaced: the reads under way were for the former state."""
+        """Forget the reads under way, which were for the former state. The state has been replaced."""
         self.bodies += [(number, {}) for number in self._reading]
         self._reading.clear()
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
-        """The store has read a piece. `found`: None if the snapshot is at another index."""
+        """Take a piece of the snapshot that the store has read. `found`: None if the snapshot is meanwhile at another
+        index."""
         if any(one is piece for one in self._reads):
             self._reads = [one for one in self._reads if one is not piece]
             if found is not None:
@@ -261,7 +270,7 @@ class SetReplica:
                 self._sent[piece.to] = rows[-1][0] if rows else b"", sent + len(found[0])
                 self.raft.read(piece.to, piece.index, piece.place, *found)
 
-    # the actions
+    # actions of the Raft
 
     def flush(self, contacts: Collection[str], now: float) -> None:
         """Propose the requests, and perform the actions of the Raft. `contacts`: the routers in contact."""
@@ -272,10 +281,11 @@ class SetReplica:
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
-            self._proposed.clear()  # the routers that have asked learn of the new leader, and ask again
+            # routers that have asked will learn of the new leader, and then ask it
+            self._proposed.clear()
 
     def _propose(self) -> None:
-        """Propose the requests of routers. If this router does not lead, or is busy, it answers so at once."""
+        """Propose the requests of routers. If this router is busy or does not lead, answer them so at once."""
         asked, self._asked = self._asked, []
         if not asked:
             return
@@ -317,10 +327,11 @@ class SetReplica:
                 self._received = SnapshotRows()
             self._received.add(piece.data)
 
-    # the state
+    # the state of the set
 
     def _state(self, rows: Iterable[Row]) -> SetState:
-        """The state with these rows, at the applied index. Raises ValueError if these rows are no state."""
+        """Make the state from these rows, which are those at the applied index. Raises ValueError if the rows are not a
+        valid state."""
         self._messages = ReplicaLog(self.plan.name, lambda queue: self.state.name_of(queue))
         state = SetState(rows, self._messages)
         if self.applied:
@@ -328,7 +339,7 @@ class SetReplica:
         return state
 
     def _log_content(self, state: SetState, *, begins: bool) -> None:
-        """Write to the delivery log which messages this replica has. Other replicas have the same ones at this
+        """Write into the delivery log which messages this replica has. Other replicas have the same ones at the same
         index."""
         told = {"set": self.plan.name, "life": self.raft.hard.life, "index": self.applied}
         told |= {"messages": state.messages.count, "positions": state.messages.positions_sum}
@@ -369,13 +380,15 @@ class SetReplica:
         self._forget_reads()
 
     def _compact(self) -> bool:
-        """Choose a state that a majority has, make it the snapshot, and drop the log up to it. Entries stay if a
-        replica in contact still needs them, or if one out of contact may need them. Returns whether a state was
-        chosen."""
+        """Choose a state on which a majority agrees, make it the snapshot, and drop the log up to it. Returns whether a
+        state was chosen.
+
+        Entries stay if a replica in contact still needs them, or if a replica out of contact may need them.
+        """
         self._agreed = [index for index in self._agreed if index in self._changes]
         free = [index for index in self._agreed if not self._is_needed(index)]
         index = max((index for index in free if self._is_far_behind(index)), default=0)
-        if not index and len(self._changes) == KEPT:  # no further compared state can be kept
+        if not index and len(self._changes) == KEPT:  # there is no room for a further compared state
             index = min(free, default=0)
         if not index:
             return False
@@ -387,25 +400,25 @@ class SetReplica:
         return True
 
     def _is_far_behind(self, index: int) -> bool:
-        """Whether the log has so many bytes after this index that a replica without them may as well get a snapshot."""
+        """Whether the log after this index is so long that a replica which lacks it may as well get a snapshot."""
         log = self.raft.log
         return log.size(index, log.last) >= min(BEHIND, self.state.messages.size // 4)
 
     def _is_needed(self, index: int) -> bool:
-        """Whether another replica in contact lacks an entry up to this index. Then it gets all of these entries, or the
-        whole present snapshot."""
+        """Whether a replica in contact still needs entries up to this index, because it lacks one of them. If the log
+        has become very long, entries are not kept for this reason."""
         leadership, log = self.raft.leadership, self.raft.log
         is_long = log.size(log.snapshot.index, log.last) >= DELAYED
         return leadership is not None and leadership.lacks(index) and not is_long
 
     def _renew(self, contacts: Collection[str], now: float) -> None:
-        """The store is void: begin anew with an empty store of another identity."""
+        """Begin anew with an empty store that has another identity, because the present store is void."""
         why, store = self.raft.why_aside, self._new_store()
         self.why_aside = why
         self.out.append(Renew(self.plan.name, store, why))
         text = f"set {self.plan.name}: its store at this router is set aside: {why}"
         self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
-        self._propose()  # which answers that this router does not lead
+        self._propose()  # this answers the requests: this router does not lead
         self._forget_reads()
         former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), PackedRows()), now)
@@ -414,7 +427,7 @@ class SetReplica:
         self.raft.stores.inherit(former)
 
     def check(self) -> None:
-        """Assert what must hold between events."""
+        """Assert the invariants that hold between two events."""
         self.raft.check()
         assert self.applied == self.raft._applied, "the queues have other entries than the Raft knows"
         assert not self._proposed or self.raft.leadership is not None

@@ -1,8 +1,8 @@
-"""The requests of one router to one set that have no answer yet (protocol 13).
+"""The unanswered requests of one router to one set (protocol 13).
 
 Each request is at the present leader, or waits for a leader. If the leader is lost, resigns or is busy, the same
-request goes to the next leader, so an operation may be decided twice (`topic.queues.operations`). If no leader answers
-in time, this module answers.
+request goes to the next leader. So the set may decide an operation twice (`topic.queues.operations`). If no leader
+answers in time, this module answers.
 """
 
 import math
@@ -15,17 +15,17 @@ from topic.queues.operations import Refused, RefusedFor, Reply
 from topic.queues.wire import Leads
 
 BATCH: Final = 64 * 1024
-"""Bytes of operations in one message, approximately."""
+"""The approximate number of bytes of operations in one message."""
 AGAIN_S: Final = 0.1
-"""How long a router waits before it asks a busy leader again."""
+"""A router asks a busy leader again after this many seconds."""
 
 
 @attrs.frozen(slots=True)
 class _Request:
     data: bytes
-    """The operation."""
+    """The encoded operation."""
     until: float
-    """The time at which it is given up."""
+    """When the router gives the request up."""
 
 
 @attrs.frozen(order=True, slots=True)
@@ -36,20 +36,20 @@ class _Leader:
 
 
 class Requests:
-    """The requests of this router to one set."""
+    """All unanswered requests of this router to one set."""
 
     def __init__(self, name: str, tried: float) -> None:
-        """`name`: the name of the set. `tried`: seconds until a request is given up."""
+        """`name`: the name of the set. `tried`: after how many seconds a request is given up."""
         self._set = name
         self._tried = tried
         self._open: dict[int, _Request] = {}
-        """The requests, keyed by their numbers, in the order in which they were made."""
+        """The requests by their numbers, in the order in which they were made."""
         self._unsent: dict[int, None] = {}
-        """The numbers of the requests that are not at the present leader, in the same order."""
+        """The numbers of the requests that the present leader does not have, in the same order."""
         self._leaders: dict[str, _Leader] = {}
-        """Keyed by router: the leaders that have told of themselves in the present contact."""
+        """The routers that have said, in the present contact, that they lead."""
         self._again_at = -math.inf
-        """The time until which the leader is busy."""
+        """Until when the router does not ask the busy leader again."""
         self._why_busy = ""
 
     def __len__(self) -> int:
@@ -57,13 +57,13 @@ class Requests:
 
     @property
     def leader(self) -> str:
-        """The router that leads; empty if this router knows none. A former leader may not know that it is deposed, so
-        the one with the latest life and term counts."""
+        """The router that leads; empty if this router knows none. A deposed leader may not know that it is deposed, so
+        the claim with the latest life and term counts."""
         return max(self._leaders.values()).router if self._leaders else ""
 
     @property
     def led_in(self) -> tuple[int, int]:
-        """The life and the term of that leader; zeros if there is none."""
+        """The life and the term in which `leader` leads; zeros if there is none."""
         return max(((one.life, one.term) for one in self._leaders.values()), default=(0, 0))
 
     def add(self, number: int, data: bytes, now: float) -> None:
@@ -73,7 +73,7 @@ class Requests:
     # leaders
 
     def learn(self, router: str, told: Leads) -> None:
-        """A router tells that it leads, or that it leads no longer."""
+        """Take the news of a router that it leads, or no longer leads."""
         former = self.leader
         if told.leads:
             self._leaders[router] = _Leader(told.life, told.term, router)
@@ -83,17 +83,18 @@ class Requests:
             self._send_anew()
 
     def contact_lost(self, router: str) -> None:
-        """The contact with the router has ended. The requests that it had go to the next router that tells that it
+        """Handle the end of the contact with a router. The requests that it had go to the next router that says that it
         leads."""
         self._leaders.pop(router, None)
 
     def _send_anew(self) -> None:
-        """The leader or its term has changed: send all requests again, because the former leader's may be lost."""
+        """Send all requests again, because there is a new leader or a new term, and requests at the former leader may
+        be lost."""
         self._unsent = dict.fromkeys(self._open)
         self._again_at, self._why_busy = -math.inf, ""
 
     def next_batch(self, now: float) -> list[tuple[int, bytes]]:
-        """Take the operations to be sent to the leader now, with their numbers; empty if there are none."""
+        """Take the operations, with their numbers, that have to go to the leader now; empty if there are none."""
         batch: list[tuple[int, bytes]] = []
         size = 0
         if self._leaders and now >= self._again_at:
@@ -107,7 +108,7 @@ class Requests:
     # answers
 
     def answer(self, router: str, answers: Iterable[tuple[int, Reply]], now: float) -> list[tuple[int, Reply]]:
-        """A router has answered. Returns the answers that count: answers of a former leader do not."""
+        """Take answers from a router. Returns those that count; answers from a former leader do not."""
         counting: list[tuple[int, Reply]] = []
         for number, answer in answers:
             if router != self.leader or number not in self._open or number in self._unsent:
@@ -121,7 +122,7 @@ class Requests:
         return counting
 
     def give_up(self, now: float) -> list[tuple[int, Reply]]:
-        """Give up the requests whose time is over. Returns their answers."""
+        """Give up the requests whose time is over. Returns an answer to each."""
         over = [number for number, request in self._open.items() if request.until <= now]
         for number in over:
             del self._open[number]

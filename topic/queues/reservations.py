@@ -1,9 +1,11 @@
-"""The reserved messages of a set, and the consumers that they are reserved for (protocol 14.4).
+"""The reserved messages of a set, and the consumers for which they are reserved (protocol 14.4).
 
-A leader offers a message only when a `Reserve` of it is decided. So the next leader knows which messages a consumer may
-have, and asks that consumer before it offers them to another. Messages at consecutive positions that are reserved
-together have one row, which is deleted with the last of them. A consumer has a row as long as a message is reserved for
-it. So the next leader knows the consumer even if no router in contact does.
+A leader offers a message only after a `Reserve` of the message is decided. So the next leader knows which messages a
+consumer may have. It asks that consumer before it offers them to another one.
+
+Messages at consecutive positions that are reserved together have one row, which is deleted with the last of them. A
+consumer has a row as long as a message is reserved for it. So the next leader knows the consumer even if no router in
+contact does.
 """
 
 from collections.abc import Iterable
@@ -21,22 +23,22 @@ from topic.queues.proposals import consumer_of
 from topic.queues.rows import StateRows
 
 RESERVED, CONSUMER = b"r", b"c"
-"""The first bytes of the keys of two kinds of rows: a run of reserved messages (the position of its first message
-follows), and a consumer (its name follows)."""
+"""The first bytes of the keys of two kinds of rows. `RESERVED` begins the key of a run of reserved messages; the
+position of its first message follows. `CONSUMER` begins that of a consumer; its name follows."""
 END: Final = 1 << 8 * POSITION_LENGTH
-"""A position above all others."""
+"""A number above all positions."""
 
 
 @attrs.define(eq=False, slots=True)
 class _ReservedRun:
-    """Messages at consecutive positions, reserved together."""
+    """Messages at consecutive positions that were reserved together."""
 
     first: int
     last: int
     consumer: bytes
-    """The name of the consumer."""
+    """The name of the consumer for which they are reserved."""
     left: int
-    """How many of the messages still exist."""
+    """The number of these messages that still exist."""
 
     @property
     def key(self) -> bytes:
@@ -46,9 +48,9 @@ class _ReservedRun:
 @attrs.define(slots=True)
 class _Consumer:
     entry: LinkEntry
-    """The consumer's link, as it was attached when a message was last reserved for it."""
+    """The entry of the consumer's link at the time when a message was last reserved for it."""
     held: int
-    """How many messages are reserved for it."""
+    """The number of messages that are reserved for it."""
 
 
 class Reservations:
@@ -59,9 +61,9 @@ class Reservations:
         in ascending order. Raises ValueError if a row is wrong."""
         self._rows = rows
         self._runs: dict[int, _ReservedRun] = {}
-        """Keyed by the position of each reserved message."""
+        """For each reserved message, by position, its run."""
         self._consumers: dict[bytes, _Consumer] = {}
-        """The consumers, keyed by name."""
+        """The consumers by name."""
         for key, value in rows.small:
             if key[:1] == CONSUMER:
                 entry = consumer_of(unpack(value, "a row of the state of a set"))
@@ -87,12 +89,12 @@ class Reservations:
 
     @property
     def consumers(self) -> list[LinkEntry]:
-        """The consumers for which messages are reserved, as they were attached then."""
+        """The entries of the consumers for which messages are reserved, as of the last reservation."""
         return [consumer.entry for consumer in self._consumers.values()]
 
     @property
     def count(self) -> int:
-        """How many messages are reserved."""
+        """The number of reserved messages."""
         return len(self._runs)
 
     def has(self, position: int) -> bool:
@@ -104,8 +106,8 @@ class Reservations:
         return self._runs[position].consumer
 
     def reserve(self, positions: list[int], consumer: LinkEntry) -> int:
-        """Reserve the messages at these positions, which exist, for this consumer and no other. Returns how many of
-        them were reserved before."""
+        """Reserve the messages at these positions for this consumer and no other. The messages must exist. Returns how
+        many of them were already reserved."""
         freed = self.free(positions)
         if not positions:
             return freed
@@ -133,8 +135,11 @@ class Reservations:
         return run
 
     def free(self, positions: Iterable[int]) -> int:
-        """End the reservations of the messages at these positions. The messages still exist, so no run may cover them:
-        the rest of each run becomes runs of its own. Returns how many were reserved."""
+        """End the reservations of the messages at these positions. Returns how many of them were reserved.
+
+        The messages still exist, and a run must not cover messages that are not reserved. So the rest of each run
+        becomes runs of its own.
+        """
         freed = {position: self._runs[position] for position in positions if position in self._runs}
         for run in dict.fromkeys(freed.values()):
             self._rows.delete(run.key)
@@ -147,7 +152,7 @@ class Reservations:
         return len(freed)
 
     def gone(self, position: int) -> bool:
-        """The message at this position exists no longer. Returns whether it was reserved."""
+        """Note that the message at this position no longer exists. Returns whether it was reserved."""
         run = self._runs.pop(position, None)
         if run is None:
             return False
@@ -159,13 +164,14 @@ class Reservations:
         return True
 
     def _drop(self, consumer: bytes) -> None:
-        """Forget the consumer, if no message is reserved for it."""
+        """Forget the consumer if no message is reserved for it any more."""
         if not self._consumers[consumer].held:
             del self._consumers[consumer]
             self._rows.delete(CONSUMER + consumer)
 
     def check(self, positions: Iterable[int]) -> None:
-        """Assert what must hold between proposals. `positions`: the positions of all messages, in ascending order."""
+        """Assert the invariants that hold between two proposals. `positions`: the positions of all messages, in
+        ascending order."""
         fresh = Reservations(StateRows(self._rows), positions)
         found = [{at: (run.first, run.last, run.consumer) for at, run in one._runs.items()} for one in (self, fresh)]
         assert found[0] == found[1], "the rows are not those of the reservations"
@@ -173,7 +179,8 @@ class Reservations:
 
 
 def _read(key: bytes, value: bytes) -> tuple[int, int, bytes]:
-    """The first and the last position in a row, and the name of the consumer. Raises ValueError."""
+    """Read the first position, the last position and the consumer's name from a row. Raises ValueError if the row is
+    malformed."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [int, bytes] or len(key) != len(RESERVED) + POSITION_LENGTH:
         raise ValueError("a row of the state of a set has a reservation that is none")

@@ -1,9 +1,11 @@
-"""The state of one replica set as rows, each a key and a value in bytes (protocol 13.6).
+"""The state of one replica set as rows, each with a key and a value in bytes (protocol 13.6).
 
-The rows have the whole state; other objects only index them. So the digest, the changes of a snapshot, and the pieces
-for another replica have one implementation for all kinds of state. The digest is a sum over the rows, so its cost
-depends on the changes, not on the number of rows. The rows of messages are many, and most of their bytes are in bodies:
-they are in `topic.queues.bodies.message_rows`.
+The rows have the whole state; all other objects are only indexes to them. So there is only one implementation of the
+digest, of the changes for a snapshot, and of the pieces for another replica, whatever the kind of row. The digest is a
+sum over the rows, so its cost depends on the number of changes, not on the number of rows.
+
+The rows of messages are many, and most of their bytes are in bodies. So `topic.queues.bodies.message_rows` handles
+them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,37 +19,38 @@ from topic.queues.bodies.message_rows import MESSAGE, MessageRows, body_digest, 
 from topic.queues.operations import unpack
 
 Row = tuple[bytes, bytes]
-"""Key and value."""
+"""A row: its key and its value."""
 Changes = Mapping[bytes, bytes | None]
-"""Keyed by the key of a row: its new value, or None if the row is deleted."""
+"""For each changed row, by key, the new value; None if the row is deleted."""
 MOST_KEY: Final = 512
-"""Most bytes of a key."""
+"""The limit of a key, in bytes."""
 PIECE: Final = 256 * 1024
-"""Bytes of a piece of the state, approximately: a piece ends with the row that exceeds this."""
+"""The approximate number of bytes in a piece of the state. A piece ends with the row that exceeds this number."""
 PACKED: Final = 4096
-"""How many keys and values are packed together."""
+"""The number of keys and values that are packed together."""
 _DIGEST: Final = 16
-"""Bytes of a digest."""
+"""The number of bytes of a digest."""
 _EMPTY: Final = bytes(msgpack.packb([]))
 
 
 class StateRows:
-    """The rows of one set, without the bodies of messages."""
+    """The rows of one set, apart from the bodies of messages."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
-        """`rows`: all rows but the bodies of messages. Rows about messages are in the order of their keys. Raises
-        ValueError if two rows have the same key, or a row about a message is wrong."""
+        """`rows`: all rows but the bodies of messages. The rows about messages must come in the order of their keys.
+        Raises ValueError if two rows have the same key, or a row about a message is wrong."""
         self.messages = MessageRows()
-        """All rows about messages."""
+        """The rows about messages."""
         self._rows: dict[bytes, bytes] = {}
-        """All other rows."""
+        """The rows that are not about messages."""
         self._sum = 0
-        """The sum of the digests of all rows, at the last time when the changes were taken."""
+        """The sum of the digests of all rows, as of the last call of `take_changes`."""
         self._former: dict[bytes, bytes | None] = {}
-        """Keyed by the key of a row in `_rows` that was put or deleted since then: its former value; None if there was
-        no row."""
+        """For each row in `_rows` that was put or deleted since the last call of `take_changes`, by key: the value that
+        it had then; None if the row did not exist."""
         self._changed = 0
-        """Bytes, approximately, of the rows in `_rows` that were put or deleted since then."""
+        """An estimate of the bytes of the rows in `_rows` that were put or deleted since the last call of
+        `take_changes`."""
         for key, value in rows:
             if key[:1] == MESSAGE:
                 self.messages.read(key, value)
@@ -65,18 +68,18 @@ class StateRows:
 
     @property
     def small(self) -> Iterable[Row]:
-        """All rows but those of messages, in no order."""
+        """All rows that are not about messages, in no particular order."""
         return self._rows.items()
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Add a row, or give a row another value. Not for rows of messages."""
+        """Add a row, or change its value. Rows about messages are not handled here."""
         if key not in self._former:
             self._former[key] = self._rows.get(key)
         self._rows[key] = value
         self._changed += len(key) + len(value)
 
     def delete(self, key: bytes) -> None:
-        """Delete a row that exists. Not for rows of messages."""
+        """Delete a row, which must exist. Rows about messages are not handled here."""
         value = self._rows.pop(key)
         if key not in self._former:
             self._former[key] = value
@@ -84,7 +87,7 @@ class StateRows:
 
     @property
     def changed(self) -> int:
-        """Bytes, approximately, that were put or deleted since the changes were last taken."""
+        """An estimate of the bytes that were put or deleted since the last call of `take_changes`."""
         return self._changed + self.messages.changed
 
     @property
@@ -93,13 +96,13 @@ class StateRows:
         return ((self._sum + changed) % 256**_DIGEST).to_bytes(_DIGEST)
 
     def _changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        """Key, former and present value of each row that may have changed."""
+        """For each row that may have changed: key, former value and present value."""
         yield from ((key, former, self._rows.get(key)) for key, former in self._former.items())
         yield from self.messages.changes()
 
     def take_changes(self) -> dict[bytes, bytes | None]:
-        """Take the changes since the last call, or since the rows were restored, with the bodies of messages. Most rows
-        of a queue come and go in between: these cost nothing here, nor on the disk."""
+        """Take all changes since the last call, or since this object was made, including bodies of messages. Most rows
+        of a queue are added and deleted between two calls; such rows cost nothing here, nor on the disk."""
         changes: dict[bytes, bytes | None] = {}
         for key, former, value in self._changes():
             if value != former:
@@ -110,13 +113,13 @@ class StateRows:
         return changes | self.messages.take_bodies()
 
     def check(self) -> None:
-        """Assert what must hold between operations."""
+        """Assert the invariants that hold between two operations."""
         self.messages.check()
         assert self.digest == StateRows(self).digest, "the digest is not that of the rows"
 
 
 def _difference(key: bytes, former: bytes | None, value: bytes | None) -> int:
-    """The number that a change of a row adds to the sum of the digests."""
+    """The number that must be added to the sum of the digests for this change of a row."""
     return (_digest(key, value) if value is not None else 0) - (_digest(key, former) if former is not None else 0)
 
 
@@ -125,12 +128,12 @@ def _digest(key: bytes, value: bytes) -> int:
 
 
 class PackedRows:
-    """Rows in little memory. They are iterated in the order in which they were appended, which is the order of the keys
-    for the rows of a state."""
+    """A list of rows that takes little memory. It keeps the order in which rows were appended. For the rows of a state
+    this is the order of the keys."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.size = 0
-        """Bytes of all rows, packed."""
+        """The approximate number of bytes of all rows."""
         self._packed: list[bytes] = []
         self._last: list[bytes] = []
         """The keys and values that are not packed yet."""
@@ -160,26 +163,26 @@ class PackedRows:
             self._last.clear()
 
 
-# pieces
+# pieces of a snapshot
 
 
 class SnapshotRows:
-    """The rows of a leader's snapshot, as its pieces come. Each body is compared with the row about it and not kept
-    here, because the disk of this router has the pieces."""
+    """Collects the rows of a leader's snapshot while its pieces come. It compares each body with the row about it, and
+    then drops the body, because the disk of this router has the pieces."""
 
     def __init__(self) -> None:
         self._rows = PackedRows()
         self._about: tuple[bytes, bytes] | None = None
-        """The key of the body that has to follow, and its digest; None if another row may follow."""
+        """The key and the digest of the body that has to come next; None if another row may come next."""
         self._why_wrong = ""
 
     @property
     def size(self) -> int:
-        """Bytes, approximately, that the rows take in memory."""
+        """An estimate of the bytes that the rows take in memory."""
         return self._rows.size
 
     def add(self, piece: bytes) -> None:
-        """The next piece has come."""
+        """Add the rows of the next piece."""
         try:
             for key, value in read_piece(piece):
                 self._add(key, value)
@@ -197,14 +200,15 @@ class SnapshotRows:
             self._about = body_of(key, value)
 
     def read(self) -> PackedRows:
-        """All rows but bodies. Raises ValueError if a piece was malformed, or if a body is missing or differs."""
+        """All rows but bodies. Raises ValueError if a piece was malformed, or if a body is missing or wrong."""
         if self._about is not None or self._why_wrong:
             raise ValueError(self._why_wrong or "the last message has no body")
         return self._rows
 
 
 def piece_of(rows: Iterable[Row]) -> tuple[bytes, bool]:
-    """The next piece: the bytes of the first rows, as many as fit. Also returns whether these are all rows."""
+    """Encode the next piece: as many of the rows, from the first on, as fit. Also returns whether these are all of
+    them."""
     packer = msgpack.Packer()
     parts: list[bytes] = []
     size = 0
@@ -219,7 +223,7 @@ def piece_of(rows: Iterable[Row]) -> tuple[bytes, bool]:
 
 
 def read_piece(piece: bytes) -> list[Row]:
-    """The rows of a piece. Raises ValueError for bytes that `piece_of` does not write."""
+    """Decode a piece into its rows. Raises ValueError for bytes that `piece_of` does not write."""
     parts = unpack(piece, "a piece of the state of a set")
     if len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
         raise ValueError("a piece of the state of a set is no array of keys and values")

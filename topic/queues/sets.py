@@ -49,18 +49,18 @@ from topic.raft.messages import Envelope, StoreContent
 from topic.raft.raft import Raft
 
 COMPARE_EVERY: Final = 1000
-"""The number of entries between two comparisons of states. All replicas must compare at the same entries."""
+"""The number of entries from one comparison of states to the next. All replicas must compare at the same entries."""
 MOST_ASKED: Final = 20_000
-"""Most requests of one router that wait for an answer."""
+"""The largest number of unanswered requests of one router."""
 
 
 LeftMs = Callable[[Sequence[bytes], int], list[float] | None]
-"""Returns for each message the milliseconds that it still has to live at this wall clock (AMQP 1.0 3.2.1, 3.2.4);
-infinity if the message does not say. None if no message does."""
+"""A function that returns, for each message, the milliseconds that it still has to live at this time of the wall clock
+(AMQP 1.0 3.2.1, 3.2.4); infinity if the message does not say. It returns None if no message says."""
 
 
 class ReplicaSets:
-    """All replica sets of a mesh, at one router."""
+    """One router's replicas of all replica sets of a mesh."""
 
     def __init__(
         self,
@@ -79,11 +79,14 @@ class ReplicaSets:
         prefer_s: float = math.inf,
         left_ms: LeftMs = lambda messages, wall_ms: None,
     ) -> None:
-        """`routers`: the names of all routers of the mesh. `contents`: the store's content of each set. `draw` returns
-        a random number from 0 to 1, `new_life` a hybrid clock above all clocks that this router knows, `new_store` an
-        identity that no store has had. `limit`: most bytes of the messages of a set; homes keep all further ones.
-        `prefer_s`: seconds of contact after which a leader hands its set over to the preferred voter. Raises ValueError
-        if a set in the store began with another map of names, or has a damaged state."""
+        """`routers`: the names of all routers of the mesh. `contents`: what the store has of each set. `draw`: returns
+        a random number from 0 to 1. `new_life`: returns a hybrid clock above all clocks that this router knows.
+        `new_store`: returns an identity that no store has had. `limit`: the limit of the bytes of a set's messages;
+        homes keep all further ones. `prefer_s`: for how many seconds the preferred voter has to be in contact before a
+        leader hands its set over to it.
+
+        Raises ValueError if a set in the store began with another map of names, or has a damaged state.
+        """
         self.out: list[SetAction] = []
         self.set_map = set_map
         self.left_ms = left_ms
@@ -95,23 +98,23 @@ class ReplicaSets:
         self._new_life = new_life
         self._contacts: dict[str, None] = {}
         self._lost_at: dict[str, float] = {}
-        """Keyed by router that was in contact and is not: since when."""
+        """For each router that was in contact and is not now, since when."""
         self._began = now
         self._strangers: set[str] = set()
-        """The routers in contact that have named a set that this router does not know."""
+        """The routers in contact that have named a set which this router does not know."""
         self._numbers = count()
         self._requests = {name: Requests(name, limits.tried) for name in set_map.plans}
         self._leads: dict[str, tuple[int, int]] = {}
-        """Keyed by set that this router leads: the life and the term in which it has told all routers so."""
+        """For each set that this router leads, the life and the term in which it has told all routers so."""
         self._replicas = {
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
             for name, plan in set_map.plans.items()
         }
         self._moves = {name: SetMoves(router, plan.policy, prefer_s) for name, plan in set_map.plans.items()}
         self._leaderless_at: dict[str, float] = {}
-        """Keyed by set that no router leads: the time at which the operator is told; infinite if that is done."""
+        """For each set that no router leads, when the operator has to be told; infinite once that is done."""
         self._touched = dict.fromkeys(self._replicas)
-        """The sets that have had an event since the last flush."""
+        """The sets that have had an event since the last call of `flush`."""
         self._due = now
 
     def _raft(self, me: Replica, plan: SetPlan, content: StoreContent, now: float) -> Raft:
@@ -122,8 +125,8 @@ class ReplicaSets:
             raise ValueError(f"set {plan.name}: {error}") from None
 
     def follow(self, routers: Collection[str]) -> None:
-        """The plan has changed: these are the routers of the mesh. Hashed sets that have not begun will begin with
-        them."""
+        """Follow a changed plan; `routers`: the routers of the mesh now. Hashed sets that have not begun yet will begin
+        with them."""
         self._routers[:] = routers
         self.set_map = self.set_map.among(routers)
         self._lost_at = {router: at for router, at in self._lost_at.items() if router in self._routers}
@@ -134,7 +137,7 @@ class ReplicaSets:
     # contacts
 
     def contact(self, router: str, now: float) -> None:
-        """A contact with the router begins."""
+        """Begin a contact with the router."""
         self._contacts[router] = None
         self._lost_at.pop(router, None)
         for name, replica in self._replicas.items():
@@ -144,7 +147,7 @@ class ReplicaSets:
                 self._tell(router, name, Leads(*self._leads[name], leads=True))
 
     def contact_lost(self, router: str, now: float) -> None:
-        """The contact with the router has ended."""
+        """Handle the end of the contact with the router."""
         if router in self._contacts:
             del self._contacts[router]
             self._lost_at[router] = now
@@ -188,8 +191,8 @@ class ReplicaSets:
     # requests
 
     def ask(self, operation: Operation, now: float) -> int:
-        """Start an operation. Returns the number of the request: its `Answered` comes in `out`, within
-        `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text."""
+        """Start an operation. Returns the number of the request. Its answer comes as an `Answered` in `out`, within
+        `RaftLimits.tried` seconds. Raises ValueError if the queue's name is too long, or no text."""
         number, data = next(self._numbers), encode(operation)
         plan = self.set_map.plan_of(operation.name)
         if plan is None:
@@ -211,7 +214,8 @@ class ReplicaSets:
         return Refused(RefusedFor.NO_SET, why)
 
     def _take_requests(self, router: str, name: str, asked: Requested) -> None:
-        """A router requests operations. Refuse a queue that belongs to another set by this router's map."""
+        """Take operations that a router requests. Refuse those for a queue that, by this router's map, belongs to
+        another set."""
         ours: list[tuple[int, bytes]] = []
         others: list[tuple[int, Reply]] = []
         for number, data in asked.requests:
@@ -235,9 +239,12 @@ class ReplicaSets:
     # requests of an operator
 
     def choose(self, name: str, ring: Sequence[str], now: float) -> None:
-        """Make these routers the voters of a set that this router leads, and the first of them its leader. This leader
-        goes there step by step: a new router gets all decided entries before it votes. Raises NotLeaderError; BusyError
-        while an earlier change is under way; ValueError if these cannot be voters."""
+        """Make these routers the voters of a set that this router leads, and the first of them its leader. The leader
+        changes the voters step by step: a new router gets all decided entries before it votes.
+
+        Raises NotLeaderError; BusyError while an earlier change is under way; ValueError if these routers cannot be
+        voters.
+        """
         raft = self._replicas[name].raft
         if strange := [router for router in ring if router not in self._routers]:
             raise ValueError(f'there is no router "{strange[0]}", expected some of {", ".join(self._routers)}')
@@ -249,21 +256,21 @@ class ReplicaSets:
         self._touched[name] = None
 
     def begin_anew(self, name: str) -> None:
-        """Begin a set although some stores have accepted a life that never came into effect, or a router is away
-        (`Raft.begin_anew`). Raises NotReadyError."""
+        """Begin a set by an operator's order, although some stores have accepted a life that never came into effect, or
+        a router is away (`Raft.begin_anew`). Raises NotReadyError."""
         self._replicas[name].raft.begin_anew()
         self._touched[name] = None
 
     def recover(self, name: str, now: float) -> None:
-        """Make the store of this router alone the set (`Raft.recover`). Raises NotLeaderError if a replica leads, or if
-        this store has never been part of the set."""
+        """Make the content of this router's store the whole set, by an operator's order (`Raft.recover`). Raises
+        NotLeaderError if a replica leads, or if this store has never been part of the set."""
         self._touched[name] = None
         self._replicas[name].raft.recover(now)
 
     def leave(self, now: float, *, all_stop: bool = False) -> None:
-        """The router is about to stop: have other voters lead the sets that it leads, until they are in `to_hand_over`
-        no more. No other router hands a set over to this one. `all_stop`: all routers of the mesh are about to stop, so
-        no set moves."""
+        """Hand over the sets that this router leads, because it is about to stop. `to_hand_over` has the sets that
+        still have to be handed over. No other router hands a set over to this one any more. `all_stop`: all routers of
+        the mesh are about to stop, so no set moves."""
         for name, replica in self._replicas.items():
             replica.leave()
             self._moves[name].leave(all_stop=all_stop)
@@ -271,23 +278,24 @@ class ReplicaSets:
 
     @property
     def to_hand_over(self) -> Collection[str]:
-        """The sets that this router leads, and is to hand over before it stops."""
+        """The sets that this router leads and still has to hand over before it stops."""
         return [name for name in self._leads if self._moves[name].is_over(self._replicas[name].raft.leadership)]
 
     @property
     def led(self) -> Collection[str]:
-        """The sets that this router leads. It has told all routers so."""
+        """The sets that this router leads, and has told all routers that it leads."""
         return self._leads.keys()
 
-    # for the ends of the sets that this router leads
+    # called by the ends of the sets that this router leads
 
     def ready(self, name: str) -> tuple[int, int] | None:
-        """The life and the term in which this router leads the set, if its state has everything that was decided
-        before; None otherwise."""
+        """The life and the term in which this router leads the set, once its state has everything that was decided
+        before. Otherwise None."""
         return self._replicas[name].ready
 
     def state(self, name: str) -> SetState:
-        """The state of the set, as far as this router has applied the log. The object changes with the log."""
+        """The state of the set, up to the log entry that this router has applied last. The object changes as more
+        entries are applied."""
         return self._replicas[name].state
 
     def applied(self, name: str) -> int:
@@ -302,8 +310,8 @@ class ReplicaSets:
         return first
 
     def take_decided(self, name: str) -> list[tuple[int, Enqueued | None]]:
-        """Take the proposals that were decided since the last call while this router led: the log index and the answer
-        of each."""
+        """Take the proposals that were decided since the last call while this router led. Each has the log index and
+        the answer."""
         decided, self._replicas[name].decided = self._replicas[name].decided, []
         return decided
 
@@ -313,52 +321,55 @@ class ReplicaSets:
         return self._requests[plan.name].leader if plan is not None else ""
 
     def take_browses(self, name: str) -> list[tuple[str, int, Browse]]:
-        """Take the requests to browse queues of the set: the router that asks, its number, and the request. The caller
-        answers each."""
+        """Take the requests to browse queues of the set. Each has the router that asks, its number of the request, and
+        the request. The caller has to answer each."""
         browses, self._replicas[name].browses = self._replicas[name].browses, []
         return browses
 
     def answer_browse(self, name: str, router: str, number: int, answer: MessagePage | Refused) -> None:
-        """Reply such a request."""
+        """Send a router the answer to its request to browse."""
         self._replicas[name].answers.append((router, number, answer))
         self._touched[name] = None
 
     def watches(self, name: str) -> bool:
-        """Whether the set moves with its consumers: then the leader is to `see` them now and then."""
+        """Whether the leader of the set moves with the consumers. If so, the caller has to call `see` from time to
+        time."""
         return self._moves[name].watches
 
     def see(self, name: str, routers: Iterable[str], now: float) -> None:
-        """Consumers of the set that this router leads have room or deliveries (`SetMoves.see`)."""
+        """Note at which routers the set's consumers with room or deliveries are (`SetMoves.see`). This router leads the
+        set."""
         self._moves[name].see(routers, now)
         self._touched[name] = None
 
     # the store
 
     def stored(self, write: Write, now: float) -> None:
-        """The store has done this write, and all earlier ones."""
+        """Note that the store has finished this write and all earlier ones."""
         self._replicas[write.set].stored(write, now)
         self._touched[write.set] = None
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None, now: float) -> None:
-        """The store has read a piece. `found`: None if the snapshot is at another index."""
+        """Take a piece of a snapshot that the store has read. `found`: None if the snapshot is meanwhile at another
+        index."""
         self._replicas[piece.set].piece_read(piece, found)
         self._touched[piece.set] = None
 
     def read(self, name: str, queue: QueueId | None, positions: Sequence[int]) -> int:
-        """Start a read of bodies that are not in memory. `queue`: the queue of the messages, or None for the outbox.
-        Returns the number of the read: its `BodiesFound` comes in `out` when the store has done it."""
+        """Start a read of bodies that are not in memory. `queue`: the queue of the messages; None for the outbox.
+        Returns the number of the read. Its answer comes as a `BodiesFound` in `out` when the store has read them."""
         number = next(self._numbers)
         self._replicas[name].read_bodies(number, queue, positions)
         self._touched[name] = None
         return number
 
     def bodies_read(self, read: ReadBodies, found: FoundBodies, now: float) -> None:
-        """The store has read bodies."""
+        """Take bodies that the store has read."""
         self._replicas[read.set].bodies_read(read, found)
         self._touched[read.set] = None
 
     def damaged(self, name: str, why: str) -> None:
-        """The store has found that its data of a set differ from the data that it wrote: the replica begins anew."""
+        """Begin a replica anew, because the store has found that its data of the set differ from what it wrote."""
         self._replicas[name].raft.set_aside(why)
         self._touched[name] = None
 
@@ -390,7 +401,8 @@ class ReplicaSets:
 
     @staticmethod
     def _why_leaderless(raft: Raft) -> str:
-        """Why no router leads the set, as far as this router knows; empty if it knows nothing of the set."""
+        """The reason, as far as this router knows it, why no router leads the set; empty if this router knows nothing
+        of the set."""
         if not raft.hard.begun:
             return "it has not begun" if raft.me.router in raft.stores.ring else ""
         voters = raft.log.configuration.voters
@@ -399,18 +411,18 @@ class ReplicaSets:
         return f"this router reaches {len(voters) - len(missing)} of its {len(voters)} voters{what}"
 
     def deadline(self) -> float:
-        """The time at which `handle_timer` is due; infinite if never."""
+        """When `handle_timer` is due; infinite if never."""
         return self._due
 
-    # the actions
+    # actions for the shell
 
     @property
     def has_work(self) -> bool:
-        """Whether `flush` has work, or `out` has actions."""
+        """Whether `flush` has something to do, or `out` has actions."""
         return bool(self._touched or self.out)
 
     def flush(self, now: float) -> None:
-        """Put the actions for the events since the last call into `out`."""
+        """Put the actions that follow from the events since the last call into `out`."""
         while self._touched:
             touched, self._touched = self._touched, {}
             for name in touched:
@@ -443,7 +455,7 @@ class ReplicaSets:
             self._leaderless_at.setdefault(name, now + self._limits.tried)
 
     def _spread_leadership(self, name: str, leads: tuple[int, int] | None) -> None:
-        """Tell all routers, also this one, if this router has begun or ceased to lead."""
+        """Tell all routers, including this one, if this router has begun or ceased to lead a set."""
         former = self._leads.get(name)
         if former == leads:
             return
@@ -472,7 +484,8 @@ class ReplicaSets:
             if router == self._router:
                 self._take_answers(router, name, answers, now)
                 continue
-            pages = [one for one in answers if isinstance(one[1], MessagePage)]  # each may be as large as a message
+            # send each alone, because it may be as large as a message
+            pages = [one for one in answers if isinstance(one[1], MessagePage)]
             others = [one for one in answers if not isinstance(one[1], MessagePage)]
             for some in (*([page] for page in pages), others):
                 if some:
@@ -481,7 +494,7 @@ class ReplicaSets:
     # for the status
 
     def overview(self) -> list[SetView]:
-        """A view of each set, as this router knows it."""
+        """A view of each set, as this router sees it."""
         return [self._view(name) for name in self._replicas]
 
     def _view(self, name: str) -> SetView:
@@ -539,7 +552,7 @@ class ReplicaSets:
         return chain.from_iterable(replica.state for replica in self._replicas.values())
 
     def check(self, names: Iterable[str] | None = None) -> None:
-        """Assert what must hold between events, for these sets or for all."""
+        """Assert the invariants that hold between two events, for these sets or for all sets."""
         for name in self._replicas if names is None else names:
             replica = self._replicas[name]
             replica.check()

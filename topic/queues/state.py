@@ -1,7 +1,7 @@
 """The state of one replica set: its queues and their messages (protocol 13, 14).
 
-`apply` is total: any bytes, in any order, give an answer, and the same bytes give the same state at each replica. It
-reads no clock and no hash of a text.
+`apply` accepts any bytes, in any order, and always returns an answer. The same bytes lead to the same state at each
+replica. So it reads no clock, and does not use Python's hash of a text, which differs between processes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,24 +52,24 @@ from topic.queues.proposals import (
 from topic.queues.rows import Row, StateRows
 
 MOST_QUEUES: Final = 65_536
-"""The most queues of one set. All replicas must have the same number."""
+"""The largest number of queues in one set. This constant must be equal at all replicas."""
 DECLARED: Final = b"q"
-"""The first byte of the key of the row of a queue. The name of the queue follows."""
+"""The first byte of the key of a row about a queue. The name of the queue follows."""
 TOO_MANY_BINDINGS: Final = Refused(
     RefusedFor.TOO_MANY, f"the queues of this set may have {MOST_BINDINGS} bindings together, and would have more"
 )
 LIFE: Final = 8
-"""Bytes of the leader's life, with which each entry begins."""
+"""The number of bytes of the leader's life, with which each entry begins."""
 
 
 @attrs.frozen(slots=True)
 class Queue:
-    """A queue that is declared."""
+    """A declared queue."""
 
     name: str
     id: QueueId
     version: QueueId
-    """The version of the settings."""
+    """The version of the queue's settings."""
     settings: QueueSettings
 
     @property
@@ -82,7 +82,7 @@ def _key(name: str) -> bytes:
 
 
 def _queue(key: bytes, value: bytes) -> Queue:
-    """The queue of a row. Raises ValueError."""
+    """Read the queue in a row. Raises ValueError if the row is malformed."""
     queue: Queue = read(Queue, unpack(value, "a row of the state of a set"))
     if key != _key(queue.name):
         raise ValueError("a row of the state of a set has the key of another queue")
@@ -90,13 +90,13 @@ def _queue(key: bytes, value: bytes) -> Queue:
 
 
 def entry(life: int, operation: bytes) -> bytes:
-    """The log entry of an operation, for a leader in this life."""
+    """Encode the log entry of an operation; `life`: the life in which the leader proposes it."""
     return life.to_bytes(LIFE) + operation
 
 
 def messages_of(data: bytes) -> Sequence[bytes]:
-    """The messages that an entry puts into a queue, in the order of their places in the entry; empty for other
-    entries."""
+    """The messages that an entry puts into a queue, in the order of their places. Empty if the entry does something
+    else."""
     try:
         parts = unpack(data[LIFE:], "an operation on queues")
         proposal = read_proposal(parts) if parts and parts[0] == ENQUEUE else None
@@ -106,11 +106,11 @@ def messages_of(data: bytes) -> Sequence[bytes]:
 
 
 class SetState:
-    """The queues of one set, keyed by name, and their messages."""
+    """The queues of one set, by name, and their messages."""
 
     def __init__(self, rows: Iterable[Row] = (), log: MessageLog | None = None) -> None:
-        """`rows`: the state to be restored. `log`: gets the events of messages. Raises ValueError if these rows are no
-        state."""
+        """`rows`: the rows of the state to restore. `log`: gets what happens to messages. Raises ValueError if the rows
+        are not a valid state."""
         self.rows = StateRows(rows)
         if any(key[:1] not in (DECLARED, BINDING, *ROWS) for key, _ in self.rows.small):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
@@ -120,9 +120,9 @@ class SetState:
         self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
         self._names = {queue.id: queue.name for queue in queues}
         self.deletions = 0
-        """How many queues were deleted since this object was made."""
+        """How many queues have been deleted since this object was made."""
         self.changes = 0
-        """How often settings of queues were changed since then."""
+        """How often settings of queues have changed since this object was made."""
         self.messages = QueuedMessages(self.rows, log)
         self.bindings = Bindings(self.rows)
 
@@ -130,25 +130,25 @@ class SetState:
         return len(self._queues)
 
     def __iter__(self) -> Iterator[Queue]:
-        """The queues in the order in which they were declared."""
+        """Yield the queues in the order in which they were declared."""
         return iter(self._queues.values())
 
     def get(self, name: str) -> Queue | None:
         return self._queues.get(name)
 
     def name_of(self, queue: QueueId) -> str | None:
-        """The name of the queue with this id; None if it is deleted."""
+        """The name of the queue with this id; None if the queue is deleted."""
         return self._names.get(queue)
 
     def settings_of(self, queue: QueueId) -> QueueSettings:
-        """The settings of a queue; without any value if the queue is deleted."""
+        """The settings of the queue with this id. If the queue is deleted, no setting is set."""
         name = self.name_of(queue)
         return self._queues[name].settings if name is not None else QueueSettings()
 
     # operations
 
     def apply(self, index: int, data: bytes) -> Answer | Enqueued | None:
-        """Apply the log entry at this index, an operation or a proposal. Returns its answer, if it has one."""
+        """Apply the log entry at this index: an operation or a proposal. Returns its answer; None if it has none."""
         life = int.from_bytes(data[:LIFE])
         try:
             parts = unpack(data[LIFE:], "an operation on queues")
@@ -174,7 +174,7 @@ class SetState:
                 queue = self._queue_for(proposal, entry)
                 id_, settings = (queue.id, queue.settings) if queue is not None else (None, QueueSettings())
                 if proposal.binding:
-                    settings = QueueSettings()  # dead letters are taken whatever the limits
+                    settings = QueueSettings()  # a queue takes dead letters regardless of its limits
                 return self.messages.enqueue(id_, settings, entry.index, proposal)
             case Settled():
                 self.messages.settled([proposal.binding + key for key in proposal.keys])
@@ -198,7 +198,8 @@ class SetState:
         return None
 
     def _enqueue_bound(self, asked: Enqueue, entry: QueueId) -> Enqueued:
-        """Put messages into the queue of the binding by which they came. If the binding is gone, do nothing."""
+        """Put messages into the queue of the binding by which they came. If the binding no longer exists, do
+        nothing."""
         binding, queue = self.bindings.get(asked.binding), self._queues.get(asked.queue)
         if binding is None or queue is None or binding.queue != queue.id:
             return Enqueued(frozenset(), queue.id if queue is not None else None, ())
@@ -206,8 +207,8 @@ class SetState:
         return self.messages.enqueue(queue.id, queue.settings, entry.index, asked, others)
 
     def _queue_for(self, asked: Enqueue, entry: QueueId) -> Queue | None:
-        """The queue for these messages. If it is not declared, the first new message declares it. None if the set has
-        too many queues, or if no message is new."""
+        """The queue for these messages. If the queue does not exist, the first new message declares it. None if the set
+        has too many queues, or if no message is new."""
         is_there = asked.queue in self._queues or len(self._queues) >= MOST_QUEUES
         if not is_there and not self.messages.has_answered(asked):
             self._put(Queue(asked.queue, entry, entry, QueueSettings()))
@@ -238,7 +239,8 @@ class SetState:
         if isinstance(operation, Configure):
             return self._configure(known, operation, fresh)
         if isinstance(operation, Purge):
-            position = min(operation.position, position_of(fresh.index, 0))  # nothing that comes later
+            # a purge does not remove messages that come later
+            position = min(operation.position, position_of(fresh.index, 0))
             return Done(known.id, known.version, self.messages.purge(known.id, position))
         if isinstance(operation, Retry):
             return Done(known.id, known.version, self.messages.retry(known.id, operation.runs, operation.address))
@@ -268,7 +270,8 @@ class SetState:
         self._bind(queue.id, queue.settings, queue.version)
 
     def _may_bind(self, queue: QueueId, settings: QueueSettings) -> bool:
-        """Whether the set may have the bindings of these settings, in place of the queue's present bindings."""
+        """Whether the set has room for the bindings in these settings, which would replace the queue's present
+        bindings."""
         return len(self.bindings) - len(self.bindings.of(queue)) + len(settings.bind or ()) <= MOST_BINDINGS
 
     def _bind(self, queue: QueueId, settings: QueueSettings, since: QueueId) -> None:
@@ -276,7 +279,7 @@ class SetState:
             self.messages.forget(over.key)
 
     def check(self) -> None:
-        """Assert what must hold between operations."""
+        """Assert the invariants that hold between two operations."""
         self.rows.check()
         self.messages.check()
         self.bindings.check()

@@ -1,9 +1,9 @@
-"""The changes and reads that the replicas of a router give to its store, and the content that they get from it when the
-router starts (protocol 13.5).
+"""The changes and reads that a router's replicas give to its store, and the content that they get from the store when
+the router starts (protocol 13.5).
 
-The shell gives the changes of a pump to the store together, in order. The store writes them in one transaction. Then
-the shell calls `ReplicaSets.stored` for each `Write`. A read comes after all changes that were given before it, and
-perhaps after later ones.
+The shell gives the store all changes of one pump together, in order. The store writes them in one transaction. Then the
+shell calls `ReplicaSets.stored` for each `Write`. A read is done after all changes that were given before it, and
+perhaps after some later ones.
 """
 
 from collections.abc import Sequence
@@ -18,30 +18,31 @@ from topic.raft.messages import Persist, StoreContent
 
 @attrs.frozen(slots=True)
 class SetContent:
-    """The store's content of one replica set."""
+    """What the store has of one replica set."""
 
     store: bytes
-    """The identity of this set's part of the store. A part that was lost or set aside gets another identity."""
+    """The identity of this set's part of the store. A part that begins anew, because the former one was lost or set
+    aside, gets another identity."""
     content: StoreContent
     rows: PackedRows
-    """The rows of the state at the snapshot, without the bodies of messages, in the order of the keys."""
+    """The rows of the state at the snapshot, in the order of their keys, without the bodies of messages."""
 
 
 @attrs.frozen(slots=True)
 class Write:
-    """Write `persist` for this set."""
+    """Write the changes `persist` of this set to the disk."""
 
     set: str
     persist: Persist
     changes: Changes | None = None
-    """If this replica made the snapshot: the rows that differ from the former snapshot. None if the leader sent the
-    snapshot: then the store replaces all its rows by the rows of the pieces that it has put aside."""
+    """The rows that differ from the former snapshot, if this replica has made the new one. None if the leader has sent
+    it: the store then replaces all its rows with the rows of the pieces that it has put aside."""
 
 
 @attrs.frozen(slots=True)
 class Renew:
-    """This set's part of the store is void: keep it under another name, and begin with an empty part with the identity
-    `store`."""
+    """Begin anew with an empty part for this set, with the identity `store`. The former part is void; the store keeps
+    it under another name."""
 
     set: str
     store: bytes
@@ -50,42 +51,42 @@ class Renew:
 
 @attrs.frozen(slots=True)
 class ReadPiece:
-    """Read a piece of the snapshot of a set, for another router."""
+    """Read a piece of a set's snapshot, to send it to another router."""
 
     set: str
     to: Replica
     index: int
     place: int
     after: bytes
-    """The key of the last row of the piece before; empty for the first piece."""
+    """The key of the last row of the previous piece; empty for the first piece."""
 
 
 @attrs.frozen(slots=True)
 class ReadBodies:
-    """Read the bodies of messages of a set from the store."""
+    """Read the bodies of some of a set's messages from the store."""
 
     set: str
     number: int
-    """The number of the read, unique at this router."""
+    """The number of the read. It is unique at this router."""
     positions: Sequence[int]
 
 
 StoreChange = Write | Renew
 StoreRead = ReadPiece | ReadBodies
 FoundPiece = tuple[bytes, bool]
-"""The bytes of a piece, and whether it is the last."""
+"""The bytes of a piece, and whether it is the last piece."""
 FoundBodies = Sequence[bytes | None]
-"""The bodies of messages. A body is None if the store lacks it, or has other bytes than were written."""
+"""The bodies of messages. A body is None if the store lacks it, or has other bytes than it wrote."""
 
 
 class SetStore(Protocol):
-    """The store of one router. The shell makes each call in a worker thread, one at a time."""
+    """The store of one router. The shell makes each call in a worker thread, only one at a time."""
 
     def write(self, changes: Sequence[StoreChange]) -> None:
-        """Write all changes or none. Returns when they are on the disk."""
+        """Write all of the changes, or none. Returns when they are on the disk."""
 
     def read(self, piece: ReadPiece) -> FoundPiece | None:
-        """The piece; None if the snapshot is not at that index any more."""
+        """Read a piece; None if the snapshot is meanwhile at another index."""
 
     def bodies(self, read: ReadBodies) -> FoundBodies:
-        """The bodies at these positions, in the same order."""
+        """Read the bodies at these positions. The order stays."""

@@ -30,30 +30,31 @@ class Leads:
     life: int
     term: int
     leads: bool
-    """Whether it leads; False if it leads no longer."""
+    """Whether the router leads; False if it no longer leads."""
 
 
 @attrs.frozen(slots=True)
 class Requested:
     requests: tuple[tuple[int, bytes], ...]
-    """Each operation, with the number that the asking router has given to it."""
+    """The operations, each with the number that the asking router has given to its request."""
 
 
 @attrs.frozen(slots=True)
 class Answers:
     answers: tuple[tuple[int, Reply], ...]
-    """Each answer, with the number of its request."""
+    """The answers, each with the number of its request."""
 
 
 Message = Envelope | Leads | Requested | Answers
 
 
 SETS: Final = b"\xc0"
-"""The first byte of each message. In MessagePack it is nil, with which no batch begins."""
+"""The first byte of each message about sets. It is nil in MessagePack, and no batch of the topic core begins with
+it."""
 
 
 def encode(name: str, message: Message) -> bytes:
-    """The bytes of a message about the set `name`."""
+    """Encode a message about the set `name`."""
     if isinstance(message, Envelope):
         return SETS + b"\x00" + encode_envelope(name, message)
     if isinstance(message, Leads):
@@ -68,15 +69,15 @@ def _pack(*parts: Any) -> bytes:
 
 
 def decode(payload: bytes) -> tuple[str, Message]:
-    """The name of the set, and the message about it. Raises BreachError."""
+    """Decode a message: the name of the set, and the content. Raises BreachError if it is malformed."""
     kind = payload[1] if len(payload) > 1 else len(_READ)
     if not payload.startswith(SETS) or kind >= len(_READ):
         raise BreachError(f"a message about sets begins with {reprlib.repr(payload)}, expected a known type of message")
-    return _READ[kind](memoryview(payload)[2:])  # a view, because entries may be large
+    return _READ[kind](memoryview(payload)[2:])  # a view copies nothing, and entries may be large
 
 
 def read_operation(data: bytes) -> Operation:
-    """The operation of a request. Raises BreachError."""
+    """Read the operation of a request. Raises BreachError if it is malformed."""
     try:
         return decode_operation(data)
     except ValueError as error:
@@ -108,7 +109,7 @@ def _leads(body: memoryview) -> tuple[str, Leads]:
 
 
 def _numbered(value: Any, kind: str) -> list[tuple[int, bytes]]:
-    """Pairs of a number and bytes."""
+    """Read pairs of a number and bytes."""
     pairs = value if isinstance(value, list) else [value]
     for pair in pairs:
         is_pair = isinstance(pair, list) and len(pair) == 2
@@ -131,4 +132,4 @@ def _answers(body: memoryview) -> tuple[str, Answers]:
 
 
 _READ: Final[tuple[Callable[[memoryview], tuple[str, Message]], ...]] = (decode_envelope, _leads, _asked, _answers)
-"""The readers of messages; the index of each is the kind."""
+"""The functions that read the kinds of messages. The index of a function stands for its kind."""

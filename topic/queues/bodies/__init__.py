@@ -1,1 +1,1 @@
-"""Messages as rows of the state of a set. A body may be on the disk alone (protocol 14.13)."""
+"""The messages of a set as rows of its state. The body of a message may be only on the disk (protocol 14.13)."""

@@ -5,12 +5,15 @@
 | *about* | `m`, position | the id of its queue, its size, the digest of its body, and the end of its time if any |
 | *body* | `m`, position, `b` | the message |
 
-Each body follows the row about it. The digest of the state covers the rows about messages, and so the digests of the
-bodies. These rows are made when they are needed: in memory a message is either
+Each body follows the row about it. The digest of the state covers the rows about messages. These have the digests of
+the bodies, so it covers the bodies, too.
 
-*kept*      memory has its position and its body; or
-*dropped*   memory has its position, its size and the digest of its body, in columns. The disk of this router has the
-            body.
+These rows are made only when they are needed. In memory, a message has one of two forms:
+
+*kept*
+    memory has its position and its body;
+*dropped*
+    memory has its position, its size and the digest of its body, in columns. The disk of this router has the body.
 
 In a queue, all dropped messages come before all kept ones.
 """
@@ -30,16 +33,17 @@ from topic.queues.operations import MOST, QueueId, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, position_key
 
 MESSAGE: Final = b"m"
-"""The first byte of the keys of both rows of a message. The position follows."""
+"""The first byte of the keys of both rows of a message. The position of the message follows."""
 BODY: Final = b"b"
 """The last byte of the key of a body."""
 DIGEST: Final = 16
-"""Bytes of the digest of a body."""
+"""The number of bytes of the digest of a body."""
 SPARE: Final = 1024
-"""Columns keep at most this many messages that are gone, and as many more as there are messages."""
+"""The columns may have this many removed messages, and as many more as they have present messages, before they
+shrink."""
 _ABOUT_LENGTH: Final = len(MESSAGE) + POSITION_LENGTH
 _ROW_BYTES: Final = 100
-"""Bytes, approximately, of the keys of both rows, and of the row about a message."""
+"""An estimate of the bytes of the keys of both rows, and of the row about a message."""
 _TYPES: Final = ((int, int, int, bytes), (int, int, int, bytes, int))
 """The types of the parts of a row about a message."""
 _POSITIONS: Final = 1 << 64
@@ -68,12 +72,14 @@ def position_in(key: bytes) -> int | None:
 
 
 def body_of(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """The key of the body that belongs to a row about a message, and the digest of the body. Raises ValueError."""
+    """The key of the body that belongs to a row about a message, and the digest of the body. Raises ValueError if the
+    row is malformed."""
     return key + BODY, _read(key, value)[4]
 
 
 def message_about(key: bytes, value: bytes) -> tuple[int, int]:
-    """The position, and the size in bytes, of the message of a row about it. Raises ValueError."""
+    """The position and the size, in bytes, of the message that a row is about. Raises ValueError if the row is
+    malformed."""
     position, _, _, size, _, _ = _read(key, value)
     return position, size
 
@@ -91,11 +97,11 @@ class DroppedMessages:
         self._positions = array("Q")
         self._sizes = array("I")
         self._digests = bytearray()
-        """The digests, `DIGEST` bytes each."""
+        """The digests of the bodies, one after the other, `DIGEST` bytes each."""
         self._there = bytearray()
-        """For each message 1, or 0 if it is gone."""
+        """One byte for each message: 1 if it is present, 0 if it is removed."""
         self._left = 0
-        """The number of messages that are not gone."""
+        """The number of messages that are present."""
 
     def __len__(self) -> int:
         return self._left
@@ -114,7 +120,7 @@ class DroppedMessages:
         return self._positions[self._there.find(1)] if self._left else None
 
     def within(self, first: int, last: int) -> Iterator[int]:
-        """The positions of the messages from `first` to `last`."""
+        """The positions of the messages from `first` to `last`, both included."""
         low, high = bisect_left(self._positions, first), bisect_left(self._positions, last + 1)
         return compress(self._positions[low:high], self._there[low:high])
 
@@ -126,13 +132,13 @@ class DroppedMessages:
         self._left += 1
 
     def get(self, position: int) -> tuple[int, bytes]:
-        """The size and the digest of a message that exists."""
+        """The size and the digest of the message at this position, which must be present."""
         place = self._place(position)
         assert place is not None
         return self._sizes[place], bytes(self._digests[DIGEST * place : DIGEST * (place + 1)])
 
     def remove(self, position: int) -> tuple[int, bytes]:
-        """Remove a message that exists. Returns its size and digest."""
+        """Remove the message at this position, which must be present. Returns its size and digest."""
         found, place = self.get(position), self._place(position)
         assert place is not None
         self._there[place] = 0
@@ -156,7 +162,7 @@ class DroppedMessages:
 
 
 class QueueRows(Mapping[int, bytes | None]):
-    """The messages of one queue, keyed by position, in order. A body is None if it is dropped."""
+    """The messages of one queue: maps each position to the body, in order. The value is None if the body is dropped."""
 
     __slots__ = ("dropped", "kept", "size")
 
@@ -164,7 +170,7 @@ class QueueRows(Mapping[int, bytes | None]):
         self.kept: dict[int, bytes] = {}
         self.dropped = DroppedMessages()
         self.size = 0
-        """Bytes of all messages."""
+        """The sum of the sizes of all messages, in bytes."""
 
     def __len__(self) -> int:
         return len(self.kept) + len(self.dropped)
@@ -191,7 +197,7 @@ class QueueRows(Mapping[int, bytes | None]):
         return found if found is not None else next(iter(self.kept), None)
 
     def after(self, first: int) -> Iterator[int]:
-        """The positions of the messages from `first` on."""
+        """The positions of the messages from position `first` on."""
         return chain(self.dropped.within(first, _POSITIONS), (position for position in self.kept if position >= first))
 
     def within(self, runs: Iterable[Run]) -> list[int]:
@@ -206,17 +212,17 @@ class QueueRows(Mapping[int, bytes | None]):
         return found
 
     def about(self, position: int) -> tuple[int, bytes]:
-        """The size and the digest of a message that exists."""
+        """The size and the digest of the message at this position, which must be present."""
         body = self.kept.get(position)
         return self.dropped.get(position) if body is None else (len(body), body_digest(body))
 
     def is_body(self, position: int, body: bytes) -> bool:
-        """Whether this is the body of the message at this position, which exists."""
+        """Whether `body` is the body of the message at this position, which must be present."""
         return self.about(position) == (len(body), body_digest(body))
 
     def drop(self, last: int, most: int) -> int:
-        """Drop bodies from the first message on, up to position `last`, until `most` bytes are dropped. Returns how
-        many bytes were dropped: at most one body more than `most`."""
+        """Drop bodies from memory, from the first message up to position `last`, until `most` bytes are dropped.
+        Returns the number of dropped bytes, which exceeds `most` by at most one body."""
         count = size = 0
         for position, body in self.kept.items():
             if position > last or size >= most:
@@ -230,24 +236,24 @@ class QueueRows(Mapping[int, bytes | None]):
 
 NOWHERE: Final = QueueId(0, 0)
 NONE: Final = QueueRows()
-"""The messages of a queue without messages. This object stays empty."""
+"""The rows of a queue that has no messages. Many callers share this object, so nothing may be added to it."""
 
 
 @attrs.define(slots=True)
 class _Sent:
-    """A message in the outbox."""
+    """A message in the outbox of a set."""
 
     queue: QueueId
     body: bytes | None
     size: int
     digest: bytes
-    """The digest of the body, if the body is dropped."""
+    """The digest of the body; set only if the body is dropped."""
     ends: int
 
 
 class SentRows(Mapping[int, bytes | None]):
-    """The messages in the outbox of a set, keyed by position, in the order in which they came there. A body is None if
-    it is dropped."""
+    """The messages in the outbox of a set: maps each position to the body, in the order in which the messages came
+    there. The value is None if the body is dropped."""
 
     __slots__ = ("_sent",)
 
@@ -264,12 +270,12 @@ class SentRows(Mapping[int, bytes | None]):
         return self._sent[position].body
 
     def about(self, position: int) -> tuple[int, bytes]:
-        """The size and the digest of a message that exists."""
+        """The size and the digest of the message at this position, which must be present."""
         one = self._sent[position]
         return one.size, one.digest if one.body is None else body_digest(one.body)
 
     def is_body(self, position: int, body: bytes) -> bool:
-        """Whether this is the body of the message at this position, which exists."""
+        """Whether `body` is the body of the message at this position, which must be present."""
         return self.about(position) == (len(body), body_digest(body))
 
     def put(self, position: int, sent: _Sent) -> None:
@@ -282,7 +288,7 @@ class SentRows(Mapping[int, bytes | None]):
         return self._sent.get(position)
 
     def drop(self, last: int, most: int) -> int:
-        """Drop bodies as `QueueRows.drop` does, in any order."""
+        """Drop bodies from memory as `QueueRows.drop` does, but in any order."""
         size = 0
         for position, one in self._sent.items():
             if size >= most:
@@ -294,46 +300,48 @@ class SentRows(Mapping[int, bytes | None]):
 
 
 class MessageRows:
-    """The messages in all queues of a set, and in its outbox."""
+    """The messages in all queues of one set, and in its outbox."""
 
     def __init__(self) -> None:
         self.queues: dict[QueueId, QueueRows] = {}
-        """Keyed by queue that has messages: its messages."""
+        """The messages of each queue that has any."""
         self.sent = SentRows()
         """The messages in the outbox."""
         self.expiring: dict[int, tuple[QueueId, int]] = {}
-        """Keyed by the position of a message that expires: its queue, and the end of its time (`Enqueue.expires`)."""
+        """For each message that expires, by position: its queue, and when its time ends (`Enqueue.expires`)."""
         self.size = 0
-        """Bytes of all messages."""
+        """The sum of the sizes of all messages, in bytes."""
         self._count = 0
         """The number of all messages."""
         self.kept_size = 0
-        """Bytes of the bodies that are kept."""
+        """The bytes of the bodies that are in memory."""
         self.changed = 0
-        """Bytes, approximately, that were put or deleted since the changes were last taken."""
+        """An estimate of the bytes that were put or deleted since the changes were last taken."""
         self._fresh: dict[int, QueueId] = {}
-        """Keyed by the position of a message that came since then and still exists: its queue."""
+        """The queue of each message, by position, that has come since the changes were last taken and that still
+        exists."""
         self._gone: dict[int, bytes] = {}
-        """Keyed by the position of a message that existed then and is gone: the value of the row about it."""
+        """The value of the row about each message, by position, that existed when the changes were last taken and is
+        now gone."""
         self._last_read = -1
         """The position of the message that was read last."""
         self._queue_read: QueueId | None = None
         self._rows_read = NONE
-        """The queue of the message that was read last, and the rows of this queue."""
+        """The rows of `_queue_read`, the queue of the message that was read last."""
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows about all messages, in the order of the keys."""
+        """The rows about all messages, in the order of their keys."""
         of_queues = (zip(rows, repeat(queue)) for queue, rows in self.queues.items())
         of_outbox = ((position, one.queue) for position, one in sorted(self.sent._sent.items(), key=lambda one: one[0]))
         of_all = merge(*of_queues, of_outbox, key=lambda one: one[0])
         return ((about_key(position), self._about(queue, position)) for position, queue in of_all)
 
     def read(self, key: bytes, value: bytes) -> None:
-        """Read a row about a message. It must come after all that were read before. The body is on the disk. Raises
-        ValueError."""
+        """Read a row about a message whose body is on the disk. The rows must be read in the order of their positions.
+        Raises ValueError if the row is malformed or out of order."""
         position, life, index, size, digest, ends = _read(key, value)
         if position <= self._last_read:
             raise ValueError("a row of the state of a set has a message out of order")
@@ -350,7 +358,8 @@ class MessageRows:
             self.expiring[position] = queue, ends
 
     def put(self, queue: QueueId, position: int, body: bytes, ends: int) -> None:
-        """Add a message after all others. `ends`: as in `Enqueue.expires`."""
+        """Add a message, whose position is higher than all others. `ends`: when its time ends, as in
+        `Enqueue.expires`."""
         rows = self.queues.get(queue) or self.queues.setdefault(queue, QueueRows())
         rows.kept[position] = body
         size = len(body)
@@ -386,7 +395,7 @@ class MessageRows:
             del self.queues[queue]
 
     def find(self, positions: Collection[int]) -> Iterator[tuple[QueueId, int]]:
-        """The queue and the position of each of these messages that is in a queue."""
+        """The queue and the position of each of these messages that is in a queue (not in the outbox)."""
         for queue, rows in [*self.queues.items()] if positions else ():
             few, many = sorted((positions, rows), key=len)
             for position in [position for position in few if position in many]:
@@ -416,7 +425,8 @@ class MessageRows:
         self.changed += _ROW_BYTES
 
     def drop(self, last: int, most: int) -> None:
-        """Drop bodies of messages up to position `last`, which the disk has: about `most` bytes of them."""
+        """Drop about `most` bytes of bodies of messages up to position `last` from memory. The disk must have these
+        bodies."""
         assert not self._fresh or next(iter(self._fresh)) > last, "a message is dropped that no disk has"
         for rows in self.queues.values():
             if most <= 0:
@@ -428,7 +438,7 @@ class MessageRows:
         self.kept_size -= self.sent.drop(last, most)
 
     def _about(self, queue: QueueId, position: int) -> bytes:
-        """The value of the row about a message that exists."""
+        """The value of the row about a message, which must be present."""
         sent = self.sent.get_sent(position)
         if sent is not None:
             queue, ends, about = sent.queue, sent.ends, self.sent.about(position)
@@ -441,15 +451,16 @@ class MessageRows:
     # changes
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
-        """The rows about messages that have changed since the changes were last taken: key, former and present
-        value."""
+        """For each row about a message that has changed since the changes were last taken: key, former value and
+        present value."""
         for position, value in self._gone.items():
             yield about_key(position), value, None
         for position, queue in self._fresh.items():
             yield about_key(position), None, self._about(queue, position)
 
     def take_bodies(self) -> dict[bytes, bytes | None]:
-        """Take the changes of bodies since the last call. The changes of the rows about them count as taken, too."""
+        """Take the changes of bodies since the last call. The changes of the rows about the same messages count as
+        taken, too."""
         found: dict[bytes, bytes | None] = {body_key(position): None for position in self._gone}
         for position, queue in self._fresh.items():
             body = self.sent[position] if position in self.sent else self.queues[queue].kept[position]
@@ -459,7 +470,7 @@ class MessageRows:
         return found
 
     def check(self) -> None:
-        """Assert what must hold between operations."""
+        """Assert the invariants that hold between two operations."""
         for queue, rows in self.queues.items():
             assert rows and [*rows] == sorted(rows), f"queue {queue} is out of order, or empty"
             assert rows.size == sum(rows.about(position)[0] for position in rows)
@@ -472,8 +483,8 @@ class MessageRows:
 
 
 def _read(key: bytes, value: bytes) -> tuple[int, int, int, int, bytes, int]:
-    """The values in a row about a message: position, life and index of the queue's id, size, digest of the body, and
-    end of the time or 0. Raises ValueError."""
+    """Read the values of a row about a message: position, life and index of the queue's id, size, digest of the body,
+    and the end of its time (0 for none). Raises ValueError if the row is malformed."""
     parts = unpack(value, "a row of the state of a set")
     if len(key) != _ABOUT_LENGTH or tuple(map(type, parts)) not in _TYPES:
         raise ValueError("a row of the state of a set has a message that is none")

@@ -1,5 +1,5 @@
-"""The bindings of the queues of one set: a message to the address of a binding also goes into its queue (protocol
-14.10)."""
+"""The bindings of the queues of one set. A message that is published to the address of a binding also goes into the
+bound queue (protocol 14.10)."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -14,24 +14,25 @@ from topic.queues.operations import QueueId, unpack
 from topic.queues.rows import Row, StateRows
 
 BINDING: Final = b"b"
-"""The first byte of the keys of the rows of bindings. The key of the binding follows."""
+"""The first byte of the keys of the rows of bindings. The binding's own key follows."""
 BINDING_KEY: Final = 12
-"""Bytes of the key of a binding."""
+"""The number of bytes of the key of a binding."""
 DEAD_LETTERS: Final = b"dead letters"
-"""In place of the key of a binding: the deliveries that the ingress of dead letters takes (protocol 14.11)."""
+"""Stands in place of the key of a binding for dead letters, which have an ingress of their own (protocol 14.11)."""
 MOST_BINDINGS: Final = 100
-"""The most bindings of one set. All replicas must have the same number."""
+"""The largest number of bindings of one set. This constant must be equal at all replicas."""
 BOUND: Final = Lifetime(timeout=1, policy=CONFIGURED.policy, durable=2)
-"""The lifetime of the link of a binding: the link never expires or lapses, and routers remember it on disk."""
+"""The lifetime of the link of a binding. Such a link never expires or lapses, and routers store it on disk."""
 
 
 @attrs.frozen(slots=True)
 class Binding:
     queue: QueueId
     since: QueueId
-    """The entry that has bound the queue. If a queue is bound to the same address again, this is another binding."""
+    """The log entry that has bound the queue. If the queue is bound to the same address again later, this makes another
+    binding."""
     address: str
-    """The address of a topic, or a pattern."""
+    """The topic, or the pattern, to which the queue is bound."""
 
     @property
     def key(self) -> bytes:
@@ -43,20 +44,21 @@ class Binding:
         return BINDING + self.key, bytes(msgpack.packb((*queue, *since, self.address)))
 
     def link(self, set_: str, queue: str) -> LinkIdentity:
-        """The link that the leader of the set attaches for the binding. `queue`: the name of the queue.
+        """The link that the leader of the set attaches for the binding. `queue`: the queue's name. The function
         `queue_of_binding` is the inverse."""
         return LinkIdentity(CONTAINER, f"{set_}/{queue}/{self.since}", self.address)
 
 
 def queue_of_binding(identity: LinkIdentity) -> tuple[str, str] | None:
-    """The set, and the name of the queue, of the binding with this link; None if it is the link of no binding."""
+    """The set and the queue's name of the binding that this link is attached for; None if the link is not for a
+    binding."""
     set_, _, rest = identity.link.partition("/")
     queue = rest.rpartition("/")[0]
     return (set_, queue) if queue and identity.container == CONTAINER else None
 
 
 def set_of_binding(identity: LinkIdentity) -> str | None:
-    """The set of the binding with this link; None if it is the link of no binding."""
+    """The set of the binding that this link is attached for; None if the link is not for a binding."""
     found = queue_of_binding(identity)
     return found[0] if found is not None else None
 
@@ -68,13 +70,13 @@ class Bindings:
         found = [_read(key, value) for key, value in rows.small if key[:1] == BINDING]
         self._bindings = {one.key: one for one in sorted(found, key=lambda one: (one.since, one.address))}
         self.changes = 0
-        """How often bindings were made or ended since this object was made."""
+        """The number of bindings that have been made or ended since this object was made."""
 
     def __len__(self) -> int:
         return len(self._bindings)
 
     def __iter__(self) -> Iterator[Binding]:
-        """The bindings in the order in which they were made."""
+        """Yield the bindings in the order in which they were made."""
         return iter(self._bindings.values())
 
     def get(self, key: bytes) -> Binding | None:
@@ -84,7 +86,7 @@ class Bindings:
         return [one for one in self if one.queue == queue]
 
     def bind(self, queue: QueueId, addresses: Iterable[str], since: QueueId) -> list[Binding]:
-        """Bind the queue to these addresses, and to no others. Returns the bindings that have ended."""
+        """Bind the queue to exactly these addresses. Returns the bindings that end by this."""
         wanted = dict.fromkeys(addresses)
         over = [one for one in self.of(queue) if one.address not in wanted]
         bound = {one.address for one in self.of(queue)}
@@ -99,12 +101,12 @@ class Bindings:
         return over
 
     def check(self) -> None:
-        """Assert what must hold between operations."""
+        """Assert the invariants that hold between two operations."""
         assert Bindings(self._rows)._bindings == self._bindings, "the rows are not those of the bindings"
 
 
 def _read(key: bytes, value: bytes) -> Binding:
-    """The binding of a row. Raises ValueError."""
+    """Read the binding of a row. Raises ValueError if the row is malformed."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [int, int, int, int, str]:
         raise ValueError("a row of the state of a set has a binding that is none")

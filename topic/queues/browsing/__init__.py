@@ -1,1 +1,1 @@
-"""The requests of clients that browse queues."""
+"""The requests for pages of messages, which routers make for clients that browse queues."""

@@ -1,9 +1,9 @@
-"""The clients of one router that browse queues (protocol 14.16): the pages that the router asks for, and when.
+"""Gets pages of messages for the clients of one router that browse queues (protocol 14.16).
 
     end of a client ── browse, rest ─▶ Browsing ── Browse ─▶ leader of the set ── page ─▶ Browsing ─▶ end of the client
 
-A router asks for few pages at a time, however many clients browse. While no router leads a set, the answer to its
-browsers is that there is nothing.
+The router asks for only a few pages at a time, however many clients browse. While no router leads a set, clients that
+browse its queues get the answer that there are no messages.
 """
 
 from collections import deque
@@ -15,41 +15,42 @@ from topic.queues.operations import Browse, MessagePage
 from topic.queues.sets import ReplicaSets
 
 AT_ONCE: Final = 8
-"""Pages that a router asks for at once, at most."""
+"""The largest number of pages for which a router asks at the same time."""
 LOOK_S: Final = 1.0
-"""How long a client that has seen all messages waits for new ones, at least."""
+"""When a client has seen all messages, the router asks for new ones for it after this many seconds at the earliest."""
 
 
 class Browsing:
-    """The requests for pages of one router. `flush` is to be called after each call of another method."""
+    """The requests of one router for pages. Callers have to call `flush` after each call of another method."""
 
     def __init__(self, sets: ReplicaSets) -> None:
         self._sets = sets
         self._waiting: deque[tuple[Any, Browse]] = deque()
-        """The ends of clients, and their requests."""
+        """The ends of clients with requests that no leader has yet."""
         self._asked: dict[int, tuple[Any, Browse]] = {}
-        """The same, of requests that the leader has, by number."""
+        """The ends of clients with requests that a leader has, by the number of the request."""
         self._resting: dict[Any, Browse] = {}
         self._next_look = 0.0
 
     def browse(self, end: Any, asked: Browse) -> None:
-        """Get a page for the end of a client."""
+        """Ask for a page for the end of a client."""
         self._resting.pop(end, None)
         self._waiting.append((end, asked))
 
     def rest(self, end: Any, asked: Browse) -> None:
-        """Put off a request for a page until the next look, because the queue has no messages for it at present."""
+        """Delay a request for a page until the next look, because the queue has no more messages for it at present."""
         self._resting[end] = asked
 
     def look(self, now: float) -> None:
-        """Get what rests, unless the last look was just now."""
+        """Ask again for the delayed pages, if the last look was at least `LOOK_S` seconds ago."""
         if now >= self._next_look:
             self._next_look = now + LOOK_S
             resting, self._resting = self._resting, {}
             self._waiting.extend(resting.items())
 
     def flush(self, now: float) -> Iterator[Browsed]:
-        """Ask for further pages, up to `AT_ONCE`. Returns the answers to requests that no leader has."""
+        """Send further requests to leaders, up to `AT_ONCE` at a time. Yields the answers to requests whose set has no
+        leader."""
         for number, (end, asked) in [*self._asked.items()]:
             if not self._sets.leader_of(asked.name):
                 del self._asked[number]
@@ -62,8 +63,8 @@ class Browsing:
                 yield Browsed(end, None, asked.first)
 
     def answered(self, number: int, page: MessagePage | None) -> Browsed | None:
-        """The answer to the request of this number, with no page if it is refused. Returns None if nobody here has
-        asked, or waits any more."""
+        """Take the answer to the request with this number; `page` is None if the request is refused. Returns the action
+        for the client's end; None if no client of this router waits for this answer."""
         end, asked = self._asked.pop(number, (None, None))
         if asked is None:
             return None

@@ -1,1 +1,1 @@
-"""The links of a set's leader to its queues, and the entries that they propose (protocol 14)."""
+"""The links that a set's leader has for its queues, and the log entries that they propose (protocol 14)."""

@@ -1,12 +1,12 @@
-"""The ages of the messages of a set, as its leader knows them.
+"""The ages of a set's messages, as the set's leader knows them.
 
-The replicas keep no times, because all of them must come to the same state. The leader notes the time at which the log
-was decided up to an index: one *mark* a second at most. The age of a message is the time since the first mark that
-includes its entry, so the message may be older. A message that was decided before the router led counts as old as its
-leadership.
+Replicas keep no times, because all of them must come to the same state. So the leader notes from time to time up to
+which log index the log was decided: a *mark*, at most one in a second. The age of a message is the time since the first
+mark that includes the message's entry. The message may be older than that. A message that was decided before this
+router led is as old as this leadership.
 
-There are at most `MOST` marks. If there are more, the leader forgets some, most of them old: an age is then too low by
-up to a second, or by one part in `FINE`.
+There are at most `MOST` marks. If there are more, the leader forgets some, most of them old ones. An age is then too
+low by up to a second, or by up to one part in `FINE`.
 """
 
 from array import array
@@ -21,19 +21,19 @@ FINE: Final = 16
 
 
 class DecidedTimes:
-    """The marks of one set in one term of this router."""
+    """The marks of one set in one term in which this router leads."""
 
     def __init__(self, index: int, now: float) -> None:
-        """`index`: the last decided entry when this router began to lead."""
+        """`index`: the last entry that was decided when this router began to lead."""
         self._indices = array("q", [index])
         self._times = array("d", [now])
-        """The time at which this router saw each index decided."""
+        """For each mark, the time at which this router saw its index decided."""
 
     def __len__(self) -> int:
         return len(self._times)
 
     def mark(self, index: int, now: float) -> None:
-        """All entries up to this index are decided."""
+        """Note that all entries up to this index are decided now."""
         times = self._times
         if len(times) > 1 and now - times[-2] < EVERY_S:
             self._indices[-1], times[-1] = index, now
@@ -44,7 +44,7 @@ class DecidedTimes:
             self._thin(now)
 
     def _thin(self, now: float) -> None:
-        """Forget each mark whose messages have almost the same age by the next mark."""
+        """Forget each mark whose messages would have almost the same age according to the next mark."""
         times, kept = self._times, [len(self._times) - 1]
         for place in range(len(times) - 2, 0, -1):
             next_ = times[kept[-1]]
@@ -55,6 +55,6 @@ class DecidedTimes:
         self._times = array("d", [times[place] for place in kept])
 
     def age_s(self, position: int, now: float) -> float:
-        """The least age of the message at this position, in seconds."""
+        """The minimum age of the message at this position, in seconds."""
         place = bisect_left(self._indices, index_of(position))
         return max(0.0, now - self._times[place]) if place < len(self._times) else 0.0

@@ -1,22 +1,25 @@
-"""The egress of a queue: the publisher to the consumers of the queue, at the router that leads (protocol 14.5).
+"""The egress of a queue: the publisher that gives the queue's messages to its consumers, at the leader's router
+(protocol 14.5).
 
     queue ── publish ─▶ home ── chosen ─▶ Egress ── Reserve ─▶ log of the set ── decided ─▶ home ── offer ─▶ consumer
     queue ◀── decided ── log of the set ◀── Dequeue ── Egress ◀── accepted ── home ◀── accepted ── consumer
     queue ── publish ◀── decided ── log of the set ◀── Free ── Egress ◀── released ── home ◀── released ── consumer
 
-The messages of a queue are deliveries of one publisher, whose home is the leader's router. The home chooses a consumer
-for each message, and offers the message to it when a majority has the `Reserve`. The home settles the delivery to the
-consumer when a majority has the `Dequeue`. The next leader attaches the same link with the reserved messages as its
-map. So the home asks the consumers that have these messages.
+The messages of a queue are deliveries of one publisher, the egress. The leader's router is its home. The home chooses a
+consumer for each message. It offers the message to the consumer when a majority has the `Reserve`, and settles the
+delivery to the consumer when a majority has the `Dequeue`.
 
-A consumer ends the delivery of a message if it gives the message back, or ends while it has it. When a majority has the
+The next leader attaches the same link. Its map has the reserved messages, so that the home asks the consumers that may
+have them.
+
+A delivery also ends if its consumer gives the message back, or ends while it has the message. When a majority has the
 `Free`, the egress publishes the message again, in its old place. This is another delivery, with another key: its tag
-has the number of returns of the message.
+has the number of times that the message has come back.
 
-The home chooses as soon as an `Enqueue` is proposed. So if a consumer waits for a message, the message costs one round
-of the log: its `Reserve` follows its `Enqueue` at once, and a majority decides both together.
+The home chooses a consumer as soon as an `Enqueue` is proposed. So if a consumer waits for a message, the message needs
+only one round of the log: its `Reserve` follows its `Enqueue` at once, and a majority decides both together.
 
-Never here: the choice of consumers, and the changes of the state.
+This module does not choose consumers, and does not change the state of the set.
 """
 
 from collections import deque
@@ -58,7 +61,7 @@ class Resting:
 NOBODY: Final = frozenset[bytes]()
 NO_DEMAND: Final = Demand(NOBODY, NO_ROOM, NO_ROOM)
 MOST_REFUSED: Final = SubscriberRoom(100, publisher.AHEAD)
-"""About so many messages wait at home that all consumers with room have refused. The state keeps the others."""
+"""The home keeps about this many messages that all consumers with room have refused. Further ones stay in the queue."""
 
 
 @attrs.define(slots=True)
@@ -67,13 +70,14 @@ class Draining:
 
     asked: Drain
     coming_back: Collection[Record]
-    """The deliveries that had ended when it asked, or were about to, and whose messages may be for it."""
+    """Deliveries that had ended, or were about to end, when the consumer began to drain. Their messages may come to it
+    again."""
     is_told: bool = False
-    """Whether home knows that there may be more for the consumer."""
+    """Whether the home has been told that more messages may come for the consumer."""
 
 
 class Egress(SetPublisher):
-    """The egress of one queue in one term of this router."""
+    """The egress of one queue, in one term in which this router leads."""
 
     def __init__(
         self,
@@ -90,51 +94,51 @@ class Egress(SetPublisher):
         self._view = MessageView(state.messages, marking, node.topic.outlet)
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
-        """The positions of messages that were reserved before this router led. Home does not have them yet."""
+        """The positions of messages that were reserved before this router led, and that the home does not have yet."""
         self._free: list[int] = []
-        """The positions of all other messages that home does not have, as a heap."""
+        """A heap with the positions of all other messages that the home does not have."""
         self._last = -1
-        """The highest position that the queue had when this end began."""
+        """The highest position in the queue when this egress was attached."""
         self._expected: dict[int, dict[int, bytes]] = {}
-        """The messages of the `Enqueue`s that are proposed and not decided, keyed by log index and position."""
+        """The messages of `Enqueue`s that are proposed but not decided yet, by log index and then by position."""
         self._ends: dict[int, int] = {}
-        """Keyed by the position of such a message: the end of its time, in milliseconds since 1970; without messages
-        that have none."""
+        """When the time of each message in `_expected` ends, by position, in milliseconds since 1970. Messages whose
+        time does not end are left out."""
         self._chosen: dict[bytes, list[Record]] = {}
-        """Keyed by the name of a consumer: the deliveries to be reserved for it."""
+        """For each consumer, by name, the deliveries that the egress has to reserve for it."""
         self._over: list[Record] = []
-        """The deliveries that consumers have accepted. Their messages are to be dequeued."""
+        """The deliveries that consumers have accepted, and whose messages the egress has to dequeue."""
         self._rejected: list[Record] = []
         """The deliveries that consumers have rejected."""
         self._back: list[Record] = []
         """The deliveries that consumers have given back."""
         self._late: set[int] = set()
-        """The positions of messages whose time is over. No consumer has them."""
+        """The positions of messages whose time to live is over, and that no consumer has."""
         self._for_nobody: set[int] = set()
-        """The positions of messages that no consumer has, and none may get any more. The state may still have them as
-        reserved."""
+        """The positions of messages that no consumer has, and that no consumer may get any more. In the state of the
+        set they may still be reserved."""
         self._lacks_body = False
         """Whether the first waiting message has no body in memory."""
         self._refusers: dict[int, frozenset[bytes]] = {}
-        """Keyed by position: the names of the consumers that have refused the message for themselves, as far as this
-        leader knows."""
+        """For each position, the consumers that, as far as this leader knows, have refused the message for
+        themselves."""
         self._aside: dict[frozenset[bytes], list[int]] = {}
-        """Keyed by the names of the consumers that have refused them: the positions of messages that home does not get
-        while it has none but these consumers, as heaps."""
+        """The positions of messages put aside, as heaps, by the names of the consumers that have refused them. The home
+        does not get these messages as long as it has no other consumers."""
 
         self._kept: set[int] = set()
         """The positions of messages that the state keeps for consumers that have ended without them."""
         self._failed: set[int] = set()
-        """The positions of messages whose deliveries end now, and have failed."""
+        """The positions of messages whose deliveries are just ending and have failed."""
         self._resting: dict[int, bool] = {}
-        """Keyed by the position of a message that rests (`Proposer.rest`): whether it waits for its delivery time."""
+        """For each resting message (`Proposer.rest`), by position, whether it waits for its delivery time."""
         self._some_are_gone = False
-        """Whether messages may be gone that rested."""
+        """Whether some resting messages may be gone."""
         self._draining: dict[bytes, Draining] = {}
-        """Keyed by the name of a consumer that drains."""
+        """The consumers that drain, by name."""
 
     def attach_as_leader(self, clock: int, now: float) -> None:
-        """This router leads: attach the link. `clock`: the clock of the attach (`term_clock`)."""
+        """Attach the link, because this router begins to lead. `clock`: the clock of the attach (`term_clock`)."""
         for position in self._messages.of(self.queue):
             self._last = position
             is_free = not self._messages.reserved.has(position)
@@ -144,9 +148,11 @@ class Egress(SetPublisher):
         self._show_gap()
 
     def expect(self, index: int, asked: Enqueue) -> None:
-        """The leader has proposed the `Enqueue` at this log index. The egress ignores the entry if it already found the
-        entry's messages in the queue when it began: this happens if the entry was decided together with an earlier
-        one."""
+        """Publish the messages of an `Enqueue` that the leader has just proposed at this log index.
+
+        If the egress found these messages in the queue when it was attached, it ignores the call. This happens if the
+        entry was decided together with an earlier one.
+        """
         expected = {position_of(index, place): message for place, message in enumerate(asked.messages)}
         if next(iter(expected)) > self._last:
             self._expected[index] = expected
@@ -156,7 +162,8 @@ class Egress(SetPublisher):
             self.go_on()
 
     def enqueued(self, index: int, positions: Sequence[int]) -> None:
-        """The `Enqueue` at this log index is decided, and has put messages into the queue at these positions."""
+        """Note that the `Enqueue` at this log index is decided, and has put messages into the queue at these
+        positions."""
         expected = self._expected.pop(index, {})
         for position in expected if self._ends else ():
             self._ends.pop(position, None)
@@ -164,20 +171,21 @@ class Egress(SetPublisher):
         self.go_on()
 
     def expire(self, positions: Sequence[int]) -> None:
-        """The time of these messages is over: have them taken out unless a consumer may have them."""
+        """Propose that these messages, whose time to live is over, leave the queue, unless a consumer may have them."""
         waiting = self._unassigned()
         self._for_nobody.update(waiting.intersection(positions))
         self._late.update(at for at in positions if at in waiting or not self._messages.reserved.has(at))
         self.go_on()
 
     def _unassigned(self) -> set[int]:
-        """The positions of messages that wait at home for a consumer."""
+        """The positions of messages for which the home has no consumer yet."""
         return {self.open[record] for record in self.stream.unassigned if record in self.open}
 
     # consumers that drain
 
     def drain(self, asked: Drain) -> None:
-        """A consumer drains: tell it when it has been given all that there is for it, also what is just coming back."""
+        """Begin the drain of a consumer. The egress answers when the consumer has got all messages for it, including
+        messages that are just coming back."""
         ending = (one.records for one in self._asked.values() if one.consumer is None)
         coming_back = {*self._back, *chain.from_iterable(ending)}
         self._draining[asked.subscriber] = Draining(asked, coming_back)
@@ -196,7 +204,7 @@ class Egress(SetPublisher):
         self._answer_all_drains()
 
     def _answer_all_drains(self) -> None:
-        """This end gives nobody anything any more."""
+        """Answer all drains, because this egress ends and gives no more messages."""
         draining, self._draining = self._draining, {}
         for one in draining.values():
             self.node.topic.given(one.asked)
@@ -212,13 +220,14 @@ class Egress(SetPublisher):
                 self.node.topic.given(one.asked, len(self._free) + aside, is_all=is_over)
 
     def _has_more_for(self, consumer: bytes, coming_back: Collection[Record]) -> bool:
-        """Whether the consumer may be offered something soon, though nothing more is asked for or comes."""
+        """Whether the home may soon offer the consumer a message, even if no further message comes and no request is
+        made."""
         is_looking = not self.is_answered or self._doubted or self._lacks_body
         return bool(is_looking or self.stream.reserving.get(consumer)) or any(map(self.open.__contains__, coming_back))
 
     def withdraw_gone(self) -> None:
-        """Messages were taken out of the queue other than by consumers, and all decided entries are known here: give up
-        the deliveries of messages that are gone."""
+        """Give up the deliveries of messages that have left the queue otherwise than by a consumer. The egress knows
+        all decided entries at this moment."""
         self._withdraw({position for position in self.open.values() if not self._has(position)})
         self._some_are_gone = True
         self._for_nobody.update(at for at in self._unassigned() if self._messages.is_purged(self.queue, at))
@@ -235,8 +244,8 @@ class Egress(SetPublisher):
             super()._follow(proposed)
 
     def _ended(self, position: int) -> None:
-        """The delivery of the message at this position has ended. If the message still exists, it waits to be published
-        again."""
+        """Handle the end of a delivery of the message at this position. If the message still exists, it waits to be
+        published again."""
         if position not in self._messages.of(self.queue):
             self._refusers.pop(position, None)
         elif not self._pauses(position):
@@ -244,7 +253,7 @@ class Egress(SetPublisher):
             self._show_gap()
 
     def _pauses(self, position: int) -> bool:
-        """Whether the message that has just come back waits before it is published again (protocol 14.17)."""
+        """Whether the message, which has just come back, has to wait before it is published again (protocol 14.17)."""
         failed = self._messages.returns(position).failed if position in self._failed else 0
         pause_s = self._state.settings_of(self.queue).pause_s(failed)
         until_ms = self.node.topic.outlet.time_ms + int(1000 * pause_s)
@@ -273,8 +282,8 @@ class Egress(SetPublisher):
         self._failed = set()
 
     def _show_gap(self) -> None:
-        """Tell home the first message that it lacks: later messages that wait there for a consumer must not precede
-        it."""
+        """Tell the home which is the first message that it does not have. Later messages that wait at the home must not
+        overtake it."""
         self.stream.lacks(self._tag(self._free[0]) if self._free else None)
 
     def _waiting(self) -> Iterable[list[Record]]:
@@ -295,14 +304,14 @@ class Egress(SetPublisher):
             wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
         if self._is_due and self._rejected:
             wanted.append((Reject(self.queue, self._runs(self._rejected)), Proposed(self._rejected)))
-        if self._is_due and (self._over or self._is_asked):  # an entry answers an echo
+        if self._is_due and (self._over or self._is_asked):  # the decision of an entry also answers the core's echo
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted
 
     def _frees(self, records: Iterable[Record], *, failed: bool) -> Wanted:
-        """One or more `Free`s for these records: an entry has some 256 KiB of annotations at most, and all together
-        have no more than the set may keep."""
+        """The `Free` proposals for these records. They are more than one if the annotations exceed about 256 KiB for
+        one entry. All annotations together do not exceed what the set may keep."""
         frees: list[tuple[list[Record], dict[int, bytes]]] = [([], {})]
         size, left = 0, self._messages.annotations_left
         for record in records:
@@ -319,8 +328,8 @@ class Egress(SetPublisher):
         return [(Free(self.queue, self._runs(freed), failed, added), Proposed(freed)) for freed, added in frees]
 
     def _annotations(self, record: Record) -> bytes:
-        """The annotations of the message so far, merged with those of the last consumer. Empty if there are none, or if
-        they are too large together."""
+        """The annotations that the message has so far, merged with those of the last consumer. Empty if there are none,
+        or if they are too large together."""
         if not record.annotations:
             return b""
         try:
@@ -335,8 +344,8 @@ class Egress(SetPublisher):
             self._over, self._rejected, self._is_asked, self._is_due = [], [], False, False
 
     def _consumers(self) -> list[tuple[LinkEntry, list[Record]]]:
-        """The consumers that home has chosen, each with its deliveries. If one has ended since, home chooses
-        another."""
+        """The consumers that the home has chosen, each with its deliveries. If a consumer has ended since, the home
+        chooses another one."""
         found: list[tuple[LinkEntry, list[Record]]] = []
         self._sort_out_expired()
         for name, records in list(self._chosen.items()):
@@ -349,7 +358,7 @@ class Egress(SetPublisher):
         return found
 
     def _sort_out_expired(self) -> None:
-        """Messages whose time is over do not go to the consumers that home has chosen for them."""
+        """Remove messages whose time to live is over from the deliveries that wait to be reserved for consumers."""
         now_ms = self.node.topic.outlet.time_ms
         for name, records in list(self._chosen.items()) if self._messages.expiring or self._ends else ():
             over = {at for record in records if self._end_of(at := self.open[record]) <= now_ms}
@@ -360,23 +369,26 @@ class Egress(SetPublisher):
                 del self._chosen[name]
 
     def _end_of(self, position: int) -> float:
-        """The end of the message's time, in milliseconds since 1970; infinite if it has none."""
+        """When the message's time to live ends, in milliseconds since 1970; infinite if it has none."""
         return self._messages.expiring.get(position, (None, self._ends.get(position, inf)))[1]
 
     def _publish(self) -> None:
-        """Publish the messages that consumers may have already, and as many others as consumers have room for."""
+        """Publish the messages that consumers may already have, and as many others as consumers have room for."""
         serves_one = bool(self._state.settings_of(self.queue).single_active)
-        if serves_one and not self.stream.serves_one:  # before this end publishes for the room of other consumers
+        # Set this before messages are published for the room of other consumers.
+        if serves_one and not self.stream.serves_one:
             self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        is_gone = gap != self.stream.gap and received == self.stream.received  # then home does not go on by itself
-        if is_to_choose or is_gone:  # after the messages that were given back
+        # the home goes on by itself only if it has got a message
+        is_gone = gap != self.stream.gap and received == self.stream.received
+        if is_to_choose or is_gone:  # this comes after the messages that were given back
             self.node.topic.serve_one(self.stream, only=serves_one)
 
     def _publish_some(self) -> None:
-        """Publish first the messages that consumers may have, then others, as far as their bodies are in memory."""
+        """Publish the messages that consumers may already have first, then others, as long as their bodies are in
+        memory."""
         self._give([*self._take(self._doubted, self._doubted.popleft)])
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
@@ -400,9 +412,11 @@ class Egress(SetPublisher):
     def _take(
         self, waiting: Sequence[int], pop: Callable[[], int], demand: Demand = NO_DEMAND
     ) -> Iterator[tuple[int, bytes]]:
-        """Take waiting messages, with their positions, up to the first whose body is not in memory. Put a message aside
-        that all consumers with room have refused, if home has as many of these as it may have. A message whose time has
-        not come rests (protocol 14.18)."""
+        """Remove and yield waiting messages with their positions, up to the first one whose body is not in memory.
+
+        A message that all consumers with room have refused is put aside, if the home already has as many such messages
+        as it may have. A message whose delivery time is in the future rests until then (protocol 14.18).
+        """
         self._lacks_body = False
         left, now_ms = MOST_REFUSED - demand.refused, self.node.topic.outlet.time_ms
         while waiting:
@@ -427,8 +441,8 @@ class Egress(SetPublisher):
                 yield position, message
 
     def _bring_back(self, demand: Demand) -> None:
-        """Consumers with room have not refused these messages that were put aside: bring back as many as there is room
-        for."""
+        """Bring back messages that were put aside, because there are now consumers with room that have not refused
+        them. Bring back as many as these consumers have room for."""
         for names in [names for names in self._aside if not demand.able <= names]:
             positions = self._aside[names]
             for _ in range(min(len(positions), demand.room.deliveries)):
@@ -439,11 +453,11 @@ class Egress(SetPublisher):
                 del self._aside[names]
 
     def _has(self, position: int) -> bool:
-        """Whether the queue has a message at this position, or gets it by an `Enqueue` that is not decided."""
+        """Whether the queue has a message at this position, or will get it by an undecided `Enqueue`."""
         return position in self._messages.of(self.queue) or position in self._expected.get(index_of(position), ())
 
     def _message(self, position: int) -> bytes | None:
-        """The message at this position, as the next consumer gets it; None if its body is not in memory."""
+        """The message at this position in the form that the next consumer gets; None if its body is not in memory."""
         rows = self._messages.of(self.queue)
         if position not in rows:
             return self._expected[index_of(position)][position]
@@ -460,7 +474,7 @@ class Egress(SetPublisher):
                 self.stream.refused_before(refusers)
             self.publish(positions, [*map(self._tag, positions)], messages)
 
-    # actions of the core
+    # called for the core
 
     def choose(self, action: Chosen) -> None:
         self._chosen.setdefault(action.subscriber, []).extend(action.records)
@@ -482,8 +496,8 @@ class Egress(SetPublisher):
         self.go_on()
 
     def send_outcomes(self, action: AnswerDeliveries) -> None:
-        """Home tells the outcome of deliveries: consumers have accepted or rejected the messages, or the messages come
-        back to the queue."""
+        """Take the outcomes of deliveries from the home: consumers have accepted or rejected the messages, or the
+        messages come back to the queue."""
         if action.outcome in GIVEN_BACK:
             self._back += action.records
             self._note_refusers(action.records)

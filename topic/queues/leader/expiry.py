@@ -1,7 +1,8 @@
-"""The messages of a set whose time is over, by the leader's clock (protocol 14.9).
+"""Finds the messages of a set whose time to live is over, by the leader's clock (protocol 14.9).
 
-The state has the end of each message's time, but reads no clock. So the leader proposes an `Expire`. A reserved message
-then stays: the leader looks at it again each second, until it is gone or no longer reserved.
+The state of the set has the end of each message's time, but reads no clock. So the leader proposes an `Expire`. A
+reserved message then stays in its queue. The leader looks at it again each second, until it is gone or no longer
+reserved.
 """
 
 import math
@@ -13,13 +14,14 @@ from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 
 AGAIN_MS: Final = 1000
-"""Milliseconds between two looks at a message whose time is over."""
+"""The milliseconds from one look at a message whose time is over to the next look at it."""
 SPARE: Final = 1000
-"""The heap may have this many times of messages that are gone, and as many more as there are messages with an end."""
+"""The heap may have this many entries for messages that are gone, and as many more as there are messages that
+expire."""
 
 
 class ExpiryTimes:
-    """The times at which the messages of one set expire, in one term of this router."""
+    """The times at which the messages of one set expire, in one term in which this router leads."""
 
     def __init__(self, messages: QueuedMessages) -> None:
         self._messages = messages
@@ -27,11 +29,12 @@ class ExpiryTimes:
 
     def _find(self) -> None:
         self._times = [(expires, position) for position, (_, expires) in self._messages.expiring.items()]
-        """A heap: the time of the next look at a message, in milliseconds since 1970, and its position."""
+        """A heap. Each entry has the time of the next look at a message, in milliseconds since 1970, and the message's
+        position."""
         heapify(self._times)
 
     def add(self, positions: Iterable[int]) -> None:
-        """Messages have come into a queue."""
+        """Add messages that have come into a queue."""
         for position in positions:
             if position in self._messages.expiring:
                 heappush(self._times, (self._messages.expiring[position][1], position))
@@ -40,11 +43,11 @@ class ExpiryTimes:
 
     @property
     def due_ms(self) -> float:
-        """The time of the next look, in milliseconds since 1970; infinite if never."""
+        """When the next look at a message is due, in milliseconds since 1970; infinite if never."""
         return self._times[0][0] if self._times else math.inf
 
     def take(self, now_ms: int) -> dict[QueueId, list[int]]:
-        """The positions of the messages whose time is over, keyed by queue."""
+        """The positions of the messages whose time is over, for each queue. Each of them gets a further look later."""
         over: dict[QueueId, list[int]] = {}
         while self.due_ms <= now_ms:
             _, position = heappop(self._times)

@@ -1,14 +1,18 @@
-"""The ingress of a set: the subscriber to all queues of the set, at the router that leads (protocol 14). The
-subscriber of a binding does the same for the topics that a queue is bound to (14.10), and the ingress of dead letters
-for the messages that outboxes of sets publish to these queues (14.11).
+"""The ingress of a set: the subscriber that takes messages into all queues of the set, at the leader's router (protocol
+14).
+
+The subscriber of a binding does the same for the topics that a queue is bound to (14.10). The ingress of dead letters
+does it for messages that the outboxes of sets publish to these queues (14.11).
 
     publishers ─▶ home ─▶ Ingress ── Enqueue ─▶ log of the set ── decided ─▶ Ingress ── accepted ─▶ home ─▶ publishers
 
-The leader answers a delivery when a majority has its `Enqueue`. The next leader attaches the same link. Its map names
-the deliveries that were answered and are not known to be settled, without outcomes. Homes forward these deliveries
-again, and the leader answers them like any other. So a former leader that does not know of the next one answers none.
+The leader answers a delivery when a majority has its `Enqueue`.
 
-Never here: elections, and the changes of the state.
+The next leader attaches the same link. Its map names, without outcomes, the deliveries that were answered and whose
+settlement is not known. Homes forward these deliveries again, and the leader answers them like any other. So a former
+leader that does not know of the next one answers no delivery.
+
+This module knows nothing of elections, and does not change the state of the set.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,47 +34,52 @@ from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
 
 CREDIT: Final = 1 << 30
-"""The credit of an ingress in deliveries: no limit, because `UNDECIDED` limits the bytes."""
+"""The credit of an ingress, in deliveries. It is no real limit, because `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
-"""Most bytes of messages that wait for a majority. Homes keep all further messages."""
+"""The limit of the bytes of messages that wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
-"""Most bytes of one binding's messages that wait for a majority. It is less, because a set may have many bindings."""
+"""The limit of the bytes of one binding's messages that wait for a majority. It is lower, because a set may have many
+bindings."""
 FULL: Final = 1 << 40
-"""Most bytes of the messages of a set, in its queues and its outbox. A set that has as many, or as many as its topology
-allows, is full: homes keep all further messages."""
+"""The limit of the bytes of a set's messages, in its queues and its outbox. A set that has reached it, or the limit in
+its topology, is full: homes keep all further messages."""
 FULL_COUNT: Final = 1 << 22
-"""The number of messages, with those of the outbox, with which a set is full. Each takes some memory at each replica,
-although its body is on the disk."""
+"""The number of messages, in queues and outbox, with which a set is full. Each of them takes some memory at each
+replica, even if its body is only on the disk."""
 FULL_OF_LETTERS: Final = 16 << 20
-"""Bytes of dead letters that a full set still takes. Other publishers cannot fill this room, so messages can go from
-one full set to another and back."""
+"""A full set still takes this many bytes of dead letters. Other publishers cannot fill this room, so messages can go
+from one full set to another and back."""
 FULL_COUNT_OF_LETTERS: Final = 1 << 16
-"""The number of dead letters that a full set still takes."""
+"""A full set still takes this number of dead letters."""
 TERM_BITS: Final = 24
-"""One term has clocks for 2^24 attaches of a link."""
+"""The bits of a clock that count attaches: within one term, a link can be attached 2^24 times."""
 
 
 def term_clock(life: int, term: int, count: int) -> int:
-    """The clock of the leader's attach number `count` in the term. A later term, or a later life, has higher clocks: a
-    life is a hybrid clock at its beginning, and a set has fewer elections than a clock has readings."""
+    """The clock of the leader's attach number `count` in this term.
+
+    A later term, or a later life, has higher clocks: a life is the hybrid clock at its beginning, and a set has fewer
+    elections than a clock has readings.
+    """
     assert 0 <= count < 1 << TERM_BITS
     return life + (term << TERM_BITS) + count
 
 
 @attrs.define(slots=True)
 class _Asked:
-    """An entry that is proposed and not decided."""
+    """An entry that is proposed but not decided yet."""
 
     records: list[Record]
     """The deliveries that the entry enqueues."""
     size: int = 0
-    """Bytes of their messages. A settled delivery no longer has its message."""
+    """The bytes of the deliveries' messages. They are kept here because a settled delivery no longer has its
+    message."""
     answers_echo: bool = False
-    """Whether the decision of the entry answers an echo, which came before the entry was proposed."""
+    """Whether the decision of the entry answers an echo that the core had sent before the entry was proposed."""
 
 
 class Ingress(SubscribingEnd, InsideEnd):
-    """An ingress of one set, or the subscriber of one binding, in one term of this router."""
+    """An ingress of one set, or the subscriber of one binding, in one term in which this router leads."""
 
     def __init__(
         self,
@@ -82,8 +91,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         binding: bytes = b"",
         queue: str = "",
     ) -> None:
-        """`limit`: as in `ReplicaSets`. `binding`, `queue`: the key of the binding, and the name of its queue. An
-        ingress has no `queue`; its `binding` is empty, or `DEAD_LETTERS`."""
+        """`limit`: as in `ReplicaSets`. `binding`, `queue`: the key of the binding, and its queue's name. For an
+        ingress, `queue` is empty, and `binding` is empty or `DEAD_LETTERS`."""
         lifetime = BOUND if queue else CONFIGURED
         super().__init__(node, identity, lifetime, settles_first=False, sends_settled=False)
         self._binding = binding
@@ -92,29 +101,33 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._log = log
         self._limit = min(limit, FULL)
         self._new: dict[Record, int] = {}
-        """The deliveries to be enqueued, in order, with the bytes of their messages."""
+        """The deliveries that wait to be enqueued, in order, each with the bytes of its message."""
         self._over: dict[bytes, None] = {}
-        """The keys of settled deliveries whose `Settled` is not proposed yet."""
+        """The keys of settled deliveries for which no `Settled` has been proposed yet."""
         self._is_due = False
-        """Whether the end proposes everything that waits: `PATIENCE_S` is over, or another end proposes."""
+        """Whether this end proposes everything that waits, because `PATIENCE_S` is over, or because another end
+        proposes."""
         self._is_asked = False
-        """Whether the core has sent an echo: it asks whether this end has read all settlements so far."""
+        """Whether the core has sent an echo, which asks whether this end has read all settlements so far."""
         self._asked: dict[int, _Asked] = {}
-        """The undecided entries, keyed by log index."""
+        """The undecided entries of this end, by log index."""
         self._held = 0
-        """Bytes of messages that are not enqueued by a decided entry."""
+        """The bytes of messages that no decided entry has enqueued yet."""
         self._is_full = False
-        """Whether the operator was told that the set is full."""
+        """Whether the operator has been told that the set is full."""
         self.lacks_room = False
-        """Whether the set is nearly full: then this end computes its room again after each entry."""
+        """Whether the set is nearly full. If so, this end computes its room again after each entry."""
 
     @property
     def is_there(self) -> bool:
         return self.epoch is not None and self.subscriber.link is self
 
     def attach_as_leader(self, unsettled: Sequence[bytes], clock: int, now: float) -> None:
-        """This router leads: attach the link. `unsettled`: the keys of the deliveries that were answered, and are not
-        known to be settled. `clock`: the clock of the attach (`term_clock`). A new binding begins afresh."""
+        """Attach the link, because this router begins to lead.
+
+        `unsettled`: the keys of the deliveries that were answered, and whose settlement is not known. `clock`: the
+        clock of the attach (`term_clock`). The link of a new binding begins afresh.
+        """
         known = self.known()
         is_new = not unsettled and (known is None or not known.live)
         claim = self.claim(None if is_new else dict.fromkeys(unsettled, 0))
@@ -135,7 +148,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self.go_on()
 
     def go_on(self) -> None:
-        """At the end of the pump, propose everything that waits, and take more messages if there is room."""
+        """At the end of the pump, propose everything that waits, and take more messages if there is room for them."""
         self.node.later(self._go_on)
 
     def propose_now(self) -> None:
@@ -159,7 +172,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         """Propose everything that waits. Returns False if the leader is too busy."""
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        if (self._over or self._is_asked) and (self._new or self._is_due):  # an entry answers an echo
+        # the decision of an entry also answers the core's echo
+        if (self._over or self._is_asked) and (self._new or self._is_due):
             proposals.append(Settled([*self._over], self._binding))
             asked.append(_Asked([], answers_echo=self._is_asked))
         for (queue, is_settled), run in groupby(self._new, key=lambda one: (self._queue_for(one), one.presettled)):
@@ -185,12 +199,12 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     @property
     def _most(self) -> int:
-        """Bytes of the set's messages, with those of the outbox, up to which this end takes more messages."""
+        """This end takes more messages as long as the set has fewer bytes of messages, in queues and outbox."""
         return self._limit + (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     @property
     def _most_messages(self) -> int:
-        """The number of the set's messages, with those of the outbox, up to which this end takes more messages."""
+        """This end takes more messages as long as the set has fewer messages, in queues and outbox."""
         return FULL_COUNT + (FULL_COUNT_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     def _tell_if_full(self) -> None:
@@ -202,7 +216,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             self.node.topic.outlet.actions.append(Note(text))
         self._is_full = is_full
 
-    # actions of the core
+    # called for the core
 
     def begin(self, action: AnswerSubscriber) -> None:
         self.go_on()
@@ -217,8 +231,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         raise AssertionError("the ingress gives nothing back")
 
     def resume(self, action: Resume) -> None:
-        """Take a resumed delivery. If it has a state, this router has answered it in an earlier term, and the answer
-        stands."""
+        """Take a resumed delivery. If it has a state, this router has answered it in an earlier term, and that answer
+        stays."""
         if action.settled:
             self.forget([action.record.key])
         elif not action.state:
@@ -226,7 +240,7 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def settle(self, records: Sequence[Record]) -> None:
         for record in records:
-            if record in self._new:  # its publisher has abandoned it before it was proposed
+            if record in self._new:  # the publisher has abandoned it before this end proposed it
                 self._held -= self._new.pop(record)
         self.forget([record.key for record in records])
 
@@ -239,11 +253,12 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
-        """A later leader has the link, and answers all undecided deliveries."""
+        """Do nothing: a later leader has the link, and answers all undecided deliveries."""
 
 
 def _runs(records: Iterable[Record]) -> list[Given]:
-    """The runs of attach and place with which homes have forwarded these deliveries, in the same order."""
+    """Group these deliveries into runs with one attach and consecutive places, as their homes have forwarded them. The
+    order stays."""
     given = enumerate(record.last_given for record in records)
     found = (list(run) for _, run in groupby(given, key=lambda one: (one[1][0], one[1][1] - one[0])))
     return [Given(*run[0][1], len(run)) for run in found]

@@ -1,5 +1,5 @@
-"""The links of the sets that one router leads (protocol 14). The router attaches them when it begins to lead, and
-suspends them when it leads no longer."""
+"""The links for the sets that one router leads (protocol 14). The router attaches these links when it begins to lead a
+set, and suspends them when it no longer leads."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,26 +37,26 @@ from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
 from topic.queues.sets import ReplicaSets
 
 PAUSE_MS: Final = 100
-"""Milliseconds between two looks at the messages whose time is over."""
+"""The milliseconds between two looks for messages whose time to live is over."""
 SLOW_S: Final = 1.0
-"""Seconds that a read may take before the leader doubts its disk."""
+"""When a read takes longer than this many seconds, the leader checks whether its disk hangs."""
 MOST_RESTING: Final = 65_536
-"""Messages of a set that may pause after a failure. Further ones come again at once."""
+"""The largest number of a set's messages that may pause after a failure. Further messages come again at once."""
 WATCH_S: Final = 1.0
-"""Seconds between two looks at the consumers of a set that moves with them."""
+"""The seconds between two looks for the routers of consumers, if the leader of the set moves with them."""
 MOST_AHEAD: Final = 4 << 20
-"""Bytes of unpublished bodies that the ends of a set may have read ahead."""
+"""The ends of a set may have read this many bytes of bodies that they have not published yet."""
 PATIENCE_S: Final = 0.005
-"""Seconds that a proposal that nobody waits for may wait for the set's next entry."""
+"""A proposal that no client waits for may wait this many seconds for the next entry of the set."""
 
 
 class LedSet:
-    """The links of a set while this router leads it, in one term."""
+    """The links for one set, in one term in which this router leads the set."""
 
     def __init__(
         self, node: EndNode, sets: ReplicaSets, marking: Marking, name: str, since: tuple[int, int], now: float
     ) -> None:
-        """`since`: the life and the term."""
+        """`since`: the life and the term in which this router leads."""
         self.since = since
         self._node = node
         self._sets = sets
@@ -67,40 +67,41 @@ class LedSet:
         self._changes = sets.state(name).bindings.changes
         self._configured = sets.state(name).changes
         self._taken_out = self._count_taken_out()
-        """The result of `_count_taken_out` at the last call of the egresses' `withdraw_gone`."""
+        """The result of `_count_taken_out` when the egresses' `withdraw_gone` was last called."""
         self._attaches = 0
-        """The number of attaches in this term."""
+        """The number of attaches that this leader has made in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
-        """Keyed by log index: the end that has proposed the entry."""
+        """For each undecided entry, by log index, the end that has proposed it."""
         self._enqueues: dict[int, Enqueue] = {}
-        """Keyed by log index: those of these entries that enqueue messages."""
+        """The undecided entries that enqueue messages, by log index."""
         self._busy: dict[ProposingEnd, None] = {}
-        """The ends whose proposals wait because the leader was busy."""
+        """The ends that have to propose again because the leader was busy."""
         self._is_under_way = False
-        """Whether a proposal of an earlier round is undecided."""
+        """Whether a proposal from an earlier round of the log is still undecided."""
         self._patient: dict[ProposingEnd, None] = {}
-        """The ends with proposals that nobody waits for."""
+        """The ends with proposals that no client waits for."""
         self.deadline = math.inf
-        """The time at which the ends in `_patient` have to hurry; infinite if there are none."""
+        """When the ends in `_patient` have to propose at the latest; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
-        """Keyed by a queue that has consumers and is not declared: whether its `Declare` is proposed."""
+        """For each undeclared queue that has consumers, whether its `Declare` has been proposed."""
         self.egresses: dict[QueueId, Egress] = {}
         self._reading: dict[int, ReadingEnd] = {}
-        """Keyed by number of a read (`ReplicaSets.read`): the end that has asked for it."""
+        """For each read of bodies, by its number (`ReplicaSets.read`), the end that has asked for it."""
         self.doubts_disk_at = math.inf
-        """The time at which `test_disk` is due; infinite if no read is under way."""
+        """When `test_disk` is due; infinite if no read is under way."""
         self._ahead = 0
-        """Bytes of bodies that ends have read and not published."""
+        """The bytes of bodies that ends have read but not published yet."""
         self._resting: list[tuple[int, int, RestingEnd]] = []
-        """A heap: when a message has rested, by the wall clock in milliseconds; its position, and its end."""
+        """A heap of resting messages: when the rest ends, in milliseconds of the wall clock; the position of the
+        message; its end."""
         self._rested_at = math.inf
-        """The time at which the first of these may have rested; infinite if there is none."""
+        """When the first message in `_resting` may have rested; infinite if there is none."""
         self._times = DecidedTimes(sets.applied(name), now)
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
-        """The time at which `expire` is due; infinite if never."""
+        """When `expire` is due; infinite if never."""
         self.watch_at = now if sets.watches(name) else math.inf
-        """When `watch` is due; infinite if the set does not move with its consumers."""
+        """When `watch` is due; infinite if the leader of the set does not move with the consumers."""
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
         unsettled = sets.state(name).messages.unsettled
@@ -111,7 +112,7 @@ class LedSet:
         )
         self.dead_letters.attach_as_leader(unsettled.get(DEAD_LETTERS, ()), self._next_clock(), node.now())
         self.bound: dict[bytes, Ingress] = {}
-        """The subscribers of the bindings, keyed by the key of the binding."""
+        """The subscribers of the bindings, by the key of the binding."""
         self._bind(unsettled)
         self._take_over_egresses()
         self.pages = Pages(
@@ -121,7 +122,7 @@ class LedSet:
             lambda router, number, answer: sets.answer_browse(name, router, number, answer),
         )
         self.letters: dict[str, Letters] = {}
-        """The publishers of the outbox, keyed by the address to which they publish."""
+        """The publishers of the outbox, by the address to which they publish."""
         self.take_over_letters()
         self._look_into_outbox(doubts=True)
 
@@ -130,8 +131,8 @@ class LedSet:
         return term_clock(*self.since, self._attaches)
 
     def _bind(self, unsettled: Mapping[bytes, Sequence[bytes]]) -> None:
-        """Attach a subscriber for each new binding, and end the subscribers of bindings that are gone. `unsettled`: as
-        `QueuedMessages.unsettled`."""
+        """Attach a subscriber for each new binding, and end the subscribers of bindings that have ended. `unsettled`:
+        as `QueuedMessages.unsettled`."""
         state, now = self._sets.state(self._name), self._node.now()
         self._changes = state.bindings.changes
         self.bound = {key: end for key, end in self.bound.items() if state.bindings.get(key) is not None}
@@ -146,16 +147,16 @@ class LedSet:
         self.end_unbound()
 
     def end_unbound(self) -> None:
-        """End the links of bindings that are gone, also links that an earlier leader has attached. Otherwise homes
-        would wait for them for ever."""
+        """End the links of bindings that have ended, including links that an earlier leader has attached. Otherwise
+        homes would wait for these links for ever."""
         bound = {end.index for end in self.bound.values()}
         for entry in [*self._node.topic.directory.entries()]:
             if set_of_binding(entry.identity) == self._name and entry.live and entry.index not in bound:
                 end_link(self._node, entry, self._next_clock())
 
     def take_over_letters(self) -> None:
-        """Attach the publishers of the outbox that an earlier leader had attached, because nobody else settles their
-        deliveries under way."""
+        """Attach the publishers of the outbox that an earlier leader had attached. Otherwise no router would settle
+        their deliveries that are under way."""
         for entry in [*self._node.topic.directory.entries()]:
             if entry.role is Role.PUBLISHER and entry.live and is_of_letters(entry.identity, self._name):
                 self._letters_for(shown_address(entry.identity.address), doubts=True)
@@ -167,8 +168,8 @@ class LedSet:
             letters.outbox_changed()
 
     def _letters_for(self, address: str, *, doubts: bool) -> None:
-        """Attach a publisher to this address, unless there is one. `doubts`: whether an earlier leader may have
-        published the messages for the address."""
+        """Attach a publisher of the outbox for this address, unless there is one. `doubts`: whether an earlier leader
+        may already have published the messages for the address."""
         if address in self.letters:
             return
         state = self._sets.state(self._name)
@@ -178,22 +179,24 @@ class LedSet:
         letters.attach_as_leader(self.since[0], self._next_clock(), self._node.now(), doubts=doubts)
 
     def _inside(self, address: str) -> str:
-        """The address in the mesh to which outboxes publish the messages for `address`."""
+        """The address inside the mesh to which outboxes publish messages for `address`."""
         is_in_a_set = self._node.topic.kinds.of(address).in_sets
         plan = self._sets.set_map.plan_of(address) if is_in_a_set else None
         return dead_letter_address(plan.name, address) if plan is not None else address
 
     def _count_taken_out(self) -> tuple[int, ...]:
-        """Counts that change if messages leave queues, or the outbox, other than by consumers."""
+        """Numbers that change whenever messages leave a queue or the outbox in another way than by a consumer."""
         state = self._sets.state(self._name)
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
 
     def _take_over_egresses(self) -> None:
-        """Attach the egresses of all queues that have consumers, even without messages, because consumers may ask about
-        messages that are gone. Also attach the egresses that earlier leaders had attached, and those of queues with
-        reserved messages, because no router may know their consumers any more. Any other queue gets an egress with its
-        first consumer."""
+        """Attach the egresses of all queues that may have consumers.
+
+        These are: queues with consumers, even without messages, because consumers may ask about messages that are gone;
+        queues whose egress an earlier leader had attached; and queues with reserved messages, whose consumers perhaps
+        no router knows any more. Any other queue gets its egress with its first consumer.
+        """
         state = self._sets.state(self._name)
         for queue in sorted(state.messages.reserved_queues):
             name = state.name_of(queue)
@@ -205,7 +208,8 @@ class LedSet:
             set_, name = queue_of(entry.identity.address)
             if set_ != self._name:
                 continue
-            if entry.role is Role.PUBLISHER and state.get(name) is None:  # the queue was deleted, and its leader died
+            # the leader died between the deletion of the queue and the end of its egress
+            if entry.role is Role.PUBLISHER and state.get(name) is None:
                 end_link(self._node, entry, self._next_clock())
             else:
                 self.consumes(name)
@@ -223,7 +227,8 @@ class LedSet:
                 egress.expect(index, asked)
 
     def consumes(self, queue: str) -> None:
-        """The queue has a consumer: attach its egress. The first consumer declares the queue."""
+        """Attach the egress of a queue that has a consumer. If the queue does not exist, its first consumer declares
+        it."""
         known = self._sets.state(self._name).get(queue)
         if known is None:
             is_proposed = self._undeclared.get(queue, False)
@@ -234,7 +239,8 @@ class LedSet:
             self._begin(queue, known.id)
 
     def drains(self, queue: str, asked: Drain) -> None:
-        """A consumer of the queue drains. A queue that is not declared has nothing."""
+        """Begin the drain of a consumer. If the queue is not declared, it has no messages, and the drain ends at
+        once."""
         self.consumes(queue)
         known = self._sets.state(self._name).get(queue)
         if known is None:
@@ -243,13 +249,13 @@ class LedSet:
             self.egresses[known.id].drain(asked)
 
     def may_propose(self, end: ProposingEnd) -> bool:
-        """As `Proposer.may_propose`."""
+        """See `Proposer.may_propose`."""
         if self._is_under_way:
             self._busy[end] = None
         return not self._is_under_way
 
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
-        """As `Proposer.propose`."""
+        """See `Proposer.propose`."""
         proposals = [self._timed(one) if isinstance(one, Enqueue) else one for one in proposals]
         first = self._sets.propose(self._name, proposals)
         if first is None:
@@ -264,10 +270,11 @@ class LedSet:
         return first
 
     def _timed(self, asked: Enqueue) -> Enqueue:
-        """The `Enqueue` with the end of each message's time. Times to live count from now on."""
+        """Add to the `Enqueue` when the time of each message ends. Times to live count from this moment on."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._node.topic.outlet.time_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
-        is_dead = asked.binding == DEAD_LETTERS  # its own time to live ended when it became one
+        # A dead letter's own time to live does not count any more.
+        is_dead = asked.binding == DEAD_LETTERS
         left = self._sets.left_ms(asked.messages, now_ms) if not is_dead else None
         if left is None and most == math.inf:
             return asked
@@ -278,7 +285,7 @@ class LedSet:
         return now + max(self._expiry.due_ms - self._node.topic.outlet.time_ms, PAUSE_MS) / 1000
 
     def expire(self, now: float) -> None:
-        """Have messages taken out whose time is over."""
+        """Propose that messages whose time to live is over leave their queues."""
         for queue, positions in self._expiry.take(self._node.topic.outlet.time_ms).items():
             name = self._sets.state(self._name).name_of(queue)
             assert name is not None, "a message of a deleted queue expires"
@@ -289,7 +296,8 @@ class LedSet:
 
     @property
     def paused_until(self) -> float:
-        """The time at which messages of queues or of the outbox are to be published again; infinite if none are."""
+        """When the next paused message, of a queue or of the outbox, has to be published again; infinite if none is
+        paused."""
         return min(self._rested_at, min((letters.deadline for letters in self.letters.values()), default=math.inf))
 
     def handle_timer(self, now: float) -> None:
@@ -308,7 +316,7 @@ class LedSet:
         self._rested_at = now + left_ms / 1000
 
     def rest(self, end: RestingEnd, position: int, until_ms: int, *, must: bool = False) -> bool:
-        """As `Proposer.rest`."""
+        """See `Proposer.rest`."""
         if len(self._resting) >= MOST_RESTING and not must:
             return False
         heappush(self._resting, (until_ms, position, end))
@@ -317,26 +325,26 @@ class LedSet:
         return True
 
     def wait(self, end: ProposingEnd) -> None:
-        """As `Proposer.wait`."""
+        """See `Proposer.wait`."""
         self._patient[end] = None
         self.deadline = min(self.deadline, self._node.now() + PATIENCE_S)
 
     @property
     def is_far_ahead(self) -> bool:
-        """As `Proposer.is_far_ahead`."""
+        """See `Proposer.is_far_ahead`."""
         return self._ahead > MOST_AHEAD
 
     def read(self, end: ReadingEnd, queue: QueueId | None, positions: Sequence[int]) -> None:
-        """As `Proposer.read`."""
+        """See `Proposer.read`."""
         self._reading[self._sets.read(self._name, queue, positions)] = end
         self.doubts_disk_at = min(self.doubts_disk_at, self._node.now() + SLOW_S)
 
     def reads_ahead(self, size: int) -> None:
-        """As `Proposer.reads_ahead`."""
+        """See `Proposer.reads_ahead`."""
         self._ahead += size
 
     def found(self, found: BodiesFound) -> bool:
-        """Give bodies to the end that has asked for them. Returns whether it is one of this set."""
+        """Give the bodies to the end that has asked for them. Returns whether it is an end of this set."""
         end = self._reading.pop(found.number, None)
         if end is not None:
             self.doubts_disk_at = self._node.now() + SLOW_S if self._reading else math.inf
@@ -344,33 +352,34 @@ class LedSet:
         return end is not None
 
     def watch(self, now: float) -> None:
-        """Tell the set where its consumers are: it may move to one of their routers."""
+        """Tell the set at which routers its consumers are, because its leader may move to one of them."""
         self.watch_at = now + WATCH_S
         streams = (egress.stream for egress in self.egresses.values() if egress.is_there)
         self._sets.see(self._name, chain.from_iterable(map(self._node.topic.busy, streams)), now)
 
     def test_disk(self) -> None:
-        """The disk has not finished a read for long. Propose an entry that it has to write: if the disk hangs,
-        leadership moves."""
+        """Check the disk, which has not finished a read for long: propose an entry that the disk has to write. If the
+        disk hangs, another router becomes the leader."""
         self.doubts_disk_at = math.inf
         self._sets.propose(self._name, [Settled([])])
 
     def propose_now(self) -> None:
-        """Tell all patient ends to propose."""
+        """Let all patient ends propose now."""
         patient, self._patient, self.deadline = self._patient, {}, math.inf
         for end in patient:
             end.propose_now()
 
     def _expect(self, index: int, asked: Enqueue) -> None:
-        """If the queue has an egress, let it publish these messages, so that home chooses consumers for them."""
+        """If the queue has an egress, let it publish these messages now, so that the home can choose consumers for
+        them."""
         queue = self._sets.state(self._name).get(asked.queue)
         if queue is not None and queue.id in self.egresses:
             self.egresses[queue.id].expect(index, asked)
 
     def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
-        """Give the ends the answers to decided proposals."""
+        """Give the ends the answers to their decided proposals."""
         if self._deletions != self._sets.state(self._name).deletions:
-            self._close_deleted()  # before an egress could publish what it expects
+            self._close_deleted()  # before these egresses can publish messages that they expect
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
         if self._configured != (configured := self._sets.state(self._name).changes):
@@ -379,7 +388,7 @@ class LedSet:
                 egress.go_on()
         for index, answer in decided:
             self._enqueues.pop(index, None)
-            if index in self._proposed:  # otherwise an earlier leader has proposed it
+            if index in self._proposed:  # entries of an earlier leader have no end here
                 self._proposed.pop(index).decided(index, answer)
             if answer is not None:
                 self._enqueued(index, answer)
@@ -405,30 +414,31 @@ class LedSet:
         self._take_more()
 
     def _close_deleted(self) -> None:
-        """Close the egresses of deleted queues. This ends the deliveries of their consumers."""
+        """Close the egresses of deleted queues. This ends the deliveries to their consumers."""
         state = self._sets.state(self._name)
         self._deletions = state.deletions
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
 
     def _take_more(self) -> None:
-        """The set may have room: let the ingresses take more messages."""
+        """Let the ingresses take more messages, because the set may have room."""
         for end in (self.ingress, *(end for end in (self.dead_letters, *self.bound.values()) if end.lacks_room)):
             end.go_on()
 
     def _enqueued(self, index: int, answer: Enqueued) -> None:
-        """Tell the egress of the queue which messages it has got. If the queue was deleted before, its egress is
-        closed, with the messages that it expected."""
+        """Tell the egress which messages its queue has got. If the queue was deleted and declared again, the former
+        egress is closed, and a new one is attached if the queue has consumers."""
         self._expiry.add(answer.positions)
         if answer.queue in self.egresses:
             self.egresses[answer.queue].enqueued(index, answer.positions)
         elif answer.queue is not None and answer.positions:
             name = self._sets.state(self._name).name_of(answer.queue)
-            if name is not None and self._has_consumers(name):  # they were consumers of a deleted queue with this name
+            # These consumers attached while an earlier queue with this name existed.
+            if name is not None and self._has_consumers(name):
                 self._begin(name, answer.queue)
 
     def leave(self) -> None:
-        """This router leads the set no longer."""
+        """Suspend all links of the set, because this router no longer leads it."""
         ingresses = self.ingress, self.dead_letters, *self.bound.values()
         for end in (*ingresses, *self.egresses.values(), *self.letters.values()):
             end.leave(self._node.now(), closed=False)
@@ -436,8 +446,8 @@ class LedSet:
     # for the status
 
     def oldest_s(self, queue: QueueId | None, now: float) -> float:
-        """The least age of the oldest message of the queue, in seconds. `queue`: None for the oldest message of all. 0
-        if there is none."""
+        """The minimum age of the oldest message, in seconds; 0 if there is no message. `queue`: None for the oldest
+        message in all queues."""
         messages = self._sets.state(self._name).messages
         position = messages.first_of(queue) if queue is not None else messages.first()
         return self._times.age_s(position, now) if position is not None else 0.0
@@ -447,7 +457,7 @@ class LedSet:
 
 
 class SetLeaders:
-    """The sets that one router leads. The node calls `follow` after each flush of the sets."""
+    """The links for all sets that one router leads. The node calls `follow` after each flush of the sets."""
 
     def __init__(self, node: EndNode, sets: ReplicaSets, marking: Marking) -> None:
         self._node = node
@@ -455,16 +465,16 @@ class SetLeaders:
         self._marking = marking
         self.led: dict[str, LedSet] = {}
         self._told: set[str] = set()
-        """The routers in contact that have told their sections, as of the last `follow`."""
+        """The routers in contact that had sent their sections when `follow` was last called."""
 
     def consumes(self, address: str) -> None:
-        """A consumer has attached to this address (`egress_address`)."""
+        """Handle a consumer that has attached to this address (`egress_address`)."""
         set_, queue = queue_of(address)
         if set_ in self.led:
             self.led[set_].consumes(queue)
 
     def drains(self, action: ConsumerDrains) -> None:
-        """A consumer drains. A router that does not lead the set has nothing for it."""
+        """Handle a consumer that drains. If this router does not lead the queue's set, the drain ends at once."""
         set_, queue = queue_of(action.address)
         if set_ in self.led:
             self.led[set_].drains(queue, action.asked)
@@ -472,13 +482,13 @@ class SetLeaders:
             self._node.topic.given(action.asked)
 
     def found(self, found: BodiesFound) -> bool:
-        """Give bodies to the end that has asked for them. Returns whether it is one of the sets that this router
+        """Give the bodies to the end that has asked for them. Returns whether it is an end of a set that this router
         leads."""
         return any(led.found(found) for led in self.led.values())
 
     @property
     def deadline(self) -> float:
-        """The time at which `handle_timer` is due; infinite if never."""
+        """When `handle_timer` is due; infinite if never."""
         due = (
             (led.deadline, led.look_at, led.paused_until, led.doubts_disk_at, led.watch_at) for led in self.led.values()
         )
@@ -497,8 +507,8 @@ class SetLeaders:
             led.handle_timer(now)
 
     def follow(self, now: float) -> None:
-        """Attach the links of sets that this router begins to lead, suspend the links of sets that it leads no longer,
-        and give the ends the answers to decided proposals."""
+        """Attach the links for sets that this router has begun to lead, and suspend the links for sets that it no
+        longer leads. Give the ends the answers to decided proposals."""
         told = self._node.topic.directory.applied.keys()
         is_told_more, self._told = bool(told - self._told), {*told}
         for name in self._sets.set_map.plans:

@@ -1,13 +1,13 @@
-"""The publisher of the messages that the outbox of a set has for one address, at the router that leads (protocol
-14.11).
+"""The publisher that sends messages of a set's outbox to one address, at the leader's router (protocol 14.11).
 
-    outbox ── publish ─▶ home ─▶ the address      home ── accepted ─▶ Letters ── Posted ─▶ log of the set
+    outbox ── publish ─▶ home ─▶ the address
+    home ── accepted ─▶ Letters ── Posted ─▶ log of the set
 
-The address is a topic, a balanced address, or a queue of any set. If it does not take a message, the message stays in
-the outbox, and this publisher publishes it again after a pause. This is another delivery, with another key: its tag has
-the number of returns of the message.
+The address is a topic, a balanced address, or a queue of any set. If the address does not take a message, the message
+stays in the outbox, and the publisher publishes it again after a pause. This is another delivery, with another key: its
+tag has the number of times that the message has come back.
 
-Never here: the choice of dead letters, and the changes of the state.
+This module does not choose dead letters, and does not change the state of the set.
 """
 
 import math
@@ -31,26 +31,27 @@ from topic.queues.outgoing.outbox import Letter, Why
 from topic.queues.proposals import Posted, Settled
 
 MOST_OPEN: Final = 100
-"""Most unsettled deliveries to one address."""
+"""The limit of the number of unsettled deliveries to one address."""
 MOST_BYTES: Final = 256 << 10
-"""Most bytes of their messages. One message may be larger."""
+"""The limit of the bytes of unsettled deliveries to one address. A single message may be larger."""
 PAUSE_S: Final = 5
-"""Seconds before a message is published again that its address has not taken; twice as long after each further time."""
+"""A message that its address has not taken is published again after this many seconds. The time doubles with each
+further failure."""
 LONGEST_PAUSE_S: Final = 320
 
 
 def letters_to(set_: str, inside: str) -> LinkIdentity:
-    """The link of a set's publisher to an address in the mesh."""
+    """The link by which a set publishes to an address in the mesh."""
     return LinkIdentity(CONTAINER, set_, inside)
 
 
 def is_of_letters(identity: LinkIdentity, set_: str) -> bool:
-    """Whether a publisher's link is one that `letters_to` names for this set."""
+    """Whether this publisher's link is one that `letters_to` makes for the set."""
     return (identity.container, identity.link) == (CONTAINER, set_) and not is_egress(identity.address)
 
 
 class Letters(SetPublisher):
-    """The publisher of the outbox to one address, in one term of this router."""
+    """Publishes messages of the outbox to one address, in one term in which this router leads."""
 
     def __init__(
         self,
@@ -62,32 +63,34 @@ class Letters(SetPublisher):
         log: Proposer,
         marking: Marking,
     ) -> None:
-        """`address`: as in the settings of queues. `name_of`: returns the name of a queue of the set."""
+        """`address`: the address as in the settings of queues. `name_of`: a function that returns the name of a queue
+        of the set."""
         super().__init__(node, identity, messages, log, marking)
         self._address = address
         self._name_of = name_of
         self._known: set[int] = set()
-        """The positions of the messages for the address that this end has found."""
+        """The positions of all messages for the address that this publisher has seen."""
         self._left: deque[int] = deque()
-        """The positions of the messages to be published."""
+        """The positions of messages that are still to be published."""
         self._doubted: dict[int, bytes] = {}
-        """Keyed by position: the tags of the deliveries in the map of this attach that are not published again."""
+        """By position, the tags of deliveries in the map of this attach that this publisher has not published again
+        yet."""
         self._paused: list[tuple[float, int]] = []
-        """A heap: the time at which to publish a message again, and its position."""
+        """A heap of paused messages: when to publish the message again, and its position."""
         self._tries: dict[int, int] = {}
-        """Keyed by position: how often the address has not taken the message, in this term."""
+        """By position, how often the address has not taken the message in this term."""
         self._taken: list[Record] = []
         self._refused: list[Record] = []
 
     def attach_as_leader(self, life: int, clock: int, now: float, *, doubts: bool) -> None:
-        """This router leads: attach the link. `life`: the life of the set. `doubts`: whether an earlier leader may have
-        published each message."""
+        """Attach the link, because this router begins to lead. `life`: the life of the set. `doubts`: whether an
+        earlier leader may already have published the messages."""
         self._find_new()
         self._doubted = {position: self._tag(position) for position in self._left} if doubts else {}
         self._come(life, self._doubted, clock, now)
 
     def outbox_changed(self) -> None:
-        """Messages came into the outbox or left it."""
+        """Follow a change of the outbox: messages have come into it, or have left it."""
         letters = self._messages.outbox.letters
         if len(self._known) > 2 * len(letters) + MOST_OPEN:
             self._known &= letters.keys()
@@ -96,7 +99,7 @@ class Letters(SetPublisher):
         self.go_on()
 
     def _find_new(self) -> None:
-        """Find the new messages. They come after all known ones."""
+        """Find the new messages in the outbox. They come after all messages that are already known."""
         there = self._messages.outbox.to(self._address)
         fresh = [*takewhile(lambda position: position not in self._known, reversed(there))]
         self._known.update(fresh)
@@ -104,7 +107,7 @@ class Letters(SetPublisher):
 
     @property
     def deadline(self) -> float:
-        """The time at which `handle_timer` is due; infinite if never."""
+        """When `handle_timer` is due; infinite if never."""
         return self._paused[0][0] if self._paused else math.inf
 
     def handle_timer(self, now: float) -> None:
@@ -129,7 +132,7 @@ class Letters(SetPublisher):
                 text = self._text(letter, message)
             self._forget_body(self._left.popleft())
             tag = self._doubted.pop(position, None)
-            if text is None and tag is not None:  # routers may have asked about it
+            if text is None and tag is not None:  # routers may have asked about this delivery
                 self.node.topic.abort(self.stream, tag)
             if text is not None:
                 positions.append(position)
@@ -143,7 +146,7 @@ class Letters(SetPublisher):
         return self._messages.sent
 
     def _text(self, letter: Letter, message: bytes) -> bytes | None:
-        """The message to be published; None if it was a dead letter too often."""
+        """The message in the form in which it is published; None if it was a dead letter too often."""
         if letter.sending.why is Why.RETRIED:
             return message
         queue = self._name_of(letter.queue)
@@ -161,7 +164,7 @@ class Letters(SetPublisher):
         for records, taken in ((self._taken, True), (self._refused, False)):
             for queue, some in self._by_queue(records).items():
                 wanted.append((Posted(queue, self._runs(some), taken), Proposed(some)))
-        if self._is_asked:  # an entry answers an echo
+        if self._is_asked:  # the decision of an entry also answers the core's echo
             wanted.append((Settled(()), Proposed([], answers_echo=True)))
         return wanted
 
@@ -178,8 +181,8 @@ class Letters(SetPublisher):
         return self._taken, self._refused
 
     def _ended(self, position: int) -> None:
-        """The delivery has ended. If the message is still in the outbox, its address has not taken it: publish it again
-        after a pause."""
+        """Handle the end of a delivery. If the message is still in the outbox, its address has not taken it, so it is
+        published again after a pause."""
         if position not in self._messages.outbox.letters:
             self._known.discard(position)
             self._tries.pop(position, None)
@@ -188,10 +191,10 @@ class Letters(SetPublisher):
         pause = min(PAUSE_S << min(tries - 1, 16), LONGEST_PAUSE_S)
         heappush(self._paused, (self.node.now() + pause, position))
 
-    # actions of the core
+    # called for the core
 
     def send_outcomes(self, action: AnswerDeliveries) -> None:
-        """Note which messages the address has taken. A message without an audience was not taken."""
+        """Note which messages the address has taken. A message with an empty audience counts as not taken."""
         for record in filter(self.open.__contains__, action.records):
             is_for_nobody = bool(action.alone) and not record.routers and not record.locals
             is_taken = action.outcome is DeliveryOutcome.ACCEPTED and not is_for_nobody

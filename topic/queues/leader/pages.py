@@ -1,9 +1,9 @@
-"""Pages of the messages of queues, for clients that browse them (protocol 14.16): what the leader of a set answers.
+"""Pages of the messages of queues, with which the leader of a set answers clients that browse (protocol 14.16).
 
     browser ─ its router ── Browse ─▶ leader ── bodies on the disk, if it needs them ─▶ page ─▶ its router ─ browser
 
-A page has the next messages of a queue from a position on, each as the next consumer would get it. To browse changes
-nothing: no entry is proposed, and nothing is kept of it between two pages.
+A page has the next messages of a queue from a position on, each in the form in which the next consumer would get it.
+Browsing changes nothing: the leader proposes no entry for it, and keeps nothing of it between two pages.
 """
 
 from collections import deque
@@ -15,17 +15,17 @@ from topic.queues.operations import Browse, MessagePage, Refused, RefusedFor
 from topic.queues.state import SetState
 
 PAGE_BYTES: Final = 128 << 10
-"""Bytes of the messages of a page; or one message, whatever its size."""
+"""The limit of the bytes of a page's messages. A single message may be larger."""
 PAGE_MESSAGES: Final = 1000
-"""Messages of a page, at most."""
+"""The largest number of messages in a page."""
 
 Asked = tuple[str, int, Browse]
-"""A request for a page: the router that asks, its number there, and the request."""
+"""A request for a page: the router that asks, the number of the request at that router, and the request itself."""
 
 
 class Pages:
-    """The pages of the queues of one set, in one term of this router. Only one read of the disk is under way at a
-    time."""
+    """Answers requests for pages of one set, in one term in which this router leads. Only one read of the disk is under
+    way at a time."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Pages:
         view: MessageView,
         answer: Callable[[str, int, MessagePage | Refused], None],
     ) -> None:
-        """`answer`: sends the answer to the request of this number to this router."""
+        """`answer`: a function that sends a router the answer to its request with this number."""
         self._state = state
         self._log = log
         self._view = view
@@ -43,7 +43,7 @@ class Pages:
         self._reading: Asked | None = None
 
     def ask(self, router: str, number: int, asked: Browse) -> None:
-        """A router asks for a page."""
+        """Take a router's request for a page."""
         self._waiting.append((router, number, asked))
         self._go_on()
 
@@ -59,14 +59,14 @@ class Pages:
                 self._send(asked, {})
 
     def found(self, bodies: Mapping[int, bytes]) -> None:
-        """Bodies were read."""
+        """Take the bodies that were read, and answer the request that needed them."""
         asked, self._reading = self._reading, None
         if asked is not None:
             self._send(asked, bodies)
         self._go_on()
 
     def _rows(self, asked: Browse) -> dict[int, bytes | None]:
-        """The next messages of the queue, as many as a page has; a body is None if it is not in memory."""
+        """The next messages of the queue, as many as fit into a page. The body is None if it is not in memory."""
         queue = self._state.get(asked.name)
         found: dict[int, bytes | None] = {}
         if queue is None:
@@ -80,7 +80,8 @@ class Pages:
         return found
 
     def _send(self, asked: Asked, bodies: Mapping[int, bytes]) -> None:
-        """Answer. The page ends before the first message whose body was not read: it may have come meanwhile."""
+        """Answer the request. The page ends before the first message without a body, which may have come after the read
+        was started."""
         router, number, browse = asked
         rows = self._rows(browse)
         page: list[tuple[int, bytes]] = []

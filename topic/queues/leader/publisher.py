@@ -1,13 +1,16 @@
-"""A publisher of a set, at the router that leads. It publishes the messages of a queue to its consumers
-(`topic.queues.leader.egress`), or messages of the outbox to another address (`topic.queues.leader.letters`).
+"""A publisher that belongs to a set, at the leader's router. It publishes the messages of a queue to the queue's
+consumers (`topic.queues.leader.egress`), or messages of the outbox to another address (`topic.queues.leader.letters`).
 
-    state ── publish ─▶ home ─▶ …      home ── outcome ─▶ here ── entry ─▶ log of the set ── decided ─▶ settle
+    state ── publish ─▶ home ─▶ …
+    home ── outcome ─▶ here ── entry ─▶ log of the set ── decided ─▶ settle
 
-The publisher knows a delivery by the position of its message. It settles a delivery only when a majority has the entry
-with the message's new state. The next leader attaches the same link, in the same life, with the deliveries that may be
-under way as its map. So all leaders give a delivery the same key.
+The publisher names a delivery by the position of its message. It settles a delivery only when a majority has the entry
+with the message's new state.
 
-Never here: the choice of messages to publish, and of entries to propose.
+The next leader attaches the same link, in the same life. Its map has the deliveries that may be under way. So all
+leaders give a delivery the same key.
+
+This module does not choose the messages to publish, nor the entries to propose.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -33,24 +36,24 @@ from topic.termini.attaches import Claim
 
 @attrs.define(slots=True)
 class Proposed:
-    """An entry that is proposed and not decided."""
+    """An entry that is proposed but not decided yet."""
 
     records: list[Record]
-    """The deliveries that the entry reserves or ends."""
+    """The deliveries that the entry reserves, or that it ends."""
     consumer: bytes | None = None
-    """The name of the consumer for which they are reserved; None if they end."""
+    """The name of the consumer for which the entry reserves them; None if the entry ends them."""
     answers_echo: bool = False
 
 
 AT_ONCE: Final = 1000
-"""The most messages whose bodies one read is for."""
+"""One read fetches the bodies of at most this many messages."""
 AHEAD: Final = 256 << 10
-"""Bytes of bodies, approximately, in one read."""
+"""The approximate number of bytes of bodies in one read."""
 Wanted = list[tuple[Proposal, Proposed]]
 
 
 class SetPublisher(PublishingEnd[int], InsideEnd):
-    """A publisher of a set, in one term of this router."""
+    """A publisher that belongs to a set, in one term in which this router leads."""
 
     def __init__(
         self, node: EndNode, identity: LinkIdentity, messages: QueuedMessages, log: Proposer, marking: Marking
@@ -60,16 +63,17 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log = log
         self._marking = marking
         self._is_due = False
-        """Whether the end proposes everything that waits: `PATIENCE_S` is over, or another end proposes."""
+        """Whether this end proposes everything that waits, because `PATIENCE_S` is over, or because another end
+        proposes."""
         self._is_asked = False
         """Whether the core has sent an echo to this end."""
         self._asked: dict[int, Proposed] = {}
-        """The undecided entries, keyed by log index."""
+        """The undecided entries of this end, by log index."""
         self._read: dict[int, bytes] = {}
-        """Keyed by position: bodies that were read ahead and are not published."""
+        """The bodies that were read ahead and are not published yet, by position."""
         self._is_reading = False
         self._reads_of: QueueId | None = None
-        """The queue whose messages this end publishes; None for the outbox."""
+        """The queue whose messages this publisher publishes; None for the outbox."""
 
     @property
     def is_there(self) -> bool:
@@ -80,10 +84,14 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         return True
 
     def _come(self, life: object, doubted: Iterable[int], clock: int, now: float) -> None:
-        """This router leads: attach the link. `life`: as in `generation_of`. `doubted`: the positions of the messages
-        that may be under way. `clock`: the clock of the attach (`term_clock`)."""
+        """Attach the link, because this router begins to lead.
+
+        `life`: as in `generation_of`. `doubted`: the positions of the messages that may be under way. `clock`: the
+        clock of the attach (`term_clock`).
+        """
         generation, known = generation_of(life), self.known()
-        seen = known.epoch if known is not None else NOWHERE  # another life does no harm: its generation differs
+        # An entry of another life does no harm, because its generation differs.
+        seen = known.epoch if known is not None else NOWHERE
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
 
@@ -94,7 +102,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         return runs_of(sorted(self.open[record] for record in records))
 
     def go_on(self) -> None:
-        """At the end of the pump, publish messages that may be published, and propose everything that waits."""
+        """At the end of the pump, publish what may be published, and propose everything that waits."""
         self.node.later(self._go_on)
 
     def propose_now(self) -> None:
@@ -108,7 +116,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self._publish()
         if not self._log.may_propose(self):
             return
-        is_due = self._is_due  # a proposal hurries all ends, also this one
+        is_due = self._is_due  # read it first: a proposal lets all patient ends propose, including this one
         wanted = self._wanted()
         if not wanted:
             return
@@ -129,7 +137,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _read_bodies(self, positions: Iterable[int], most: int) -> None:
-        """Start a read of the bodies at these positions, up to `most` bytes with the bodies that were read before."""
+        """Start a read of the bodies at these positions that were not read yet. `most`: the limit of the bytes,
+        including those read before."""
         if self._is_reading:
             return
         rows, size, lacking = self._rows, 0, list[int]()
@@ -144,14 +153,14 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log.read(self, self._reads_of, lacking)
 
     def found(self, bodies: Mapping[int, bytes]) -> None:
-        """The read is done."""
+        """Take the bodies of a finished read."""
         self._is_reading = False
         self._read |= bodies
         self._log.reads_ahead(sum(map(len, bodies.values())))
         self.go_on()
 
     def _forget_body(self, position: int) -> None:
-        """The message is published or gone: drop its body."""
+        """Drop the body of a message that is published or gone."""
         body = self._read.pop(position, None)
         if body is not None:
             self._log.reads_ahead(-len(body))
@@ -162,16 +171,16 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         super().leave(now, closed=closed)
 
     def _wanted(self) -> Wanted:
-        """The proposals of this end, each with its deliveries."""
+        """What this end wants to propose: each proposal with its deliveries."""
         raise NotImplementedError
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        """Everything that `_wanted` returned was proposed. `is_due`: also the parts that had to wait for another
-        entry."""
+        """Note that everything that `_wanted` returned has been proposed. `is_due`: including the parts that may wait
+        for another entry."""
         raise NotImplementedError
 
     def _waiting(self) -> Iterable[list[Record]]:
-        """The deliveries that wait for a proposal."""
+        """The lists of deliveries that wait to be proposed."""
         raise NotImplementedError
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
@@ -183,23 +192,23 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self.alive(answered=True)
 
     def _follow(self, proposed: Proposed) -> None:
-        """Apply the decision of an entry of this end."""
+        """Apply a decided entry of this end."""
         if proposed.records:
             self._end(proposed.records)
 
     def _end(self, records: list[Record]) -> None:
-        """End these deliveries. Their messages may still exist."""
+        """Settle these deliveries, which have ended. Their messages may still exist."""
         for record in records:
             self._ended(self.open.pop(record))
         self.node.topic.settle(self.stream, records)
         self.go_on()
 
     def _ended(self, position: int) -> None:
-        """The delivery of the message at this position has ended."""
+        """Handle the end of a delivery of the message at this position."""
         raise NotImplementedError
 
     def _withdraw(self, positions: Set[int]) -> None:
-        """Give up the deliveries of the messages at these positions: the messages are gone, or never existed."""
+        """Give up the deliveries of the messages at these positions, which are gone or never existed."""
         records = [record for record, position in self.open.items() if position in positions] if positions else []
         for record in records:
             del self.open[record]
@@ -209,17 +218,17 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
                 waiting[:] = [record for record in waiting if record in self.open]
             self.node.topic.settle(self.stream, records)
 
-    # actions of the core
+    # called for the core
 
     def begin(self, action: AnswerPublisher) -> None:
         self.go_on()
 
     def grant(self, count: int) -> None:
-        """Ignored: the window limits clients. An end inside a router limits itself."""
+        """Ignore the credit: it limits clients, but an end inside a router limits itself."""
 
     def ask(self) -> None:
         self._is_asked = True
         self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
-        """A later leader has the link."""
+        """Do nothing: a later leader has the link."""

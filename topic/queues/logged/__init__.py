@@ -1,1 +1,1 @@
-"""Entries of the delivery log from replicas of sets."""
+"""The entries that replicas of sets write into the delivery log."""

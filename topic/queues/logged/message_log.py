@@ -1,7 +1,7 @@
-"""Entries of the delivery log about the messages of queues, written by each replica (`topic.journal`).
+"""Log entries about the messages of queues, which each replica writes into the delivery log (`topic.journal`).
 
-A replica writes them as it applies the log of the set. If it applies entries again after a restart, it writes them
-again.
+A replica writes them when it applies the log of the set. If it applies log entries again after a restart, it writes
+them again.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,34 +18,34 @@ from topic.queues.positions import delivery_tag
 
 
 class MessageEnd(Enum):
-    """Why a message has left its queue."""
+    """The ways in which a message can leave its queue."""
 
     DEQUEUED = "dequeued"
     """A consumer has accepted or rejected the message."""
     SENT = "sent"
-    """The message is in the outbox of the set, and goes to another address (`topic.queues.outgoing.outbox`)."""
+    """The message went to the outbox of the set, which sends it to another address (`topic.queues.outgoing.outbox`)."""
     EXPIRED = "expired"
     PURGED = "purged"
     DELETED = "deleted"
-    """Its queue was deleted."""
+    """The queue was deleted."""
 
 
 class MessageLog(Protocol):
-    """Gets the events of messages as they are decided."""
+    """Gets what happens to messages, as the set decides it."""
 
     def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None:
         """The queue has got these messages. `keys`: the keys of the deliveries that brought them; empty if their
-        publisher had settled them."""
+        publishers had already settled them."""
 
     def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None:
-        """These messages came back to the queue. `tags`: the tags of the deliveries that have ended."""
+        """These messages have come back to the queue. `tags`: the tags of their ended deliveries."""
 
     def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: MessageEnd) -> None:
         """These messages have left the queue. `tags`: the tags of their last deliveries."""
 
 
 class Unlogged:
-    """A log that keeps nothing."""
+    """A message log that keeps nothing."""
 
     def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None: ...
 
@@ -55,11 +55,11 @@ class Unlogged:
 
 
 class ReplicaLog:
-    """Makes entries of the delivery log about the messages of one set."""
+    """Makes the delivery log entries about the messages of one set."""
 
     def __init__(self, set_: str, name_of: Callable[[QueueId], str | None]) -> None:
         self.out: list[Logged] = []
-        """The entries for the shell to write."""
+        """The entries that the shell has yet to write."""
         self._set = set_
         self._name_of = name_of
 
@@ -93,12 +93,15 @@ class ReplicaLog:
 
 @lru_cache(maxsize=1024)
 def _egress(set_: str, name: str, queue: QueueId) -> tuple[str, Callable[[bytes], bytes]]:
-    """The address of a queue's egress, and the function that makes the keys of its deliveries from their tags."""
+    """The address of a queue's egress, and a function that makes the egress's delivery keys from tags."""
     egress = egress_of(set_, name)
     return egress.address, KeyMaker(link_name(egress), generation_of(queue)).key
 
 
 def generation_of(life: object) -> bytes:
-    """The generation of a publisher of a set; all leaders get the same one. `life`: for an egress the id of its queue,
-    so a queue that is declared again has another generation; for the outbox the life of the set."""
+    """The generation of a publisher that belongs to a set. All leaders get the same one.
+
+    `life`: for an egress the id of its queue, so that a queue that is declared again has another generation; for a
+    publisher of the outbox the life of the set.
+    """
     return blake2b(str(life).encode(), digest_size=GENERATION_LENGTH).digest()

@@ -1,1 +1,1 @@
-"""How the lead of a set moves (protocol 13.3)."""
+"""How the leadership of a set moves from router to router (protocol 13.3)."""

@@ -1,4 +1,4 @@
-"""When the leader of a set hands it over by itself, and to whom (protocol 13.3).
+"""When the leader of a set hands its leadership over by itself, and to which router (protocol 13.3).
 
     SetLeaders ── routers of consumers ─▶ SetMoves ── due, to whom ─▶ ReplicaSets ── hand over ─▶ Raft
 
@@ -10,10 +10,8 @@
 | policy `follow` | the voter with most consumers, if there are none here | after a pause |
 | policy `share` | the next voter with consumers, in the order of the names | after this router has led for `hold_s` |
 
-The first reason that holds counts. A leader decides alone. If routers have different policies for a set, each leader
-follows its own.
-
-Never here: how a set is handed over (`topic.raft.leadership`).
+The first reason in this table that holds counts. A leader decides alone. If routers have different policies for a set,
+each leader follows its own policy. `topic.raft.leadership` does the handing over itself.
 """
 
 import math
@@ -26,60 +24,62 @@ from topic.raft.configuration import Replica
 from topic.raft.leadership import Leadership
 
 RETRY_S: Final = 5.0
-"""Seconds after which a router that is about to stop tries again to hand a set over: each try may stop the set for as
-long as `RaftLimits.dead`."""
+"""A router that is about to stop tries to hand a set over again after this many seconds. It does not try more often,
+because each try may stop the set for as long as `RaftLimits.dead`."""
 PAUSE_S: Final = 30.0
-"""`FOLLOW`: seconds for which a router leads at least. Each time that the set comes back, they are doubled."""
+"""With policy `follow`, a router leads for at least this many seconds. The time doubles each time the set comes back to
+it."""
 MOST_PAUSE_S: Final = 960.0
-"""The most seconds of that. A set that comes back later counts as one that comes for the first time."""
+"""The limit of that time, in seconds. If a set comes back only after this time, the doubling begins anew."""
 SEEN_S: Final = 10.0
-"""Seconds for which a router counts as one with consumers. A consumer may be without credit for a moment."""
+"""For this many seconds, a router counts as having consumers, because a consumer may be without credit for a moment."""
 
 
 class SetMoves:
-    """The moves of one set from this router."""
+    """Decides when one set moves away from this router."""
 
     def __init__(self, router: str, policy: MovePolicy, prefer_s: float) -> None:
-        """`prefer_s`: seconds for which the preferred voter is able to lead before the set moves there."""
+        """`prefer_s`: for how many seconds the preferred voter has to be able to lead before the set moves to it."""
         self.policy = policy
         self.deadline = math.inf
-        """When `take` is due; infinite if the set does not move."""
+        """When `take` is due; infinite if the set does not move away."""
         self._router = router
         self._prefer_s = prefer_s
         self._is_ordered = False
-        """Whether an operator has named the first router of the ring as the next leader."""
+        """Whether an operator has ordered that the first router of the ring leads next."""
         self._leaves = self._stays = False
-        """Whether the router is about to stop; whether all routers are, so the set stays."""
+        """`_leaves`: whether this router is about to stop. `_stays`: whether all routers are about to stop, so that the
+        set stays."""
         self._led: Leadership | None = None
         self._since = -math.inf
         """When this router began to lead, or last tried to hand over."""
         self._tried_at = -math.inf
         self._seen: dict[str, tuple[float, int]] = {}
-        """Keyed by router with consumers: when they were last seen, and how many."""
+        """For each router with consumers, when they were last seen, and how many they were."""
         self._pause = PAUSE_S
         self._moved_at = -math.inf
         """When the set last followed its consumers to another router."""
 
     def order(self) -> None:
-        """An operator has put the router that is to lead at the beginning of the ring."""
+        """Note that an operator has put the router that is to lead first in the ring."""
         self._is_ordered, self.deadline = True, math.inf
 
     def leave(self, *, all_stop: bool) -> None:
-        """The router is about to stop, or all routers of the mesh."""
+        """Note that this router is about to stop; `all_stop`: all routers of the mesh are."""
         self._leaves, self._stays, self.deadline = True, all_stop, math.inf
 
     def is_over(self, led: Leadership | None) -> bool:
-        """Whether the router is to hand the set over before it stops, and another router can lead."""
+        """Whether this router has to hand the set over before it stops, and another router is able to lead."""
         return self._leaves and led is not None and self.target(led) is not None
 
     @property
     def watches(self) -> bool:
-        """Whether `see` is to be called now and then."""
+        """Whether `see` has to be called from time to time."""
         return self.policy.kind != PREFER
 
     def see(self, routers: Iterable[str], now: float) -> None:
-        """Consumers with room or deliveries are at these routers; a router is named for each of its consumers. If a
-        leader is to follow its consumers, one that is here is enough to know."""
+        """Note where consumers with room or deliveries are. `routers`: one router for each such consumer. With policy
+        `follow`, one consumer at this router is enough to know, so the rest is not counted."""
         counts: Counter[str] = Counter()
         for router in routers:
             counts[router] += 1
@@ -89,7 +89,8 @@ class SetMoves:
         self._seen = {router: seen for router, seen in self._seen.items() if seen[0] > now - SEEN_S}
 
     def follow(self, led: Leadership | None, now: float) -> None:
-        """Something may have changed. `led`: None if this router does not lead."""
+        """Compute the deadline again, because the leadership or its members may have changed. `led`: None if this
+        router does not lead."""
         if led is not self._led:
             self._led = led
             self._begin(now)
@@ -101,7 +102,7 @@ class SetMoves:
             self.deadline = self._due(now)
 
     def _begin(self, now: float) -> None:
-        """This router begins to lead, or leads no longer."""
+        """Begin anew, because this router has begun or ceased to lead."""
         self._is_ordered, self._since, self.deadline = False, now, math.inf
         self._seen.clear()
         if self._led is not None:
@@ -121,7 +122,8 @@ class SetMoves:
         return self._leaves or self._is_ordered
 
     def take(self, led: Leadership, now: float) -> Replica | None:
-        """The next leader. If it does not lead soon, there will be another deadline."""
+        """The router to which this one hands over now; None for none. If that router does not lead soon, this router
+        tries again at a later deadline."""
         target = self.target(led) if not led.is_handing_over else None
         if target is not None and self.policy.kind == FOLLOW and not self._is_urgent:
             self._moved_at = now
@@ -129,7 +131,7 @@ class SetMoves:
         return target
 
     def target(self, led: Leadership) -> Replica | None:
-        """The router that is to lead; None if the set stays."""
+        """The router that is to lead next; None if the set stays."""
         if self._leaves:
             return led.best if not self._stays else None
         if self._is_ordered or self.policy.kind == PREFER:
@@ -137,7 +139,7 @@ class SetMoves:
         return next(filter(None, map(led.successor_at, self._wanted())), None)
 
     def _wanted(self) -> Iterator[str]:
-        """The other routers that may lead, the best first."""
+        """The names of the other routers that could lead, the best one first."""
         here, others = self._router, sorted(self._seen.keys() - {self._router})
         if self.policy.kind == SHARE:
             yield from sorted(others, key=lambda router: router < here)

@@ -1,15 +1,15 @@
-"""Policies: where the leader of a set is to be, if it can choose (protocol 13.3)."""
+"""Policies that say at which router the leader of a set should be (protocol 13.3)."""
 
 from typing import Final
 
 import attrs
 
 PREFER: Final = "prefer"
-"""At the first router of the ring."""
+"""The leader should be at the first router of the ring."""
 FOLLOW: Final = "follow"
-"""Where consumers are."""
+"""The leader should be at a router that has consumers."""
 SHARE: Final = "share"
-"""In turn at all voters where consumers are."""
+"""The leader should be at all voters that have consumers, in turn."""
 POLICIES: Final = (PREFER, FOLLOW, SHARE)
 
 
@@ -17,8 +17,8 @@ POLICIES: Final = (PREFER, FOLLOW, SHARE)
 class MovePolicy:
     kind: str = PREFER
     hold_s: float = 10.0
-    """`SHARE`: seconds for which a router leads."""
+    """Only for `SHARE`: for how many seconds a router leads before the next one's turn."""
 
 
 PREFERS: Final = MovePolicy()
-"""The policy of hashed sets, and of named sets without another one."""
+"""The policy of hashed sets, and of named sets for which the topology gives none."""

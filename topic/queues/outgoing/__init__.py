@@ -1,1 +1,1 @@
-"""Messages that go from the queues of a set to other addresses."""
+"""The messages that a set sends from its queues to other addresses."""

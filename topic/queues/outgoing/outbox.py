@@ -1,8 +1,10 @@
 """The outbox of a set: messages of its queues that wait until another address has taken them (protocol 14.11).
 
-If a queue has an address for dead letters, it gives this address the messages that consumers reject, that have failed
-too often, or whose time is over. A message in the outbox keeps its row. Another row has its address and the reason. So
-the leader publishes it there (`topic.queues.leader.letters`), and a next leader continues.
+A queue may have an address for dead letters. It sends this address the messages that consumers reject, that have failed
+too often, or whose time to live is over.
+
+A message in the outbox keeps its own row; another row has its address and the reason. The leader publishes the message
+there (`topic.queues.leader.letters`). If the leader changes, the next one continues.
 """
 
 import enum
@@ -17,52 +19,52 @@ from topic.queues.positions import POSITION_LENGTH, position_key
 from topic.queues.rows import StateRows
 
 LETTER: Final = b"x"
-"""The first byte of the keys of the rows of messages in the outbox. The position follows."""
+"""The first byte of the keys of the rows about messages in the outbox. The position of the message follows."""
 
 
 class Why(enum.Enum):
-    """Why a message goes to another address."""
+    """The reasons for which a message goes to another address."""
 
     REJECTED = "rejected"
     REDELIVERIES = "redeliveries"
     """The message has come back as failed more often than its queue allows."""
     EXPIRED = "expired"
     RETRIED = "retried"
-    """The message is a dead letter, and an operator moves it back."""
+    """The message was a dead letter, and an operator moves it back."""
 
 
 @attrs.frozen(slots=True)
 class Sending:
-    """The address to which a message goes, and the reason."""
+    """The address to which a message in the outbox goes, and the reason."""
 
     address: str
     why: Why
 
     @property
     def row(self) -> bytes:
-        """The value of the row of the message."""
+        """The value of the row for the message."""
         return bytes(msgpack.packb((self.address, self.why.value)))
 
 
 @attrs.frozen(slots=True)
 class Letter:
-    """A message in the outbox."""
+    """A message in the outbox of a set."""
 
     queue: QueueId
-    """The queue that the message is from."""
+    """The queue from which the message came."""
     sending: Sending
 
 
 class SetOutbox:
-    """The outbox of one set. Messages are keyed by position."""
+    """The outbox of one set. Its messages are named by their positions."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
         self._letters: dict[int, Letter] = {}
         self._by_address: dict[str, dict[int, None]] = {}
-        """Keyed by address: the positions of its messages, in the order in which they came here."""
+        """For each address, the positions of its messages, in the order in which they came into the outbox."""
         self._counts: dict[QueueId, int] = {}
-        """Keyed by queue that has messages here: how many."""
+        """For each queue, how many of its messages are in the outbox."""
 
     def __len__(self) -> int:
         return len(self._letters)
@@ -73,20 +75,20 @@ class SetOutbox:
 
     @property
     def queues(self) -> set[QueueId]:
-        """The queues that have a message here."""
+        """The queues that have messages in the outbox."""
         return {*self._counts}
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses to which messages go."""
+        """The addresses to which messages in the outbox go."""
         return [*self._by_address]
 
     def to(self, address: str) -> dict[int, None]:
-        """The positions of the messages for an address, in the order in which they came here."""
+        """The positions of the messages for an address, in the order in which they came into the outbox."""
         return self._by_address.get(address, {})
 
     def of(self, queue: QueueId) -> list[int]:
-        """The positions of the messages of a queue."""
+        """The positions of those messages in the outbox that came from this queue."""
         if queue not in self._counts:
             return []
         return sorted(position for position, letter in self._letters.items() if letter.queue == queue)
@@ -95,18 +97,18 @@ class SetOutbox:
         return self._counts.get(queue, 0)
 
     def put(self, position: int, letter: Letter) -> None:
-        """The message at this position comes into the outbox."""
+        """Put the message at this position into the outbox, with a new row."""
         self.restore(position, letter)
         self._rows.put(LETTER + position_key(position), letter.sending.row)
 
     def restore(self, position: int, letter: Letter) -> None:
-        """As `put`, for a message that has its row already."""
+        """Put the message at this position into the outbox; its row already exists."""
         self._letters[position] = letter
         self._by_address.setdefault(letter.sending.address, {})[position] = None
         self._counts[letter.queue] = self.count_of(letter.queue) + 1
 
     def gone(self, position: int) -> None:
-        """The message at this position leaves the outbox."""
+        """Remove the message at this position from the outbox."""
         letter = self._letters.pop(position)
         self._rows.delete(LETTER + position_key(position))
         there = self._by_address[letter.sending.address]
@@ -119,8 +121,8 @@ class SetOutbox:
 
 
 def read_sendings(rows: Iterable[tuple[bytes, bytes]]) -> dict[int, Sending]:
-    """The address and reason of each message of the outbox in these rows, keyed by position. Raises ValueError if a row
-    is wrong."""
+    """Read the address and reason of each message in the outbox, by position, from these rows. Raises ValueError if a
+    row is wrong."""
     return dict(_read(*row) for row in rows if row[0][:1] == LETTER)
 
 
