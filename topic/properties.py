@@ -20,6 +20,8 @@ ROUTERS: Final = "$routers"  # the address of the node that sends clients the li
 ADDRESS: Final = "x-opt-oncemesh-address"
 # A property of a message from `$routers`: asks the client to move to the first router of the list.
 MOVE: Final = "oncemesh:move"
+# The capability of a queue that heeds `DELIVERY_TIME`.
+DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
 # A message annotation that other brokers use, too: the earliest time at which consumers get the message.
 DELIVERY_TIME: Final = "x-opt-delivery-time"
 # An annotation of a dead letter: the queue that gave it away.

@@ -21,9 +21,10 @@ from router.amqp.format.notes import (
     TransferFrame,
     UnnamedFrame,
 )
-from router.amqp.format.performative import NULL
+from router.amqp.format.performative import NULL, parse
 from router.amqp.format.values import ErrorCondition
 from router.amqp.frames.echo import Echoes
+from router.amqp.frames.fields import number_of
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox
 from router.amqp.proton.engine import Engine
@@ -93,6 +94,8 @@ class Intake:
 
     def _take_noted(self, frame: bytes, said: Note) -> None:
         note = self._named(said) if isinstance(said, UnnamedFrame) else said
+        if isinstance(note, TransferFrame) and note.format:
+            self._check_format(frame, note.format)
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
             self.handle_events()  # the handler's calls make events, too, but the next event must be the flow's
@@ -140,6 +143,18 @@ class Intake:
         if not link.ended:
             self._endpoints.expel(link, INVALID_FIELD, what)
         return note.transfer
+
+    def _check_format(self, frame: bytes, message_format: int) -> None:
+        """Detach the link of a transfer that names another message-format than the first transfer of its delivery
+        (AMQP 1.0 2.7.5)."""
+        handle = number_of(parse(frame).fields, 0) or 0
+        link = self._tap.flows.ends.get((frame[6:8], handle))
+        if link is None or link.is_sender or link.ended or not link.is_amid_delivery or link.format == message_format:
+            return
+        self._inbox.hand_over()  # transfers before it count
+        if not link.ended:
+            what = f"the message-format is {link.format} in the first transfer of a delivery, and then {message_format}"
+            self._endpoints.expel(link, INVALID_FIELD, what)
 
     def _take_flow(self, note: FlowFrame) -> None:
         session = self._sessions.on_channel(note.wire[0])

@@ -11,9 +11,9 @@ Never here: resumption. A map has no addresses, so a router could not tell to wh
 that are in doubt when the link ends stay in doubt; the client sends them again, at least once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, groupby
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT, AmqpError
@@ -36,6 +36,8 @@ CAPABILITY: Final = "ANONYMOUS-RELAY"
 """Capability of a container that has an anonymous terminus."""
 MOST_ADDRESSES: Final = 256
 """Addresses to which one link may have messages in doubt."""
+TAG: Final = "delivery-tag"
+"""Key in the `info` of an error: the delivery-tag of the message that the error is about (2.2.2)."""
 _TO: Final = list(FIELDS["properties"]).index("to")
 
 Transfer = tuple[Handle, bytes, bytes, bool]
@@ -127,13 +129,13 @@ class AnonymousLink(End):
 
     def _turn_away(self, run: list[Transfer], refusal: Refusal, *, at_once: bool) -> None:
         """Reject the messages. If one is presettled, end the link if `at_once`, or else drop the message."""
-        for handle, *_ in run:
+        for handle, tag, *_ in run:
             if handle is None and not at_once:
                 continue
             if handle is None:
-                self.end(refusal.condition, str(refusal))
+                self.end(refusal.condition, str(refusal), info={TAG: tag})
                 return
-            self.link.reject(handle, refusal.condition, str(refusal), settle=True)
+            self.link.reject(handle, refusal.condition, str(refusal), settle=True, info={TAG: tag})
         self.settled([len(message) for _, _, message, _ in run])
 
     def _attach(self, address: str) -> "AddressPublisher":
@@ -204,10 +206,10 @@ class AnonymousLink(End):
         self._window.give_back(sizes)
         self._grant()
 
-    def end(self, condition: str, description: str) -> None:
+    def end(self, condition: str, description: str, info: Mapping[str, Any] | None = None) -> None:
         """End the link, and all its publishers."""
         self.part()
-        self.link.detach(condition, description)
+        self.link.detach(condition, description, info=info)
         self.gone(self._node.now(), closed=True)
 
 

@@ -3,7 +3,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from attrs import frozen
@@ -29,9 +29,18 @@ from router.amqp.proton.link import Link
 from router.edge.selector.selector import Selector
 from router.edge.selector.tokens import SelectorError
 from topic.directory.addresses import is_misplaced, is_pattern
-from topic.directory.entry import Lifetime
+from topic.directory.entry import Lifetime, LinkEntry, Role
 from topic.edge.filters import NoLocal, Wants
-from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, is_of_sets, link_name
+from topic.identity import (
+    EPOCH_TEXT,
+    GENERATION_LENGTH,
+    NOWHERE,
+    Epoch,
+    LinkIdentity,
+    is_of_sets,
+    link_name,
+    shown_address,
+)
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 from topic.settings import is_dynamic
 from topic.termini.attaches import Claim
@@ -177,9 +186,7 @@ def checked_address(link: Link) -> str:
     """The address that the client names. Raises `Refusal` if it names none."""
     terminus = _terminus_of(link)
     if terminus is None:
-        end = "source" if link.is_sender else "target"
-        why = f"the attach has no {end}, and the mesh knows no link {link.name!r} to resume"
-        raise Refusal(NOT_IMPLEMENTED, f"{why}: expected a {end} with an address")
+        raise Refusal(NOT_IMPLEMENTED, "the attach has no target, expected one with an address")
     if terminus.coordinator:
         raise Refusal(NOT_IMPLEMENTED, NO_TRANSACTIONS)
     if terminus.dynamic:
@@ -188,6 +195,25 @@ def checked_address(link: Link) -> str:
     if not address:
         raise Refusal(NOT_IMPLEMENTED, "the source has no address, expected one")
     return address
+
+
+def source_of(link: Link, entries: Iterable[LinkEntry]) -> Terminus:
+    """The source of the subscriber that an attach without a source names: the one with the client's container-id and
+    user, and the name of the link. JMS ends a durable subscription so. Raises `Refusal` if there is none, or if there
+    are several, at different addresses."""
+    container, user = link.connection.remote_container, link.connection.user
+    found = [
+        entry
+        for entry in entries
+        if entry.role is Role.SUBSCRIBER and entry.lasts and entry.session is None
+        if (entry.identity.container, entry.identity.link, entry.identity.user) == (container, link.name, user)
+    ]
+    if len(found) != 1:
+        why = f"the attach has no source, and the mesh knows {len(found) or 'no'} subscribers {link.name!r} to resume"
+        raise Refusal(NOT_FOUND, f"{why}: expected a source with an address")
+    (entry,) = found
+    lifetime = entry.lifetime
+    return Terminus(shown_address(entry.identity.address), lifetime.durable, lifetime.policy, lifetime.timeout)
 
 
 def lifetime_of(link: Link, longest: int) -> Lifetime:

@@ -23,8 +23,9 @@ from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.delivery.window import OWN, CreditWindow
+from topic.identity import is_ingress
 from topic.node import Node
-from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
+from topic.properties import ALONE, DELAYED_DELIVERY, EPOCH, GENERATION, SUBSCRIBERS
 from topic.termini.attaches import Claim
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
@@ -227,6 +228,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.link.settle_many(again)
             self._settle_known(self.kept)
             again = {}
+        if is_ingress(self.identity.address):
+            self.link.offers = DELAYED_DELIVERY
         self.answer(properties, action.unsettled if former is None else None, self._max_message)
         self.grant(action.credit - len(again))
         self.signs.begin()

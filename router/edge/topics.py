@@ -18,6 +18,7 @@ from router.edge.attach import (
     is_anonymous,
     is_dynamic_source,
     read_request,
+    source_of,
 )
 from router.edge.browsing.browser_link import BrowserLink
 from router.edge.dynamic import Answering, DynamicLink, new_address
@@ -60,6 +61,8 @@ class Topics:
             allowance = self._guard.allowance(link.connection)
             link.context = AnonymousLink(link, self._node, self._max_message, allowance, self)
             return
+        if link.is_sender and link.remote_source is None:
+            link.recall(source_of(link, self._node.topic.directory.entries()))
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
         request = self._inside(read_request(link, address, self._prefixes, self._longest), receives=link.is_sender)

@@ -63,7 +63,7 @@ INVALID_FIELD = "amqp:invalid-field"
         ("publish", "topic/x", nowhere, NOT_IMPLEMENTED),
         ("subscribe", "topic/x", anonymous, NOT_IMPLEMENTED),
         ("subscribe", "topic/x", dynamic, NOT_IMPLEMENTED),
-        ("subscribe", "topic/x", nowhere, NOT_IMPLEMENTED),
+        ("subscribe", "topic/x", nowhere, NOT_FOUND),
         ("publish", "queue/x", plain, NOT_FOUND),
         ("subscribe", "topic", plain, NOT_FOUND),
         ("publish", "$status", plain, NOT_ALLOWED),

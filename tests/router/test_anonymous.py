@@ -1,11 +1,15 @@
 """What a link to the anonymous terminus keeps of addresses that its messages name no more, and who is answered when."""
 
 import gc
+from collections.abc import Mapping
+from typing import Any
 
+from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.format.sections import write_message
+from router.amqp.format.values import ErrorCondition
 from router.amqp.proton.link import Link
-from router.edge.anonymous import MOST_ADDRESSES, AddressPublisher
+from router.edge.anonymous import MOST_ADDRESSES, TAG, AddressPublisher
 from tests.fuzz.mesh import SETTINGS, FuzzMesh, GoodClient
 
 
@@ -17,10 +21,18 @@ class RelayingClient(GoodClient):
         super().__init__(mesh.routers["a"], "relaying")
         self.router.guests.append(self)
         self.asked: list[Link] = []
+        self.told: list[Mapping[str, Any]] = []
         self.engine = Connection(self, container="relaying", server=False, asked=self.asked.append)
         self.engine.open()
         self.link = self.engine.sender("l", "", rcv_settle_mode=1)
         self.flow()
+
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        self.told += [details.info for details in map(link.remote_outcome, dispositions.handles) if details.info]
+        super().on_dispositions(link, dispositions)
+
+    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
+        self.told += [condition.info] if condition is not None else []
 
     def publishers(self) -> list[AddressPublisher]:
         """What its router has of it, be it by mistake."""
@@ -42,6 +54,14 @@ class RelayingClient(GoodClient):
         self.asked.clear()
         link.answer_echo()
         self.flow()
+
+
+def test_who_is_turned_away_reads_which_message_it_is_about() -> None:
+    client = RelayingClient()
+    client.send("nowhere")
+    client.link.send(b"settled", write_message({"properties": {"to": "nowhere"}, "data": b""}), settled=True)
+    client.flow()
+    assert client.told == [{TAG: b"nowhere"}, {TAG: b"settled"}]
 
 
 def test_nothing_is_left_of_old_addresses_of_a_client_that_answers_no_echo() -> None:

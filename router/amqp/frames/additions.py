@@ -8,7 +8,7 @@ The callers know what maps and resumed deliveries mean.
 from typing import Final
 
 from router.amqp.format import performative
-from router.amqp.format.codec import decode, encode, uint
+from router.amqp.format.codec import Symbol, decode, encode, uint
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import ENVELOPE_SIZE, format_of
 from router.amqp.format.notes import Wire
@@ -16,13 +16,14 @@ from router.amqp.format.performative import AMQP_HEADER, ATTACH, NULL, OPEN, TRA
 from router.amqp.format.unsettled import encode_entries
 from router.amqp.format.values import RCV_SECOND
 from router.amqp.frames.fields import with_outcomes
-from router.amqp.frames.forms import MESSAGE_FORMAT, MORE
+from router.amqp.frames.forms import MESSAGE_FORMAT, MORE, place
 from router.amqp.frames.room import SMALL, fitted
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.deliveries import LinkDeliveries
 from router.amqp.proton.link import LINK_NUMBER, Link
 
+_OFFERED: Final = place(ATTACH, "offered-capabilities")
 MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also the limit before the peer's open
 
 
@@ -136,6 +137,8 @@ class Additions:
             self._walk.forget()
         if link.unsettled is not None:
             self._fit_map(link, frame[6:8], fields)
+        if link.offers:
+            fields[_OFFERED] = encode(Symbol(link.offers))
         fields[8] = TRUE if link.incomplete_unsettled or link.omitted else NULL
         return self._fitted(performative.build(frame[6:8], ATTACH, fields))
 

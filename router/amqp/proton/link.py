@@ -94,6 +94,7 @@ class Link(LinkDeliveries):
         "moves",
         "name",
         "number",
+        "offers",
         "omitted",
         "remote_channel",
         "remote_handle",
@@ -134,6 +135,7 @@ class Link(LinkDeliveries):
         self.omitted: tuple[bytes, ...] = ()  # tags of our map for which the written attach had no room
         self.closed_by_peer = False  # the peer sent a closing detach
         self.moves = False  # distribution mode: move, a message has one receiver; else copy (AMQP 1.0 messaging 3.5.7)
+        self.offers = ""  # the capability that our attach offers
         self.told = NULL  # sending: the link properties of the peer's flows, encoded
         self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries belong to this link
         self._opened = False  # our attach was handed to proton, or postponed
@@ -174,6 +176,11 @@ class Link(LinkDeliveries):
         return not 0 < self.remote_max_message_size < len(content_of(message))
 
     # -- attach and detach
+
+    def recall(self, source: Terminus) -> None:
+        """Sending: answer an attach without a source as if the peer had named this one."""
+        assert self.remote_source is None and not self.answered
+        self.remote_source = source
 
     def continue_former(self) -> None:
         """Declare this attach a re-attach (AMQP 1.0 2.6.4, 2.7.3). The peer has detached `former` without closing it,
@@ -237,6 +244,9 @@ class Link(LinkDeliveries):
     def _echo_termini(self, source: Any, target: Any) -> None:
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
         lib.pn_terminus_copy(target, lib.pn_link_remote_target(self.pointer))
+        if self.remote_source is not None and lib.pn_terminus_get_type(source) == lib.PN_UNSPECIFIED:  # recalled
+            lib.pn_terminus_set_type(source, lib.PN_SOURCE)
+            lib.pn_terminus_set_address(source, (self.remote_source.address or "").encode())
         if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # the peer asks for a mode
             mode = lib.PN_DIST_MODE_MOVE if self.moves else lib.PN_DIST_MODE_COPY
             lib.pn_terminus_set_distribution_mode(source, mode)
@@ -280,15 +290,18 @@ class Link(LinkDeliveries):
         closed: bool = True,
         *,
         answered: Callable[[], None] | None = None,
+        info: Mapping[str, Any] | None = None,
     ) -> None:
         """Detach the link, or close it if `closed`. The link and its handles are invalid after this call, and no
         `on_detach` follows. `answered` is called if the peer answers the detach (AMQP 1.0 2.6.4)."""
         if self.ended:
             return
         self.detach_answered = answered
-        self.leave(condition, description, closed)
+        self.leave(condition, description, closed, info)
 
-    def leave(self, condition: str | None, description: str, closed: bool) -> None:
+    def leave(
+        self, condition: str | None, description: str, closed: bool, info: Mapping[str, Any] | None = None
+    ) -> None:
         """The engine's: send our detach, which may answer the peer's. If our attach is not sent yet, it goes first."""
         self.end()
         self.detached = True
@@ -296,7 +309,7 @@ class Link(LinkDeliveries):
             lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
             self.open(SND_MIXED, RCV_FIRST)  # the modes that the peer asked for may be the reason of the refusal
-        write_condition(lib.pn_link_condition(self.pointer), condition, description)
+        write_condition(lib.pn_link_condition(self.pointer), condition, description, info)
         self._closed = closed
         if not self._postponed:
             self._detach(closed)

@@ -1,6 +1,8 @@
 """Attach, answer, refuse, detach: what both ends of a link see."""
 
+from router.amqp.format.codec import decode
 from router.amqp.format.errors import NOT_FOUND, STOLEN
+from router.amqp.format.performative import ATTACH, code_of, frames_of, parse
 from router.amqp.format.values import EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, SND_UNSETTLED
 from tests.router.amqp.pair import Pair
 
@@ -47,6 +49,17 @@ def test_what_is_granted_for_the_terminus_at_our_end() -> None:
     assert receiver.remote_snd_settle_mode == SND_MIXED
     granted = receiver.remote_source
     assert granted and (granted.durable, granted.expiry_policy, granted.timeout) == (1, EXPIRE_CONNECTION, 30)
+
+
+def test_an_attach_may_offer_a_capability() -> None:
+    pair = Pair()
+    pair.client.sender("link", "topic/x")
+    pair.pump()
+    receiver = pair.there.attached[0]
+    receiver.offers = "PATIENCE"
+    receiver.answer()
+    answers = [parse(whole).fields for whole in frames_of(pair.server.data_to_send()) if code_of(whole) == ATTACH]
+    assert [decode(fields[11])[0] for fields in answers] == ["PATIENCE"]
 
 
 def test_a_refused_attach_is_answered_without_terminus_and_detached_with_the_error() -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.amqp.format.codec import decode
+from router.amqp.format.errors import INVALID_FIELD
 from router.amqp.format.message import content_of, format_of, in_envelope, modified
 from router.amqp.format.performative import build, parse
 from router.amqp.format.values import NO_STATE
@@ -123,3 +124,16 @@ def test_an_aborted_delivery_leaves_no_format_behind() -> None:
 def test_messages_of_another_format_have_no_header_of_ours() -> None:
     message = in_envelope(b"\x00\x53\x70\x45" + b"what only its format knows", 5)
     assert modified(message, 3, b"\xc1\x05\x02\xa3\x01a\x40") == message
+
+
+@pytest.mark.parametrize(("first", "then", "goes_on"), [(0, 1, False), (1, 2, False), (1, 1, True), (1, None, True)])
+def test_a_delivery_has_one_format(first: int, then: int | None, goes_on: bool) -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(frame(TRANSFER, 0, 0, b"t", first, True, True, payload=b"one"), 0.0)
+    connection.receive(frame(TRANSFER, 0, 0, b"t", then, True, False, payload=b"two"), 0.0)
+    assert [content_of(message) for message in handler.messages] == ([b"onetwo"] if goes_on else [])
+    assert (INVALID_FIELD.encode() in connection.data_to_send()) is not goes_on
+    connection.release()
