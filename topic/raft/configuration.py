@@ -1,4 +1,4 @@
-"""The members of a set, voters and learners, and the routers that are to be its voters (protocol 13.1)."""
+"""The members of a set (voters and learners), and the routers that are to become its voters (protocol 13.1)."""
 
 from collections.abc import Collection, Mapping
 
@@ -7,7 +7,8 @@ import attrs
 
 @attrs.frozen(order=True, slots=True)
 class Replica:
-    """A router together with the identity of its store. With a replaced disk the router is another member."""
+    """A router together with the identity of its store. If the disk of a router is replaced, the router becomes another
+    member."""
 
     router: str
     store: bytes
@@ -15,12 +16,13 @@ class Replica:
 
 @attrs.frozen(slots=True)
 class Configuration:
-    """The members of a set, and the routers that are to be its voters."""
+    """The members of a set, and the routers that are to become its voters."""
 
     voters: tuple[Replica, ...]
     learners: tuple[Replica, ...] = ()
     ring: tuple[str, ...] = ()
-    """The leader changes the members step by step until the routers of the ring, and no others, are voters."""
+    """The routers that are to be the voters. The leader changes the members step by step until these routers, and no
+    others, are voters."""
 
     @property
     def members(self) -> tuple[Replica, ...]:
@@ -31,7 +33,8 @@ class Configuration:
         return 2 * sum(voter in members for voter in self.voters) > len(self.voters)
 
     def agreed(self, stored: Mapping[Replica, int]) -> int:
-        """The highest log index that a majority of the voters has stored. `stored` gives the last index of each."""
+        """The highest log index that a majority of the voters has stored. `stored`: the last index that each voter has
+        stored."""
         indices = sorted((stored.get(voter, 0) for voter in self.voters), reverse=True)
         return indices[len(indices) // 2]
 
@@ -43,7 +46,7 @@ class Configuration:
         return Configuration((*self.voters, learner), learners, self.ring)
 
     def without(self, member: Replica) -> "Configuration":
-        """The configuration without this member. Raises ValueError if no voter is left."""
+        """This configuration without the member. Raises ValueError if no voter is left."""
         voters = tuple(voter for voter in self.voters if voter != member)
         if not voters:
             raise ValueError(f"router {member.router} is the only voter")

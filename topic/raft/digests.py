@@ -1,7 +1,8 @@
 """Compares the states of replicas that have applied the same entries (protocol 13.6).
 
-Each replica sends its leader a digest of its state at certain indices. The digest of a majority of the voters is right,
-and the leader sends it to all. A replica with another digest sets its store aside, even if it is the leader.
+At certain indices, each replica sends its leader a digest of its state. If a majority of the voters has the same
+digest, this digest is right, and the leader sends it to all replicas. A replica with another digest sets its store
+aside, even if it is the leader.
 """
 
 from typing import Final
@@ -9,20 +10,20 @@ from typing import Final
 from topic.raft.configuration import Configuration, Replica
 
 KEPT: Final = 8
-"""For how many indices, the latest ones, a replica keeps digests."""
+"""A replica keeps the digests of this number of indices, the latest ones."""
 
 
 class Digests:
-    """The digests of one set that one replica knows."""
+    """The digests of one set that this replica knows."""
 
     def __init__(self) -> None:
         self._own: dict[int, bytes] = {}
         self._right: dict[int, bytes] = {}
         self._told: dict[int, dict[Replica, bytes]] = {}
-        """Keyed by index: the digests that members have sent to this leader."""
+        """For each index, the digests that members have sent to this leader."""
 
     def have(self, index: int, digest: bytes) -> None:
-        """The state of this replica has this digest at the index."""
+        """Note that the state of this replica has this digest at the index."""
         self._own[index] = digest
         _forget(self._own)
 
@@ -34,14 +35,17 @@ class Digests:
         return self._right.get(index)
 
     def is_right(self, index: int) -> bool | None:
-        """Whether this replica has the right state at the index; None if that is not known."""
+        """Whether the state of this replica was right at the index; None if this is not known."""
         if index not in self._own or index not in self._right:
             return None
         return self._own[index] == self._right[index]
 
     def count(self, member: Replica, index: int, digest: bytes, configuration: Configuration) -> bool | None:
-        """A member has sent this leader its digest. Returns True if a majority of the voters now has one digest, which
-        is the right one; False if all voters have sent theirs without a majority; None while that is open."""
+        """Count the digest that a member has sent to this leader.
+
+        Returns True if a majority of the voters now has the same digest, which is then the right one. Returns False if
+        all voters have sent theirs and no majority agrees. Returns None as long as neither is so.
+        """
         told = self._told.setdefault(index, {})
         told[member] = digest
         _forget(self._told)

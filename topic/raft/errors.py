@@ -1,10 +1,10 @@
-"""Errors of a replica that refuses a request."""
+"""The errors with which a replica refuses a request."""
 
 from topic.raft.configuration import Replica
 
 
 class NotLeaderError(Exception):
-    """This replica does not lead. `leader`: the member that does, if the replica knows one."""
+    """This replica does not lead. `leader`: the member that leads; None if this replica does not know it."""
 
     def __init__(self, why: str, leader: Replica | None) -> None:
         super().__init__(why)
@@ -12,8 +12,8 @@ class NotLeaderError(Exception):
 
 
 class BusyError(Exception):
-    """The set takes no entry at present: too many bytes wait for the disks, or another change is under way."""
+    """The set takes no entry at present, because too many bytes wait for the disks, or another change is under way."""
 
 
 class NotReadyError(Exception):
-    """A set cannot begin. The text gives the reason."""
+    """The set cannot begin. The text of the error gives the reason."""

@@ -1,8 +1,8 @@
-"""The leader of a set: it takes entries, sends them to the members, decides them, and changes the members (protocol
+"""The leader of a set. It takes entries, sends them to the members, decides them, and changes the members (protocol
 13.4).
 
-A leadership lasts for one term. At its end `resign` tells the members, because they cannot see it from a contact that
-lasts.
+A leadership lasts for one term. At its end `resign` tells the members, because their contact with this router may go
+on, so that they would not notice the end.
 """
 
 import math
@@ -22,26 +22,27 @@ from topic.raft.stores import KnownStores
 
 @attrs.frozen(slots=True)
 class _HandOver:
-    """The leader is handing over to another member. Meanwhile it proposes nothing."""
+    """A change of leadership to another member that is under way. Meanwhile the leader proposes nothing."""
 
     to: Replica
     until: float
-    """The time at which this leader gives the transfer up and goes on."""
+    """When this leader gives the change up and goes on leading."""
     is_told: bool = False
-    """Whether the member was told to stand: all entries are decided and on its disk."""
+    """Whether the member has been told to stand for election. It is told when all entries are decided and on its
+    disk."""
 
 
 class Leadership:
-    """One leader in one term."""
+    """One leader, in one term."""
 
     def __init__(
         self, me: Replica, life: int, term: int, log: RaftLog, stores: KnownStores, limits: RaftLimits, now: float
     ) -> None:
         self.term = term
         self.messages: list[tuple[Replica, Body]] = []
-        """The messages to be sent, in order."""
+        """The messages that are to be sent, in order."""
         self.reads: list[Read] = []
-        """The pieces of the snapshot that the shell is to read."""
+        """The pieces of the snapshot that the shell has to read."""
         self.progress: dict[Replica, FollowerProgress] = {}
         self._me = me
         self._life = life
@@ -50,19 +51,19 @@ class Leadership:
         self._limits = limits
         self._handing_over: _HandOver | None = None
         self._tell_by = math.inf
-        """The time at which members are told the commit index, also without entries; infinite if all know it."""
+        """When members are told the commit index even without entries; infinite if all of them know it."""
         for member in log.configuration.members:
             self._take_in(member, now)
-        log.append([Entry(term)])  # with it, entries of earlier terms are decided (Raft, 3.6.2)
+        log.append([Entry(term)])  # the decision of this entry also decides entries of earlier terms (Raft, 3.6.2)
 
     def _take_in(self, member: Replica, now: float) -> None:
-        """Keep a progress for the member. If the member is in contact, send it `Lead`."""
+        """Begin to keep the progress of a member. If the member is in contact, send it `Lead`."""
         if member not in self.progress and member != self._me:
             self.progress[member] = FollowerProgress(self._log.last, now)
             self.connect(member)
 
     def connect(self, member: Replica) -> None:
-        """A contact with a router begins: send it `Lead` if it is a member with that store."""
+        """Handle a new contact with a router. If the router is a member with this store, send it `Lead`."""
         if member in self.progress and self._stores.has(member):
             self._send(member, self.progress[member].ask(self._log, self._log.last, self.term))
 
@@ -74,7 +75,7 @@ class Leadership:
 
     @property
     def has_majority(self) -> bool:
-        """Whether a majority of the voters is in contact, this leader included."""
+        """Whether a majority of the voters, counting this leader, is in contact."""
         return self._is_in_contact(self._log.configuration)
 
     def _is_in_contact(self, configuration: Configuration) -> bool:
@@ -85,20 +86,20 @@ class Leadership:
 
     @property
     def is_removed(self) -> bool:
-        """Whether a decided configuration lacks this replica as a voter (Raft, 4.2.2)."""
+        """Whether this replica is no voter any more, by a decided configuration (Raft, 4.2.2)."""
         return self._me not in self._log.configuration.voters and self.may_configure
 
     def resign(self) -> None:
-        """Send `Resigned` to all routers in contact. A former member among them may be a member again, if its removal
-        is not decided."""
+        """Send `Resigned` to all routers in contact, not only to members. A router that this leader has just removed
+        may become a member again if its removal is never decided."""
         for known in self._stores.all():
             self._send(known.member, say.Resigned(self.term))
 
     # entries
 
     def propose(self, data: list[bytes]) -> int:
-        """Append entries to the log. Returns the index of the first. Raises BusyError while this leader hands over, or
-        too many bytes wait."""
+        """Append entries to the log. Returns the index of the first one. Raises BusyError while this leader hands over,
+        or if too many bytes wait."""
         if self._handing_over is not None:
             raise BusyError(f"this router hands the lead over to router {self._handing_over.to.router}")
         last = self._log.last
@@ -110,7 +111,8 @@ class Leadership:
         return last + 1
 
     def receive(self, member: Replica, body: say.Stored | say.Lacking | say.Staged) -> None:
-        """A member answers. An answer to the leader of another term is ignored. Raises BreachError."""
+        """Take the answer of a member. An answer to a leader of another term is ignored. Raises BreachError if the
+        answer is impossible."""
         progress = self.progress.get(member)
         if progress is None or body.term != self.term:
             return
@@ -122,7 +124,7 @@ class Leadership:
             progress.staged(body.place)
 
     def _take_stored(self, member: Replica, progress: FollowerProgress, body: say.Stored) -> None:
-        """A member tells which entries its disk has."""
+        """Note which entries the member's disk has, as it reports."""
         if not progress.stored <= body.index <= body.agreed <= self._log.last:
             told = f"agrees with this one up to entry {body.agreed} and is stored up to entry {body.index}"
             expected = f"{progress.stored} <= stored <= agreed <= {self._log.last}"
@@ -130,8 +132,8 @@ class Leadership:
         progress.learn(body.agreed, body.index)
 
     def _take_lacking(self, member: Replica, progress: FollowerProgress, body: say.Lacking) -> None:
-        """The member's log lacks the entry that it was asked about: ask about an earlier one. If the member's disk
-        lacks entries that it had acknowledged, tell it to set its store aside."""
+        """Ask the member about an earlier entry, because its log lacks the entry that it was asked about. If the
+        member's disk lacks entries that it had acknowledged, tell it to set its store aside."""
         if progress.probe is None:
             return
         if body.index < progress.stored:
@@ -142,15 +144,16 @@ class Leadership:
             progress.send_snapshot()
 
     def decide(self) -> None:
-        """Decide the entries that a majority of disks has, if the last of them is of this term (Raft, 3.6.2)."""
+        """Decide the entries that a majority of disks has, if the last of them is of this leader's term (Raft,
+        3.6.2)."""
         stored = {member: progress.stored for member, progress in self.progress.items()}
         index = self._log.configuration.agreed({**stored, self._me: self._log.stable})
         if index > self._log.commit and self._log.term(index) == self.term:
             self._log.commit = index
 
     def replicate(self, now: float) -> None:
-        """Send each member the entries that it lacks, as far as its window allows. These messages also tell it the
-        commit index."""
+        """Send each member the entries that it lacks, as far as its window allows. The messages also tell it the commit
+        index."""
         if self._owes_commit():
             self._tell_by = min(self._tell_by, now + self._limits.told)
         is_due = now >= self._tell_by
@@ -172,18 +175,18 @@ class Leadership:
     # snapshots
 
     def lacks(self, index: int) -> bool:
-        """Whether the disk of a member in contact lacks an entry up to this index: the leader still sends these
-        entries, or a snapshot."""
+        """Whether a member in contact lacks an entry up to this index on its disk. The leader still has to send it
+        these entries, or a snapshot."""
         return any(progress.is_in_contact and progress.stored < index for progress in self.progress.values())
 
     def compacted(self) -> None:
-        """This leader has a later snapshot: send it to the members that are being sent the former one."""
+        """Send a new snapshot to the members that are being sent the former one."""
         for progress in self.progress.values():
             if progress.needs_snapshot:
                 progress.send_snapshot()
 
     def read(self, member: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
-        """The shell has read a piece of a snapshot: send it if the member still needs it."""
+        """Take a piece of a snapshot that the shell has read. If the member still needs it, send it."""
         piece = say.Piece(self.term, self._log.snapshot, place, data, is_last)
         if member in self.progress and index == piece.snapshot.index and self.progress[member].take_piece(piece):
             self._send(member, piece)
@@ -192,14 +195,14 @@ class Leadership:
 
     @property
     def may_configure(self) -> bool:
-        """Whether no change of members is under way, and this leader has decided an entry of its own term (Ongaro,
-        2015)."""
+        """Whether the members may be changed now. They may if no earlier change is under way, and this leader has
+        decided an entry of its own term (Ongaro, 2015)."""
         commit = self._log.commit
         return self._log.term(commit) == self.term and self._log.configured_at <= commit
 
     def configure(self, configuration: Configuration, now: float) -> int:
-        """Change the members. Returns the index of the change. Raises BusyError; ValueError if more than one voter
-        would change."""
+        """Change the members. Returns the log index of the change. Raises BusyError if it is not possible now, and
+        ValueError if more than one voter would change."""
         if not self.may_configure or self._handing_over is not None:
             raise BusyError("an earlier change of the members is under way")
         if not self._is_in_contact(configuration):
@@ -211,20 +214,26 @@ class Leadership:
         for member in configuration.members:
             self._take_in(member, now)
         for member in [member for member in self.progress if member not in configuration.members]:
-            self._replicate_to(member, self.progress.pop(member), is_due=True)  # so it may learn of its removal
+            # so that the removed member may learn of its removal
+            self._replicate_to(member, self.progress.pop(member), is_due=True)
         return self._log.last
 
     def mend(self, now: float) -> None:
-        """Take one step from the present members towards those of the ring."""
+        """Take the next step that changes the present members towards those of the ring."""
         if self.may_configure and self._handing_over is None:
             wanted = self._next_configuration(now)
             if wanted is not None and self._is_in_contact(wanted):
                 self.configure(wanted, now)
 
     def _next_configuration(self, now: float) -> Configuration | None:
-        """The next step towards the ring, the first of these that is possible; None if the ring is reached. Remove a
-        store that was replaced. Take in a router of the ring, as a learner. Make a learner a voter that has caught up.
-        When all routers of the ring are voters, remove a member that is not of the ring, this leader last."""
+        """The configuration after the next step towards the ring; None if the ring is reached. The first possible step
+        of this list is taken:
+
+        1. Remove a store that was replaced.
+        2. Add a router of the ring as a learner.
+        3. Make a learner that has caught up a voter.
+        4. If all routers of the ring are voters, remove a member that is not in the ring, this leader last.
+        """
         present = self._log.configuration
         for member in present.members:
             known = self._stores.get(member.router)
@@ -245,11 +254,11 @@ class Leadership:
                 return present.without(member)
         return None
 
-    # transfer of leadership
+    # handing over the leadership
 
     def hand_over(self, member: Replica, now: float) -> None:
-        """Hand over to this voter: propose nothing until it has all entries and has won an election. Raises ValueError
-        if the member is no other voter in contact."""
+        """Hand the leadership over to this voter. Until the voter has all entries and has won an election, this leader
+        proposes nothing. Raises ValueError unless the member is another voter in contact."""
         if member not in self.progress or member not in self._log.configuration.voters or not self._stores.has(member):
             why = "expected another voter that this router can reach"
             raise ValueError(f"router {member.router} cannot become leader: {why}")
@@ -261,7 +270,7 @@ class Leadership:
 
     @property
     def ring(self) -> tuple[str, ...]:
-        """The routers that are to be voters, the preferred one first."""
+        """The routers that are to be the voters, the preferred one first."""
         return self._log.configuration.ring
 
     @property
@@ -271,7 +280,7 @@ class Leadership:
         return [voter for voter, told in known if told is not None and told.member == voter and not told.leaves]
 
     def successor_at(self, router: str) -> Replica | None:
-        """The successor at this router, if its disk lacks so few entries that it can lead soon."""
+        """The possible successor at this router; None unless its disk lacks so few entries that it can lead soon."""
         log = self._log
         for voter in self.successors:
             if voter.router == router:
@@ -281,18 +290,19 @@ class Leadership:
         return None
 
     def hand_over_to_best(self, now: float) -> None:
-        """This leader's disk hangs: hand over to the voter whose disk has most, if that has more than this one."""
+        """Hand over to the voter whose disk has most entries, because the disk of this leader hangs. If that voter's
+        disk does not have more than this one, do nothing."""
         best = self.best
         if best is not None and self.progress[best].stored > self._log.stable and self._handing_over is None:
             self.hand_over(best, now)
 
     @property
     def best(self) -> Replica | None:
-        """The successor whose disk has most."""
+        """The possible successor whose disk has most entries."""
         return max(self.successors, key=lambda voter: self.progress[voter].stored, default=None)
 
     def go_on_handing_over(self) -> None:
-        """When all entries are decided, and on the disk of the next leader, tell it to stand."""
+        """Tell the next leader to stand for election as soon as all entries are decided and on its disk."""
         change = self._handing_over
         if change is None or change.is_told:
             return
@@ -306,8 +316,8 @@ class Leadership:
 
     @property
     def deadline(self) -> float:
-        """The time at which a transfer has failed, or members are told the commit index; infinite if neither is to
-        come."""
+        """When the present change of leadership has failed, or members have to be told the commit index; infinite if
+        neither applies."""
         return min(self._tell_by, self._handing_over.until if self._handing_over is not None else math.inf)
 
     def _send(self, member: Replica, body: Body) -> None:

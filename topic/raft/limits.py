@@ -1,26 +1,27 @@
-"""The times and sizes that limit a replica."""
+"""The limits of a replica in time and size."""
 
 import attrs
 
 
 @attrs.frozen(slots=True, kw_only=True)
 class RaftLimits:
-    """The limits. Times are in seconds, sizes in bytes."""
+    """The limits of a replica. Times are in seconds, sizes in bytes."""
 
     election: float = 0.5
-    """If no candidate wins an election, a voter stands again after one to two times this."""
+    """If no candidate wins an election, a voter stands again after one to two times this time."""
     place: float = 0.1
-    """The delay with which a voter stands after the voter before it in the ring, when both have lost their leader."""
+    """When several voters have lost their leader, each stands this time later than the voter before it in the ring."""
     boot: float = 2.0
-    """How long a replica that starts waits for contact with all voters before it stands."""
+    """A replica that starts waits this long for contact with all voters before it stands for election."""
     dead: float = 1.0
-    """A disk hangs if its oldest write lasts longer. A transfer of leadership has failed if it lasts longer."""
+    """A disk counts as hanging if its oldest write takes longer than this. A change of leadership has failed if it
+    takes longer."""
     told: float = 0.0
-    """How long a follower waits for entries that also tell it the commit index. Then a message without entries tells
-    it. 0: it is told at once."""
+    """How long a leader waits for new entries before it tells a follower the commit index without entries. With 0 it
+    does so at once."""
     tried: float = 10.0
-    """How long a router sends a request to leaders before it answers the request with an error."""
+    """How long a router sends a request to leaders. After this time it answers the request with an error."""
     window: int = 1 << 20
-    """Most bytes of entries that are under way to a follower's disk."""
+    """The limit of the bytes of entries that are under way to a follower's disk."""
     unstored: int = 8 << 20
-    """Most bytes of a leader's entries that wait for a majority or for its own disk."""
+    """The limit of the bytes of a leader's entries that wait for a majority, or for the leader's own disk."""

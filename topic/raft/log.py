@@ -1,8 +1,11 @@
-"""The log of one replica: its entries, how far they are committed, and how far the disk has them (protocol 13.5).
+"""The log of one replica: its entries, up to where they are committed, and up to where the disk has them (protocol
+13.5).
 
 The disk works asynchronously. Each write has a number and replaces all entries from one index on. `stable` is the last
-index up to which the disk and this log are equal, whatever writes are under way. If an entry was replaced after a write
-had begun, the end of that write does not make the entry stable. A snapshot stands for all entries up to its index.
+index up to which the disk and this log are surely equal, whatever writes are under way. If an entry was replaced after
+a write had begun, the end of this write does not make the new entry stable.
+
+A snapshot stands for all entries up to its index.
 """
 
 from collections import deque
@@ -14,13 +17,13 @@ import attrs
 from topic.raft.configuration import Configuration, Replica
 
 OVERHEAD: Final = 64
-"""Bytes that an entry counts in addition to its data."""
+"""The bytes that an entry counts in addition to its data."""
 NOBODY: Final = Configuration(())
 
 
 @attrs.frozen(slots=True)
 class Entry:
-    """One entry of the log. An entry with neither data nor configuration begins a leader's term."""
+    """One entry of the log. A leader begins its term with an entry that has neither data nor a configuration."""
 
     term: int
     data: bytes = b""
@@ -33,13 +36,13 @@ class Entry:
 
 @attrs.frozen(slots=True)
 class Snapshot:
-    """The name of a state: the state after all entries up to an index. The shell has the state itself, in pieces."""
+    """Names a state: the one after all entries up to an index. The shell has the state itself, in pieces."""
 
     index: int = 0
     term: int = 0
-    """The term of the entry at that index."""
+    """The term of the entry at the snapshot's index."""
     configuration: Configuration = NOBODY
-    """The members at that index."""
+    """The members at the snapshot's index."""
 
 
 NOTHING: Final = Snapshot()
@@ -49,27 +52,27 @@ NOTHING: Final = Snapshot()
 class _Write:
     number: int
     first: int
-    """The lowest index that the write replaces."""
+    """The lowest index that the write replaces on the disk."""
     last: int
-    """The last index of the log that the disk has after the write."""
+    """The last index that the disk has after the write."""
 
 
 class RaftLog:
-    """The entries after a snapshot. The snapshot of a new log is at index 0 of term 0, without members."""
+    """A snapshot and the entries after it. The snapshot of a new log is at index 0, in term 0, without members."""
 
     def __init__(self, entries: Sequence[Entry] = (), snapshot: Snapshot = NOTHING) -> None:
         self.snapshot = snapshot
         self.commit = self.snapshot.index
         self._entries: list[Entry] = []
         self._sizes = [0]
-        """For each index after the snapshot, the bytes of the entries between the snapshot and it."""
+        """For each index after the snapshot, the sum of the bytes of the entries from the snapshot up to it."""
         self._configurations = [(self.snapshot.index, self.snapshot.configuration)]
         self._writes: deque[_Write] = deque()
         self._extend(entries)
         self._last_written = self.last
-        """The last index of the log on the disk after the last finished write."""
+        """The last index that the disk had after the last finished write."""
         self._unwritten = self.last + 1
-        """The first index that is neither on the disk nor in a write."""
+        """The first index whose entry is neither on the disk nor in a write under way."""
         self._written_snapshot = self.snapshot
 
     @property
@@ -82,17 +85,17 @@ class RaftLog:
 
     @property
     def configuration(self) -> Configuration:
-        """The latest configuration. A replica acts on it as soon as it is in the log (Raft, 4.1)."""
+        """The latest configuration in the log. A replica acts on it at once, even before it is decided (Raft, 4.1)."""
         return self._configurations[-1][1]
 
     @property
     def configured_at(self) -> int:
-        """The index of the latest configuration, or of the snapshot that has it; 0 if there is none."""
+        """The index of the latest configuration, or of the snapshot with it; 0 if there is none."""
         return self._configurations[-1][0]
 
     def may_stand(self, member: Replica) -> bool:
-        """Whether the member is a voter, or was one before a change that is not decided: it may be the only voter that
-        has the change (Raft, 4.2.2)."""
+        """Whether the member may stand for election. It may if it is a voter, or was one before an undecided change: it
+        may be the only voter that has this change (Raft, 4.2.2)."""
         open_changes = 2 if self.configured_at > self.commit else 1
         return any(member in configuration.voters for _, configuration in self._configurations[-open_changes:])
 
@@ -103,29 +106,31 @@ class RaftLog:
         return min(self._last_written, min(changed, self._unwritten) - 1)
 
     def term(self, index: int) -> int:
-        """The term of an entry of this log, or of the last entry that the snapshot stands for."""
+        """The term of the entry at this index; it must be in the log, or be the last entry that the snapshot stands
+        for."""
         place = index - self.snapshot.index
         assert place >= 0, f"entry {index} is in the snapshot"
         return self._entries[place - 1].term if place else self.snapshot.term
 
     def has(self, index: int, term: int) -> bool:
-        """Whether this log has the entry. An entry before the snapshot is decided, so a leader has the same one."""
+        """Whether this log has the entry. An entry before the snapshot is decided, so every leader has the same one."""
         return index < self.snapshot.index or (index <= self.last and self.term(index) == term)
 
     def is_no_newer_than(self, last: int, last_term: int) -> bool:
-        """Whether a log with this last index and term is at least as up to date as this one (Raft, 3.6.1)."""
+        """Whether another log, with this last index and term, is at least as up to date as this one (Raft, 3.6.1)."""
         return (last_term, last) >= (self.last_term, self.last)
 
     def latest_up_to(self, index: int, term: int) -> int | None:
-        """The highest index, at most `index`, whose term is at most `term`: up to there, this log and another one may
-        agree. None if it is before the snapshot."""
+        """The highest index that is at most `index` and whose term is at most `term`. Up to this index, this log and
+        another one may be equal. None if it would be before the snapshot."""
         index = min(index, self.last)
         while index >= self.snapshot.index and self.term(index) > term:
             index -= 1
         return index if index >= self.snapshot.index else None
 
     def size(self, above: int, to: int) -> int:
-        """Bytes of the entries above one index, up to another. Entries that the snapshot stands for count nothing."""
+        """The bytes of the entries above one index and up to another. Entries that the snapshot stands for do not
+        count."""
         first = self.snapshot.index
         return self._sizes[max(to - first, 0)] - self._sizes[max(above - first, 0)]
 
@@ -134,7 +139,7 @@ class RaftLog:
         return tuple(self._entries[first - self.snapshot.index - 1 : last - self.snapshot.index])
 
     def batch(self, first: int, most: int) -> tuple[Entry, ...]:
-        """The entries from `first` on, at most `most` bytes of them, but at least one if there is one."""
+        """The entries from index `first` on, as many as fit into `most` bytes, but at least one if there is one."""
         last = min(first, self.last)
         while last < self.last and self.size(first - 1, last + 1) <= most:
             last += 1
@@ -145,8 +150,8 @@ class RaftLog:
         self._extend(entries)
 
     def merge(self, previous: int, entries: Sequence[Entry]) -> None:
-        """Put the entries of a leader behind the index `previous`. Equal entries stay. From the first different one on,
-        the leader's entries replace those of this log (Raft, 3.5)."""
+        """Put a leader's entries after the index `previous`. Entries that are equal stay. From the first different one
+        on, the leader's entries replace those of this log (Raft, 3.5)."""
         for index, entry in enumerate(entries, previous + 1):
             if not self.has(index, entry.term):
                 assert index > self.commit, f"a leader replaces entry {index}, which is committed"
@@ -155,7 +160,7 @@ class RaftLog:
                 return
 
     def begin(self, entry: Entry) -> None:
-        """Replace all entries by this one, with which the set is to begin. The former entries have never come into
+        """Replace all entries by this one, with which the set is to begin. The former entries never came into
         effect."""
         assert not self.commit
         self._truncate(1)
@@ -175,8 +180,8 @@ class RaftLog:
         self.snapshot = snapshot
 
     def install(self, snapshot: Snapshot) -> None:
-        """Replace the whole log by a leader's snapshot. The leader has compared the logs: they differ before its
-        index."""
+        """Replace the whole log by a leader's snapshot. The leader has compared the logs: they differ already before
+        the snapshot's index."""
         assert snapshot.index > self.commit, f"a snapshot at {snapshot.index} replaces entries that are decided"
         self.snapshot = snapshot
         self.commit = snapshot.index
@@ -188,8 +193,8 @@ class RaftLog:
     # the disk
 
     def write(self, number: int) -> tuple[Snapshot | None, int, tuple[Entry, ...]]:
-        """Begin a write of everything that is in no write yet. Returns the snapshot if it is new, the first index that
-        the write replaces, and the entries from there on."""
+        """Begin a write of everything that no write has yet. Returns the snapshot if it is new, the first index that
+        the write replaces, and the entries from this index on."""
         first = max(self._unwritten, self.snapshot.index + 1)
         is_new = self.snapshot != self._written_snapshot
         self._writes.append(_Write(number, self._unwritten, self.last))
@@ -198,13 +203,13 @@ class RaftLog:
         return self.snapshot if is_new else None, first, self.entries(first, self.last)
 
     def written(self, number: int) -> None:
-        """The disk has this write, and all earlier ones."""
+        """Note that the disk has finished this write and all earlier ones."""
         while self._writes and self._writes[0].number <= number:
             self._last_written = self._writes.popleft().last
 
     @property
     def is_written(self) -> bool:
-        """Whether everything here is on the disk or in a write under way."""
+        """Whether all of this log is on the disk or in a write under way."""
         return self._unwritten > self.last and self.snapshot == self._written_snapshot
 
     # the entries
@@ -217,7 +222,7 @@ class RaftLog:
                 self._configurations.append((self.last, entry.configuration))
 
     def _truncate(self, first: int) -> None:
-        """Remove the entries from this index on, and the configurations among them."""
+        """Remove the entries from this index on, with the configurations among them."""
         place = first - self.snapshot.index
         del self._entries[place - 1 :]
         del self._sizes[place:]
@@ -226,7 +231,7 @@ class RaftLog:
             self._configurations.pop()
 
     def check(self) -> None:
-        """Assert what must hold between events."""
+        """Assert the invariants that hold between two events."""
         assert self.snapshot.index <= self.commit <= self.last and 0 <= self.stable <= self.last
         terms = [self.snapshot.term, *[entry.term for entry in self._entries]]
         assert terms == sorted(terms), "a term goes back"

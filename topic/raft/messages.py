@@ -40,33 +40,34 @@ from topic.raft.log import NOTHING, Entry, Snapshot
 @attrs.frozen(slots=True)
 class Greeting:
     begun: bool
-    """Whether the sender knows that all voters of its life have accepted it."""
+    """Whether the sender knows that all voters of its life have accepted the life."""
     ring: tuple[str, ...]
-    """The routers that are to be voters by the sender's topology."""
+    """The routers that, by the sender's topology, are to be the voters."""
     mapping: bytes
-    """Digest of the map from queue names to sets in the sender's topology."""
+    """The digest of the map from queue names to sets in the sender's topology."""
     leaves: bool = False
-    """Whether the sender's router is about to stop: it is not to become leader."""
+    """Whether the sender's router is about to stop. If so, it must not become the leader."""
 
 
 @attrs.frozen(slots=True)
 class Propose:
     configuration: Configuration
     anew: bool
-    """Whether an operator has asked for this life, which replaces a life that never came into effect."""
+    """Whether an operator has asked for this life. It then replaces a life that never came into effect."""
 
 
 @attrs.frozen(slots=True)
 class PreVote:
     term: int
-    """The term in which the sender would stand."""
+    """The term in which the sender would stand for election."""
     last: int
     last_term: int
 
 
 @attrs.frozen(slots=True)
 class PreVoted:
-    """The sender would grant this vote. A replica that would not does not answer, or sends `Outdated`."""
+    """The sender would grant the vote that a `PreVote` asks for. A replica that would not either sends no answer, or
+    `Outdated`."""
 
     term: int
 
@@ -95,8 +96,8 @@ class Lead:
 class Append:
     term: int
     previous: int
-    """Index of the entry before `entries`. The follower has that entry: an earlier message on this channel has shown
-    it."""
+    """The index of the entry before `entries`. The follower has this entry, as an earlier message on the channel has
+    shown."""
     previous_term: int
     entries: tuple[Entry, ...]
     commit: int
@@ -106,9 +107,9 @@ class Append:
 class Stored:
     term: int
     agreed: int
-    """The last index up to which the follower's log is known to be equal to the leader's."""
+    """The last index up to which the follower knows that its log is equal to the leader's."""
     index: int
-    """The last index, at most `agreed`, that the follower's disk has."""
+    """The last index, not above `agreed`, that the follower's disk has."""
 
 
 @attrs.frozen(slots=True)
@@ -123,7 +124,7 @@ class Piece:
     term: int
     snapshot: Snapshot
     place: int
-    """The number of the piece, from 0 on."""
+    """The number of the piece; the first one has 0."""
     data: bytes
     is_last: bool
 
@@ -171,7 +172,8 @@ Body = (
 
 @attrs.frozen(slots=True)
 class Envelope:
-    """A message with its life, sender and receiver. A replica of another life, or with another store, ignores it."""
+    """A message with its life, its sender and its receiver. A replica of another life, or with another store, ignores
+    it."""
 
     life: int
     sender: Replica
@@ -184,23 +186,23 @@ class Envelope:
 
 @attrs.frozen(slots=True)
 class Hard:
-    """The values that a store keeps besides its log."""
+    """The values that a store keeps in addition to its log."""
 
     life: int = 0
-    """The life that the store has accepted: the hybrid clock at the beginning of the set, or at its latest recovery; 0
-    if none."""
+    """The life that the store has accepted; 0 if none. It is the hybrid clock at the beginning of the set, or at its
+    latest recovery."""
     mapping: bytes = b""
-    """Digest of the map from queue names to sets under which the store has accepted the life."""
+    """The digest of the map from queue names to sets with which the store has accepted the life."""
     begun: bool = False
-    """Whether all voters have accepted the life: then it is in effect for ever."""
+    """Whether all voters have accepted the life. Then the life is in effect for ever."""
     term: int = 0
     vote: Replica | None = None
-    """The candidate that has this replica's vote in the term."""
+    """The candidate to which this replica has given its vote in the term; None if none."""
 
 
 @attrs.frozen(slots=True)
 class StoreContent:
-    """The content of a store when its replica starts."""
+    """What the store has when its replica starts."""
 
     hard: Hard = Hard()
     snapshot: Snapshot = NOTHING
@@ -210,8 +212,8 @@ class StoreContent:
 
 @attrs.frozen(slots=True)
 class StagedPiece:
-    """A piece of a leader's snapshot that a follower puts aside. The first piece drops an earlier snapshot that is not
-    complete, and a state that was put aside for the same index."""
+    """A piece of a leader's snapshot that a follower puts aside on its disk. The first piece drops an incomplete
+    earlier snapshot, and a state that was put aside for the same index."""
 
     index: int
     place: int
@@ -220,29 +222,30 @@ class StagedPiece:
 
 @attrs.frozen(slots=True)
 class Persist:
-    """Write this to the disk in one transaction, after all earlier writes; then call `Raft.persisted(number)`."""
+    """Write all of this to the disk in one transaction, after all earlier writes. Then call
+    `Raft.persisted(number)`."""
 
     number: int
     hard: Hard
     pieces: tuple[StagedPiece, ...]
     snapshot: Snapshot | None
-    """If not None, the state that was put aside for this index becomes the snapshot. It replaces the former snapshot
+    """If not None, the state that was put aside for this index becomes the snapshot. It replaces the former snapshot,
     and the entries up to the index."""
     first: int
-    """The entries replace all entries from this index on."""
+    """The index of the first entry in this write. The write replaces all entries from this index on."""
     entries: tuple[Entry, ...]
 
 
 @attrs.frozen(slots=True)
 class Send:
-    """Send this on the channel to the receiver's router. If the contact ends, the message is lost."""
+    """Send the message on the channel to the receiver's router. If the contact ends, the message is lost."""
 
     envelope: Envelope
 
 
 @attrs.frozen(slots=True)
 class Committed:
-    """These entries, from index `first` on, are decided: apply them in order."""
+    """Apply these entries in order. They are decided; the first one has index `first`."""
 
     first: int
     entries: tuple[Entry, ...]
@@ -250,14 +253,15 @@ class Committed:
 
 @attrs.frozen(slots=True)
 class Restore:
-    """Replace the state by the one that was put aside for this snapshot. The disk has it after the last `Persist`."""
+    """Replace the state by the one that was put aside for this snapshot. The disk has it once the last `Persist` is
+    written."""
 
     snapshot: Snapshot
 
 
 @attrs.frozen(slots=True)
 class Read:
-    """Read a piece of the snapshot at this index, after all writes so far; then call `Raft.read`."""
+    """Read a piece of the snapshot at this index, after all writes so far. Then call `Raft.read`."""
 
     to: Replica
     index: int
@@ -266,15 +270,15 @@ class Read:
 
 @attrs.frozen(slots=True)
 class Agreed:
-    """A majority of the voters has the same state as this replica at the index, so the state may become the snapshot.
-    Put it aside, then call `Raft.compact`."""
+    """At this index, a majority of the voters has the same state as this replica, so the state may become the snapshot.
+    To make it the snapshot, put it aside and then call `Raft.compact`."""
 
     index: int
 
 
 @attrs.frozen(slots=True)
 class Led:
-    """The member that leads in this term; None if this replica knows of none."""
+    """The member that leads in this term; None if this replica knows none."""
 
     term: int
     leader: Replica | None
@@ -282,14 +286,14 @@ class Led:
 
 @attrs.frozen(slots=True)
 class Alarm:
-    """Tell the operator. The replica goes on."""
+    """Tell the operator this. The replica itself goes on."""
 
     why: str
 
 
 @attrs.frozen(slots=True)
 class SetAside:
-    """This store takes part no longer: keep its file under another name, and begin with an empty store."""
+    """This store no longer takes part. Keep its file under another name, and begin with an empty store."""
 
     why: str
 

@@ -57,11 +57,11 @@ from topic.raft.storage import Storage
 from topic.raft.stores import KnownStore, KnownStores
 
 BEGIN: Final = 1
-"""Index of the entry with the first voters. It is decided when all of them have it."""
+"""The log index of the entry with the first voters. This entry is decided when all of them have it."""
 
 
 MOST_BACK_OFF: Final = 16
-"""The greatest factor by which lost elections lengthen the timer of a voter."""
+"""The largest factor by which lost elections lengthen the timer of a voter."""
 
 
 class RaftRole(Enum):
@@ -73,15 +73,16 @@ class RaftRole(Enum):
 
 @attrs.frozen(slots=True)
 class _Election:
-    """An election in which this replica stands."""
+    """An election in which this replica stands as a candidate."""
 
     is_pre: bool
-    """Whether it asks for pre-votes."""
+    """Whether the replica only asks for pre-votes yet."""
     granted: set[Replica]
 
 
 class Raft:
-    """One replica of a set. No two replicas lead in one term, or decide different entries for one index of a life."""
+    """One replica of a set. In one term at most one replica leads. In one life, all replicas decide the same entry for
+    an index."""
 
     def __init__(
         self,
@@ -95,10 +96,10 @@ class Raft:
         new_life: Callable[[], int],
         now: float,
     ) -> None:
-        """`routers`: all routers of the mesh. `ring`: the routers with which the set begins. `content`: the content of
-        the store; the shell has the state at its snapshot. `draw` returns a random number from 0 to 1. `new_life`
-        returns a hybrid clock above all clocks that this router knows. Raises ValueError if the set began with another
-        map of names."""
+        """`routers`: all routers of the mesh. `ring`: the routers with which the set begins. `content`: what the store
+        has; the shell has the state at its snapshot. `draw`: returns a random number from 0 to 1. `new_life`: returns a
+        hybrid clock above all clocks that this router knows. Raises ValueError if the set began with another map of
+        names."""
         if content.hard.life and content.hard.mapping != mapping:
             what = "the configuration assigns queues to replica sets otherwise than when this set began"
             raise ValueError(f"{what}: restore the former assignment")
@@ -109,11 +110,11 @@ class Raft:
         self.leadership: Leadership | None = None
         """The leadership of this replica; None while it does not lead."""
         self.why_aside = ""
-        """Why this store takes part no longer; empty while it takes part."""
+        """Why this replica's store no longer takes part; empty while it takes part."""
         self.leaves = False
-        """Whether the router is about to stop."""
+        """Whether this router is about to stop."""
         self._begins_anew = False
-        """Whether an operator asked for the life of this store, in place of a life that is not in effect."""
+        """Whether an operator has asked for the life of this store, in place of a life that is not in effect."""
         self.deadline = now + limits.boot
         """When `tick` is due; infinite if never."""
         self._limits = limits
@@ -122,21 +123,21 @@ class Raft:
         self._election: _Election | None = None
         """The election in which this replica stands; None while it does not."""
         self._elections_lost = 0
-        """How many elections this replica has lost since a replica last led."""
+        """The number of elections that this replica has lost since any replica last led."""
         self._leader: Replica | None = None
-        """Follower: the other member that leads."""
+        """Used as a follower: the other member, which leads."""
         self._matched = 0
-        """Follower: the last index up to which this log is known to be equal to the leader's."""
+        """Used as a follower: the last index up to which this log is known to be equal to the leader's."""
         self._acknowledged = 0
-        """Follower: the last index that it has acknowledged to the leader."""
+        """Used as a follower: the last index that this replica has acknowledged to the leader."""
         self._staging: tuple[Snapshot, int] | None = None
-        """Follower: the snapshot that the leader is sending, and the number of its next piece."""
+        """Used as a follower: the snapshot that the leader is sending, and the number of its next piece."""
         self._digests = Digests()
         self._storage = Storage(self.hard, self.log)
         self._outbox: list[Action] = []
         self._applied = self.log.snapshot.index
         self._led: Led | None = None
-        """The leader that the shell knows."""
+        """The leader of which the shell was last told."""
         if self.hard.begun:
             self._take_effect()
 
@@ -150,33 +151,33 @@ class Raft:
 
     @property
     def leader(self) -> Replica | None:
-        """The member that leads, as far as this replica knows."""
+        """The member that leads; None if this replica knows none."""
         return self.me if self.leadership is not None else self._leader
 
-    # events: contacts
+    # events of contacts
 
     def connect(self, router: str, now: float) -> None:
-        """A contact with the router begins. Messages of an earlier contact arrive no longer."""
+        """Begin a contact with the router. Messages of earlier contacts do not arrive any more."""
         self.stores.connect(router)
         if not self.why_aside:
             self._greet(router)
 
     def disconnect(self, router: str, now: float) -> None:
-        """The contact with the router has ended. Messages under way are lost."""
+        """End a contact with the router. Messages under way are lost."""
         member = self.stores.disconnect(router)
         self._storage.drop(router)
         if member is not None and self.leadership is not None:
             self.leadership.disconnect(member)
         if member is not None and self._election is not None:
-            self._election.granted.discard(member)  # a leader needs a majority in contact
+            self._election.granted.discard(member)  # a leader needs a majority that is in contact
         if self._leader is not None and self._leader.router == router:
             self._follow_nobody(now)
         if self.leadership is not None and not self.leadership.has_majority:
             self.resign(now)
 
     def _greet(self, router: str = "") -> None:
-        """Send `Greeting` with the life that is on the disk, to one router or to all in contact. While the disk lacks
-        the present life, send none."""
+        """Send `Greeting` to this router, or without a name to all routers in contact. It tells the life on the disk,
+        so nothing is sent while the disk lacks the present life."""
         stored = self._storage.hard
         if stored.life != self.hard.life:
             return
@@ -188,12 +189,13 @@ class Raft:
 
     def receive(self, envelope: Envelope, now: float) -> None:
         """Take a message of a router in contact. Messages come in the order in which that router sent them. Raises
-        BreachError if no replica would send this message; the caller then drops the contact."""
+        BreachError if no sound replica would send this message; the caller then drops the contact."""
         sender, body = envelope.sender, envelope.body
         if isinstance(body, say.Greeting):
             known = KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False))
             if self.why_aside:
-                self.stores.learn(known)  # the next replica with an empty store does not hear it again
+                # remember it for the next replica, with an empty store, which does not get this greeting again
+                self.stores.learn(known)
             else:
                 self._take_greeting(known, now)
         elif self.why_aside:
@@ -209,7 +211,7 @@ class Raft:
                     self._HANDLERS[type(body)](self, sender, body, now)
 
     def _take_greeting(self, known: KnownStore, now: float) -> None:
-        if self.stores.is_replaced(known):  # messages to and from the former store are void
+        if self.stores.is_replaced(known):  # messages to and from the former store no longer count
             self.disconnect(known.member.router, now)
             self.connect(known.member.router, now)
         is_new = self.stores.learn(known)
@@ -237,8 +239,11 @@ class Raft:
             self.deadline = min(self.deadline, now + self._first_wait())
 
     def _is_of_my_life(self, envelope: Envelope) -> bool:
-        """Whether the message is for the life of this store. A later life makes this store void. A store without a life
-        takes the life of a leader's message, unless a router in contact has told of a later life in effect."""
+        """Whether the message is for the life of this store.
+
+        A message of a later life makes this store void. A store without a life accepts the life of a leader's message,
+        unless a router in contact has told of a later life that is in effect.
+        """
         if envelope.life < self.hard.life:
             self._greet(envelope.sender.router)
             return False
@@ -252,20 +257,20 @@ class Raft:
                 self._outbox.append(Send(Envelope(latest, self.me, envelope.sender, say.Outdated(0))))
                 return False
             self.hard = Hard(envelope.life, self.stores.mapping)
-        if not self.hard.begun:  # only a life in effect has elections
+        if not self.hard.begun:  # elections exist only in a life that is in effect
             self._take_effect()
         return True
 
     def set_aside(self, why: str) -> None:
-        """Stop taking part: this store is void, or not to be trusted."""
+        """Stop taking part, because this store is void or cannot be trusted."""
         self._stop_leading()
         self.why_aside = why
         self._election, self._leader, self.deadline = None, None, math.inf
         self._outbox.append(SetAside(why))
 
     def follow_ring(self, ring: Sequence[str]) -> None:
-        """The topology names other voters with which the set is to begin. When the set has begun, its log has the ring
-        (`choose`)."""
+        """Take another list of voters from the topology, with which the set is to begin. Once the set has begun, its
+        log has the ring, and only `choose` changes it."""
         self.stores.ring = tuple(ring)
         if not self.hard.begun:
             self._greet()
@@ -273,10 +278,10 @@ class Raft:
     def _alarm(self, why: str) -> None:
         self._outbox.append(Alarm(why))
 
-    # a set begins (13.2)
+    # the beginning of a set (13.2)
 
     def _begin(self, *, anew: bool = False) -> bool:
-        """Begin the set if this router has to do so, and all routers that it needs are in contact."""
+        """Begin the set if this is the router that has to begin it, and all routers that are needed are in contact."""
         configuration = self.stores.first_voters(anew=anew)
         if configuration is None or self.hard.begun or (self.hard.life and not anew):
             return False
@@ -288,9 +293,13 @@ class Raft:
 
     def begin_anew(self) -> None:
         """Begin the set at an operator's request, although some stores have accepted a life that never came into
-        effect, or a router is away. A second request proposes the same life again, as long as all may accept it: with
-        another life, the stores that have accepted this one would be void if it comes into effect meanwhile. Raises
-        NotReadyError if a router of the ring is not in contact, or the set has begun."""
+        effect, or a router is away.
+
+        A second request proposes the same life again, as long as all voters may accept it. Reason: this life may still
+        come into effect. If a third life were proposed meanwhile, the stores that accept it would become void.
+
+        Raises NotReadyError if a router of the ring is not in contact, or the set has begun.
+        """
         if why := "it has begun" if self.hard.begun else self.stores.why_not_anew():
             raise NotReadyError(why)
         if self._begins_anew and self.stores.may_accept(self.hard.life, self.log.configuration):
@@ -301,15 +310,18 @@ class Raft:
         assert begins
 
     def _go_on_beginning(self, known: KnownStore) -> None:
-        """A router has told of its store. The store may lack the proposed life, or be the last one to accept it."""
+        """Go on with the beginning of the set, because a router has told of its store. Perhaps this store still lacks
+        the proposed life, or it was the last one that had to accept it."""
         if not self.hard.begun and self.hard.life:
             self._propose_to(known)
             self._try_effect()
 
     def _propose_to(self, known: KnownStore) -> None:
-        """Send the life that this store has accepted to a voter that lacks it. The voter may have got it before, and
-        dropped it: a voter takes a proposal only from a store that it knows, and hears of a store only when the store's
-        disk has its life."""
+        """Send the life that this store has accepted to a voter that lacks it.
+
+        The voter may have got the proposal before and dropped it. A voter accepts a proposal only from a store that it
+        knows, and it learns of a store only when this store's disk has its life.
+        """
         lacks = not known.life or (self._begins_anew and known.life < self.hard.life)
         if lacks and known.member in self.log.configuration.voters:
             self._send(known.member, say.Propose(self.log.configuration, self._begins_anew))
@@ -374,16 +386,18 @@ class Raft:
             self._restart_timer(now)
 
     def _first_wait(self) -> float:
-        """How many seconds this voter waits before it first stands. A voter earlier in the ring waits less, so that one
-        comes first. A voter whose router is about to stop lets all others stand before it. If all routers stop, they
-        have ended by then."""
+        """The number of seconds that this voter waits before it first stands for election.
+
+        A voter earlier in the ring waits less, so that one voter stands before the others. A voter whose router is
+        about to stop waits longer than all others. (If all routers are stopping, they have ended by then.)
+        """
         ring = self.log.configuration.ring or self.stores.ring
         place = ring.index(self.me.router) if self.me.router in ring else len(ring)
         return self._limits.place * (place + self._draw() / 2) * self._back_off() + self.leaves * self._limits.dead
 
     def _back_off(self) -> int:
-        """The factor of timers. It doubles with each lost election, so that at last no other timer ends while the
-        messages of one election are under way, however slow they are."""
+        """The factor by which timers are lengthened. It doubles with each lost election. So in the end all messages of
+        an election arrive before another voter's timer ends, however slow the links are."""
         return min(1 << self._elections_lost, MOST_BACK_OFF)
 
     def _disk_hangs(self, now: float) -> bool:
@@ -393,7 +407,8 @@ class Raft:
         return self.hard.begun and self.log.may_stand(self.me) and not self._disk_hangs(now)
 
     def _pre_stand(self, now: float) -> None:
-        """Ask whether a majority would vote for this replica, before it disturbs others with a new term."""
+        """Ask the voters whether a majority would vote for this replica. It enters a new term, which disturbs the
+        others, only if so."""
         if self._may_stand(now):
             self._call(_Election(True, {self.me}))
             self._count_votes(now)
@@ -403,7 +418,7 @@ class Raft:
         self._leader = None
         self._call(_Election(False, set()))
         self._restart_timer(now)
-        self._elections_lost += 1  # unless it wins
+        self._elections_lost += 1  # counted as lost until it wins
 
     def _call(self, election: _Election) -> None:
         self._election = election
@@ -419,7 +434,7 @@ class Raft:
             self._send_when_stored(voter, say.Vote(self.hard.term, last, last_term))
 
     def _take_granted(self, voter: Replica, term: int, now: float, *, is_pre: bool) -> None:
-        """A voter has granted its vote, or its pre-vote, in this term."""
+        """Count a vote, or a pre-vote, that a voter has granted in this term."""
         if self._election is not None and self._election.is_pre is is_pre and term == self.hard.term + is_pre:
             self._election.granted.add(voter)
             self._count_votes(now)
@@ -442,7 +457,7 @@ class Raft:
         self._take_granted(sender, body.term, now, is_pre=True)
 
     def _take_vote(self, sender: Replica, body: say.Vote, now: float) -> None:
-        """Grant a vote, or refuse it. A replica votes even if it does not know itself as a voter, because it may have
+        """Grant or refuse a vote. A replica votes even if, as far as it knows, it is no voter, because it may have
         become one without knowing (Raft, 4.2.2)."""
         if body.term < self.hard.term:
             self._send(sender, say.Outdated(self.hard.term))
@@ -461,16 +476,17 @@ class Raft:
         self.deadline = now + self._limits.election * (1 + self._draw()) * self._back_off()
 
     def _notice_term(self, term: int, now: float) -> None:
-        """If a later term has begun, enter it, without a leader yet."""
+        """If the other replica is in a later term, enter this term, without a leader at first."""
         if term > self.hard.term:
             self._stop_leading()
             if self._leader is not None:
-                self._send(self._leader, say.Outdated(term))  # it may be in contact and not hear of the term otherwise
+                # The former leader may be in contact only with this replica, and would otherwise not learn of the term.
+                self._send(self._leader, say.Outdated(term))
             self._enter(term, None)
             self._follow_nobody(now)
 
     def _enter(self, term: int, vote: Replica | None) -> None:
-        """Begin a later term. This log was not compared with its leader's log yet."""
+        """Enter a later term. This log has not been compared with the log of that term's leader yet."""
         assert term > self.hard.term
         self.hard = attrs.evolve(self.hard, term=term, vote=vote)
         self._matched = self._acknowledged = 0
@@ -483,8 +499,8 @@ class Raft:
         self.deadline = now + self._first_wait()
 
     def _follow(self, leader: Replica, term: int, now: float) -> bool:
-        """A leader of this term sends a message. Returns whether this replica now follows it; it does not if it knows a
-        later term."""
+        """Follow the leader of this term, which has sent a message. Returns False if this replica knows a later term
+        and so does not follow it."""
         if term < self.hard.term:
             self._send(leader, say.Outdated(self.hard.term))
             return False
@@ -499,7 +515,7 @@ class Raft:
         if sender == self._leader and body.term == self.hard.term:
             self._follow_nobody(now)
 
-    # leading
+    # leadership
 
     def _win(self, now: float) -> None:
         self._election, self._elections_lost = None, 0
@@ -507,7 +523,7 @@ class Raft:
         self._set_deadline(now)
 
     def resign(self, now: float) -> None:
-        """Stop leading, until this replica wins another election."""
+        """Stop leading. This replica leads again only after it wins another election."""
         self._stop_leading()
         self._follow_nobody(now)
 
@@ -528,37 +544,39 @@ class Raft:
         return self.leadership
 
     def propose(self, data: Sequence[bytes]) -> int:
-        """Append entries to the log, to be decided. Returns the index of the first.
+        """Append entries to the log, so that the set decides them. Returns the index of the first one.
 
-        Raises NotLeaderError; BusyError while leadership moves or too many bytes wait for the disks.
+        Raises NotLeaderError; BusyError while the leadership changes, or if too many bytes wait for the disks.
         """
         return self._leading().propose(list(data))
 
     def configure(self, configuration: Configuration, now: float) -> int:
-        """Change the members. Returns the index of the change.
+        """Change the members. Returns the log index of the change.
 
-        Raises NotLeaderError; BusyError while an earlier change, or this leader's first entry, is not decided, or if a
-        majority of the new voters is not in contact; ValueError if more than one voter would change.
+        Raises NotLeaderError. Raises BusyError if an earlier change, or this leader's first entry, is not decided yet,
+        or if a majority of the new voters is not in contact. Raises ValueError if more than one voter would change.
         """
         return self._leading().configure(configuration, now)
 
     def choose(self, ring: Sequence[str], now: float) -> int:
-        """Make these routers the ring, at an operator's request. Returns the index of the change.
+        """Make these routers the ring, at an operator's request. Returns the log index of the change.
 
-        Raises NotLeaderError; BusyError as `configure` does.
+        Raises NotLeaderError, and BusyError as `configure` does.
         """
         return self.configure(attrs.evolve(self.log.configuration, ring=tuple(ring)), now)
 
     def hand_over(self, member: Replica, now: float) -> None:
-        """Hand over to this voter: propose nothing until it has all entries and has won an election.
+        """Hand the leadership over to this voter. Until the voter has all entries and has won an election, this leader
+        proposes nothing.
 
-        Raises NotLeaderError; ValueError if the member is no other voter in contact.
+        Raises NotLeaderError. Raises ValueError unless the member is another voter in contact.
         """
         self._leading().hand_over(member, now)
         self._set_deadline(now)
 
     def leave(self) -> None:
-        """The router is about to stop. Tell all in contact: they do not hand over to it."""
+        """Tell all routers in contact that this router is about to stop, so that they do not hand their leadership over
+        to it."""
         self.leaves = True
         if not self.why_aside:
             self._greet()
@@ -592,21 +610,25 @@ class Raft:
             self._match(last, body.commit)
 
     def _agrees(self, body: say.Append) -> bool:
-        """Whether the append has the same entries as this log where these are decided."""
+        """Whether the message has the same entries as this log, as far as these are decided here."""
         decided = body.entries[: self.log.commit - body.previous]
         return all(self.log.has(index, entry.term) for index, entry in enumerate(decided, body.previous + 1))
 
     def _match(self, index: int, commit: int) -> None:
-        """This log is equal to the leader's up to this index. Later entries may be another leader's, so this leader's
-        commit index does not decide them."""
+        """Note that this log is equal to the leader's up to this index. Entries after it may come from another leader,
+        so this leader's commit index does not decide them."""
         self._matched = max(self._matched, index)
         self.log.commit = max(self.log.commit, min(commit, self._matched))
 
     def _acknowledge(self, leader: Replica) -> None:
-        """Tell the leader which entries the disk has. The disk must have the term, too: a replica that forgot the term
-        would obey the leader of an earlier one."""
+        """Tell the leader which entries the disk has.
+
+        This waits until the disk also has the present term. A replica that forgot the term in a crash would obey the
+        leader of an earlier one.
+        """
         self._acknowledged = min(self.log.stable, self._matched)
-        self._storage.supersede(say.Stored)  # otherwise an earlier message with a lower index would follow this one
+        # Drop an earlier message that still waits. It has a lower index, and would otherwise arrive after this one.
+        self._storage.supersede(say.Stored)
         body = say.Stored(self.hard.term, self._matched, self._acknowledged)
         if self._storage.hard.term == self.hard.term:
             self._send(leader, body)
@@ -620,8 +642,8 @@ class Raft:
     # snapshots (13.6)
 
     def compact(self, index: int) -> None:
-        """The shell has put the state at an applied index aside: replace the entries up to that index by a snapshot.
-        Raises ValueError if the index is not applied, or before the present snapshot."""
+        """Replace the entries up to an applied index by a snapshot. The shell has put the state at this index aside.
+        Raises ValueError if the index is not applied yet, or is before the present snapshot."""
         if not self.log.snapshot.index <= index <= self._applied:
             raise ValueError(f"index {index}, expected {self.log.snapshot.index} to {self._applied}")
         self.log.compact(index)
@@ -629,12 +651,13 @@ class Raft:
             self.leadership.compacted()
 
     def read(self, to: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
-        """The shell has read a piece that `Read` asked for. A piece of a former snapshot is not sent."""
+        """Take a piece that the shell has read because of a `Read`. A piece of a former snapshot is not sent."""
         if self.leadership is not None:
             self.leadership.read(to, index, place, data, is_last)
 
     def _take_piece(self, sender: Replica, body: say.Piece, now: float) -> None:
-        """Put the pieces aside, on the disk, until all have come. Until then this replica keeps its former state."""
+        """Put a piece of the leader's snapshot aside, on the disk. This replica keeps its former state until all pieces
+        have come."""
         if not self._follow(sender, body.term, now):
             return
         snapshot = body.snapshot
@@ -657,7 +680,7 @@ class Raft:
     # digests of the state (13.6)
 
     def digested(self, index: int, digest: bytes) -> None:
-        """The state of this replica has this digest after the entries up to the index."""
+        """Compare the digest that this replica's state has after the entries up to the index."""
         self._digests.have(index, digest)
         if self.leadership is not None:
             self._count_digest(self.me, index, digest)
@@ -696,7 +719,7 @@ class Raft:
     # the disk
 
     def persisted(self, number: int, now: float) -> None:
-        """The disk has the write of this number, and all earlier ones."""
+        """Note that the disk has finished the write with this number and all earlier ones."""
         former = self._storage.hard
         self._storage.finish(number)
         stored = self._storage.hard
@@ -718,13 +741,13 @@ class Raft:
         self._outbox.append(Send(Envelope(self.hard.life, self.me, to, body)))
 
     def _send_when_stored(self, to: Replica, body: Body) -> None:
-        """Send this when the disk has everything that this replica has now."""
+        """Send this message when the disk has everything that this replica knows now."""
         self._storage.hold(Envelope(self.hard.life, self.me, to, body), self.hard)
 
-    # the actions
+    # actions for the shell
 
     def flush(self, now: float) -> list[Action]:
-        """The actions for the events since the last call, in order."""
+        """Take the actions that follow from the events since the last call, in order."""
         if self.leadership is not None:
             self._flush_leadership(self.leadership, now)
         persist = self._storage.write(self.hard, now) if not self.why_aside else None
@@ -761,7 +784,7 @@ class Raft:
         self._set_deadline(now)
 
     def check(self) -> None:
-        """Assert what must hold between events."""
+        """Assert the invariants that hold between two events."""
         self.log.check()
         assert self.hard.begun or (self._election is None and self.leader is None), "an election before the set began"
         assert [self.leadership, self._election, self._leader].count(None) >= 2, "it leads, stands or follows at once"

@@ -1,7 +1,7 @@
 """The writes under way to the disk of one replica, and the messages that wait for them (protocol 13.5).
 
-A vote or an acknowledgement leaves only when the disk has what it promises. Writes have numbers and end in order, so a
-message waits for one number.
+A vote or an acknowledgement is sent only when the disk has what the message promises. Writes have numbers and end in
+order, so a message waits for one number.
 """
 
 import math
@@ -11,24 +11,24 @@ from topic.raft.messages import Envelope, Hard, Persist, StagedPiece
 
 
 class Storage:
-    """The writes to the store of one replica."""
+    """The writes of one replica to its store."""
 
     def __init__(self, hard: Hard, log: RaftLog) -> None:
         self.hard = hard
         """The values that the disk has."""
         self._log = log
         self._last = hard
-        """The values in the last write that was begun."""
+        """The values in the write that was begun last."""
         self._number = 0
         self._writes: dict[int, tuple[float, Hard]] = {}
-        """Keyed by number: the writes under way, with the time at which each was begun, and its values."""
+        """The writes under way, by number: when each was begun, and the values in it."""
         self._pieces: list[StagedPiece] = []
-        """The pieces that are in no write yet."""
+        """The pieces of a snapshot that no write has yet."""
         self._held: list[tuple[int, Envelope]] = []
-        """The messages that wait, each with the number of the write for which it waits."""
+        """The waiting messages, each with the number of the write for which it waits."""
 
     def write(self, hard: Hard, now: float) -> Persist | None:
-        """Begin a write of everything that is in no write yet; None if there is nothing."""
+        """Begin a write of everything that no write has yet; None if there is nothing to write."""
         if self._has_all(hard):
             return None
         self._number += 1
@@ -42,30 +42,29 @@ class Storage:
         self._pieces.append(piece)
 
     def finish(self, number: int) -> None:
-        """The disk has this write, and all earlier ones."""
+        """Note that the disk has finished this write and all earlier ones."""
         for earlier in [write for write in self._writes if write <= number]:
             _, self.hard = self._writes.pop(earlier)
         self._log.written(number)
 
     def oldest(self) -> float:
-        """When the oldest write under way was begun; infinite if there is none."""
+        """When the oldest write under way was begun; infinite if no write is under way."""
         return next((began for began, _ in self._writes.values()), math.inf)
 
     def hold(self, envelope: Envelope, hard: Hard) -> None:
-        """Keep a message until the disk has these values and the present log."""
+        """Let a message wait until the disk has these values and the present log."""
         self._held.append((self._number if self._has_all(hard) else self._number + 1, envelope))
 
     def supersede(self, kind: type) -> None:
-        """Drop the waiting messages of this kind: a later message says more."""
+        """Drop the waiting messages of this kind, because a later message replaces them."""
         self._held = [(number, envelope) for number, envelope in self._held if not isinstance(envelope.body, kind)]
 
     def drop(self, router: str) -> None:
-        """The contact with the router has ended: messages to it that wait for the disk are lost, like messages under
-        way."""
+        """Drop the waiting messages to a router whose contact has ended. They are lost like messages under way."""
         self._held = [(number, envelope) for number, envelope in self._held if envelope.receiver.router != router]
 
     def release(self) -> list[Envelope]:
-        """Take the messages that need not wait any longer, in order."""
+        """Take the messages that need not wait any longer, in their order."""
         oldest = next(iter(self._writes), self._number + 1)
         ready = [envelope for number, envelope in self._held if number < oldest]
         self._held = self._held[len(ready) :]

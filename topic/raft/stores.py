@@ -1,7 +1,8 @@
-"""The stores of the routers in contact, and the beginning of a set (protocol 13.2).
+"""The stores of the routers in contact, and how a set begins (protocol 13.2).
 
-A set begins when the stores of all its voters have accepted the same life. A store accepts one life for ever. So voters
-that lost their disks, even a majority, cannot begin an empty set while another voter remembers the former one.
+A set begins when the stores of all its voters have accepted the same life. A store accepts one life for ever. So if
+voters lose their disks, even a majority of them, they cannot begin an empty set as long as one other voter remembers
+the former set.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,52 +15,54 @@ from topic.raft.messages import Hard
 
 @attrs.frozen(slots=True)
 class KnownStore:
-    """The store of a router in contact, as the router has told of it."""
+    """What a router in contact has told of its store."""
 
     member: Replica
     life: int
-    """The life that the store has accepted; 0 if none."""
+    """The life that the store has accepted; 0 if it has accepted none."""
     begun: bool
     ring: tuple[str, ...]
     mapping: bytes
     leaves: bool = False
-    """The router is about to stop."""
+    """Whether the router is about to stop."""
 
 
 class KnownStores:
-    """The routers in contact and their stores for one set, keyed by router."""
+    """The routers in contact, and what each has told of its store for one set."""
 
     def __init__(self, me: Replica, routers: Collection[str], ring: Sequence[str], mapping: bytes) -> None:
         """`routers`: all routers of the mesh. `ring`: the routers that are to be voters when the set begins. The first
-        of them begins it."""
+        router of the ring begins the set."""
         self._me = me
         self._routers = routers
         self.ring = tuple(ring)
         self.mapping = mapping
         self._stores: dict[str, KnownStore | None] = {}
-        """None if the contact has begun and the router has not told of its store yet."""
+        """The known store of each router in contact; None while the router has not told of its store in this
+        contact."""
 
     def connect(self, router: str) -> None:
         self._stores[router] = None
 
     def inherit(self, former: "KnownStores") -> None:
-        """Take over the knowledge about other stores from the former replica of this router, whose store was set aside.
-        Routers in contact tell of their stores only once."""
+        """Take over what the former replica of this router, whose store was set aside, knew about other stores. Routers
+        in contact tell of their stores only once."""
         self._stores.update({router: former._stores.get(router) for router in self._stores})
 
     def disconnect(self, router: str) -> Replica | None:
-        """The contact has ended. Returns the member of that router, if it had told of its store."""
+        """Handle the end of a contact. Returns the member at that router; None if the router had not told of its
+        store."""
         known = self._stores.pop(router, None)
         return known.member if known is not None else None
 
     def is_replaced(self, known: KnownStore) -> bool:
-        """Whether the router told of another store earlier in this contact."""
+        """Whether the router has told of another store earlier in this contact."""
         former = self._stores.get(known.member.router)
         return former is not None and former.member != known.member
 
     def learn(self, known: KnownStore) -> bool:
-        """A router tells of its store. Returns whether it does so for the first time with this store in this
-        contact."""
+        """Note what a router tells of its store. Returns whether this is the first time that it tells of this store in
+        this contact."""
         router = known.member.router
         if router not in self._stores:
             return False
@@ -71,11 +74,12 @@ class KnownStores:
         return self._stores.keys()
 
     def is_heard(self, known: KnownStore) -> bool:
-        """Whether the router takes part in the set: its topology has to map queue names to sets as this one does."""
+        """Whether the router takes part in the set. It does if its topology maps queue names to sets as this router's
+        does."""
         return known.mapping == self.mapping
 
     def all(self) -> list[KnownStore]:
-        """The stores of all routers in contact that take part."""
+        """The known stores of all routers in contact that take part in the set."""
         return [known for known in self._stores.values() if known is not None and self.is_heard(known)]
 
     def get(self, router: str) -> KnownStore | None:
@@ -83,13 +87,16 @@ class KnownStores:
         return known if known is not None and self.is_heard(known) else None
 
     def has(self, member: Replica) -> bool:
-        """Whether the member is this replica, or its router is in contact with that store."""
+        """Whether the member is this replica, or is in contact: its router is, and has that store."""
         return member == self._me or ((known := self.get(member.router)) is not None and known.member == member)
 
     def first_voters(self, *, anew: bool) -> Configuration | None:
-        """The voters with which this router may begin the set now; None if it may not. All routers of the mesh have to
-        be in contact, because an absent router may have the set, or another topology. `anew`: an operator asks. Then
-        the routers of the ring are enough, and lives that are not in effect do not count."""
+        """The first configuration with which this router may begin the set now; None if it may not begin it.
+
+        All routers of the mesh have to be in contact, because an absent router may have the set already, or another
+        topology. `anew`: an operator asks for it. Then only the routers of the ring have to be in contact, and lives
+        that are not in effect do not count.
+        """
         if self._me.router not in self.ring or (not anew and self.ring[0] != self._me.router):
             return None
         needed = {*self.ring} if anew else {*self.ring, *self._routers}
@@ -101,7 +108,7 @@ class KnownStores:
         return Configuration(tuple(stores[router] for router in self.ring), ring=self.ring)
 
     def why_not_anew(self) -> str:
-        """Why an operator cannot begin the set at this router; empty if that is possible."""
+        """Why an operator cannot make this router begin the set; empty if the operator can."""
         if self._me.router not in self.ring:
             return f"router {self._me.router} is not to be a voter, expected one of {', '.join(self.ring)}"
         for router in self.ring:
@@ -117,18 +124,18 @@ class KnownStores:
         return ""
 
     def may_accept(self, life: int, configuration: Configuration) -> bool:
-        """Whether all voters may still accept this life, which an operator has had proposed: they have the stores of
-        the proposal, and none has accepted a later life."""
+        """Whether all voters can still accept this life, for which an operator has asked. They can if they have the
+        stores that the proposal names, and none has accepted a later life."""
         is_latest = all(known.life <= life for known in self.all())
         return is_latest and self.first_voters(anew=True) == configuration
 
     @property
     def latest_life(self) -> int:
-        """The latest life that is in effect at a router in contact; 0 if none is."""
+        """The latest life that is in effect at any router in contact; 0 if there is none."""
         return max((known.life for known in self.all() if known.begun), default=0)
 
     def is_in_effect(self, hard: Hard, configuration: Configuration) -> bool:
-        """Whether all voters have accepted the life in `hard`, which is on this store's disk."""
+        """Whether all voters have accepted the life in `hard`, which is on the disk of this store."""
         same = [known for known in self.all() if known.life == hard.life]
         accepted = {self._me, *(known.member for known in same)}
         return any(known.begun for known in same) or accepted.issuperset(configuration.voters)

@@ -1,7 +1,8 @@
-"""Messages between replicas as bytes (protocol 13): one msgpack array, [set, life, sender, receiver, kind, fields…].
+"""The form of messages between replicas as bytes (protocol 13): one msgpack array, [set, life, sender, receiver, kind,
+fields…].
 
-A member is [router, store]; an entry is [term, data] or [term, data, voters, learners, ring]. `decode` refuses bytes
-that no replica writes: it raises BreachError, and names the field.
+A member is [router, store]. An entry is [term, data] or [term, data, voters, learners, ring]. `decode` raises
+BreachError for bytes that no replica writes; the error names the wrong field.
 """
 
 import reprlib
@@ -37,17 +38,17 @@ KINDS: Final[tuple[type[Any], ...]] = (
     say.StandNow,
     say.Distrust,
 )
-"""The kinds of messages; the index of each is its number on the wire."""
+"""The kinds of messages. The index of a kind stands for it in the encoded bytes."""
 _PACKER: Final = msgpack.Packer()
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 MOST: Final = 2**63 - 1
-"""The highest life, term or index."""
+"""The greatest number that a life, a term or an index may have."""
 MOST_NAME: Final = 255
-"""Most bytes of the name of a set, a router or a store."""
+"""The limit of the name of a set, a router or a store, in bytes."""
 
 
 def encode(name: str, envelope: Envelope) -> bytes:
-    """The bytes of a message of the set `name`."""
+    """Encode a message of the set `name`."""
     body = envelope.body
     head = [name, envelope.life, _packed(envelope.sender), _packed(envelope.receiver), _NUMBERS[type(body)]]
     count = len(head) + len(attrs.fields(type(body)))
@@ -56,7 +57,8 @@ def encode(name: str, envelope: Envelope) -> bytes:
 
 @lru_cache(maxsize=1)
 def _fields(body: Body) -> bytes:
-    """The fields of a message. A leader sends each follower the same entries in turn: they are packed once."""
+    """The fields of a message for msgpack. A leader sends the same entries to each follower in turn, so they are packed
+    only once."""
     fields = (getattr(body, field.name) for field in attrs.fields(type(body)))
     return b"".join(_PACKER.pack(_packed(field)) for field in fields)
 
@@ -77,7 +79,7 @@ def _packed(value: Any) -> Any:
 
 
 def decode(data: bytes | memoryview) -> tuple[str, Envelope]:
-    """The name of the set, and the message. Raises BreachError."""
+    """Decode a message: the name of the set, and the content. Raises BreachError if the bytes are malformed."""
     try:
         parts = msgpack.unpackb(data, strict_map_key=True)
     except (ValueError, msgpack.UnpackException) as error:
@@ -188,4 +190,4 @@ _READ: Final[dict[Any, Callable[[Any, str], Any]]] = {
     tuple[Entry, ...]: _entries,
     tuple[str, ...]: _texts,
 }
-"""The reader of each type of field."""
+"""For each type of field, the function that reads such a field."""
