@@ -1,5 +1,6 @@
-"""The routers that this router reaches, the next hop to each of them, and a reliable channel to each contact (protocol
-3, layers 1 and 2).
+"""Finds the routers that this router can reach, and the next hop to each of them. It also keeps a reliable channel to
+each contact (protocol 3, layers 1 and 2).
 
-Sans-I/O: the interface is `linkstate.mesh.Mesh`, its actions are in `linkstate.mesh_actions`.
+The package does no I/O. Its interface is `linkstate.mesh.Mesh`; `linkstate.mesh_actions` has the actions that it asks
+for.
 """

@@ -1,16 +1,19 @@
-"""The channel of one contact, both directions (protocol 3, layer 2): FIFO, no loss, no duplicate.
+"""The channel of one contact, in both directions (protocol 3, layer 2). It keeps order, loses nothing and delivers
+nothing twice.
 
-Frames are numbered from 1 in each direction. The receiver hands them on in order, keeps frames that arrive too early,
-and acknowledges all frames up to a number: with data that goes the other way, after every ACK_EVERY frames or
-ACK_BYTES, or ACK_DELAY after a frame came. The sender keeps each frame until it is acknowledged. If no acknowledgement
-comes for a while, the frames may only be slow, so the sender does not send them again. It asks how far the other side
-got (PROBE), and sends the frames that the answer shows to be missing. If the path changes, the frames under way are
-probably lost, so the sender sends all of them again at once.
+Frames are numbered from 1 in each direction. The receiver hands them on in order, and keeps frames that arrive too
+early. It acknowledges all frames up to a number: with data that goes the other way, after every ACK_EVERY frames or
+ACK_BYTES bytes, or ACK_DELAY after a frame came.
 
-A router that owes this one an answer may have sent it already, and the answer may be under way behind data of other
-routers. So this router sends an empty chunk, the *question*. The acknowledgement of the question arrives after
-everything that the other router sent before it. If no chunk with content arrives before the acknowledgement, the other
-router had sent none.
+The sender keeps each frame until it is acknowledged. If no acknowledgement comes for a while, the frames may only be
+slow, so the sender does not send them again. Instead it asks how far the other side has got (PROBE), and sends the
+frames that, by the answer, are missing. If the path changes, the frames under way are probably lost, so the sender
+sends all of them again at once.
+
+Sometimes a router has to know whether another one, which owes it an answer, has sent anything. The answer may be under
+way behind data of other routers. So the router sends an empty chunk, the *question*. The acknowledgement of the
+question arrives after everything that the other router had sent before. If no chunk with content arrives before this
+acknowledgement, the other router had sent no answer.
 
 Each frame carries one chunk of a payload (`chunks`). The windows of the publishers limit the queue of unacknowledged
 chunks, and REORDER_LIMIT limits the early ones. A channel knows nothing of routers, frames or contact numbers, and
@@ -27,17 +30,17 @@ from linkstate.chunks import Chunk, Joiner
 BUDGET = 2 << 20
 """The most bytes that may queue on the way to one router."""
 QUEUE_S = 0.05
-"""On a line that carries fewer than `BUDGET` bytes in so many seconds, only as many bytes may queue as it carries in
-this time."""
+"""The limit of the queue on a slow line, as a time. If a line carries fewer than `BUDGET` bytes in this many seconds,
+only as many bytes may queue as it carries in this time."""
 LITTLE_S = 0.01
-"""Seconds by which a round trip may exceed the shortest one and still count as a trip without a queue."""
+"""A round trip that exceeds the shortest one by no more than this many seconds counts as a trip without a queue."""
 LEAST = 128 * 1024
-"""Bytes that may queue on any line."""
+"""The number of bytes that may queue on any line, however slow it is."""
 FALL = 0.8
 """One measurement lowers the estimated rate at most by this factor, because the sender may have had little to send for
 a moment."""
 STALE_S = 5.0
-"""The shortest round trip is measured again after so many seconds, or after STALE_TRIPS round trips if that is
+"""The shortest round trip is measured again after this many seconds, or after STALE_TRIPS round trips if that is
 longer."""
 STALE_TRIPS = 20
 ACK_EVERY = 16
@@ -73,32 +76,31 @@ class Budget:
     )
 
     def __init__(self, most: int) -> None:
-        """`most`: bytes that may queue."""
+        """`most`: the limit of the bytes that queue."""
         self.most = most
         self._usual = min(most, LEAST)
         self._sent = 0
         self._acknowledged = 0
         self._rate = 0.0
         self._round_trip = inf
-        """The shortest round trip since the last new measurement, in seconds; infinite before the first sample."""
+        """The shortest round trip since it was last measured anew, in seconds; infinite before the first sample."""
         self._measured_at = 0.0
         self._sample: tuple[int, float] | None = None
-        """A chunk under way, the *sample*: its number, and when it was sent."""
+        """The *sample*, a chunk under way that is measured: its number, and when it was sent."""
         self._since: tuple[float, int] | None = None
-        """The beginning of the present measurement: the time at which the former sample had arrived, or at which this
-        one was sent with nothing before it; and the bytes acknowledged by then.
-        """
+        """The beginning of the present measurement: a time, and the bytes that were acknowledged by then. The time is
+        when the former sample had arrived, or when the present one was sent with nothing before it."""
         self._filled = False
         """Whether the budget has been used up since the sample was sent."""
         self._last = 0
-        """The chunk that has to arrive before there is room again, 0 if there is none."""
+        """The number of the chunk that has to arrive before there is room again; 0 if there is none."""
 
     @property
     def bytes(self) -> int:
         return 0 if self._last else self._usual
 
     def sent(self, number: int, now: float, *, alone: bool, full: bool) -> None:
-        """Note a chunk that was sent. `alone`: nothing else is under way; `full`: the budget was used up before."""
+        """Note that a chunk was sent. `alone`: nothing else is under way. `full`: the budget was already used up."""
         self._sent = number
         if self._sample is None and not self._last:
             self._sample = number, now
@@ -113,7 +115,7 @@ class Budget:
         self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:
-        """Note an acknowledgement of `size` bytes, of which chunk `number` is the last."""
+        """Note that `size` bytes were acknowledged. Chunk `number` is the last one of them."""
         self._acknowledged += size
         if self._sample is not None and self._sample[0] <= number and self._sample[1] < now:
             self._measure(self._sample[1], now)
@@ -122,9 +124,8 @@ class Budget:
             self._last, self._since = 0, None
 
     def _measure(self, sent_at: float, now: float) -> None:
-        """Measure the rate and the round trip by the sample. The round trip is without the delay of the other end,
-        which waits for more chunks or for `ACK_DELAY` before it acknowledges.
-        """
+        """Measure the rate and the round trip by the sample. The delay of the other end does not count in the round
+        trip: that end waits for more chunks, or for `ACK_DELAY`, before it acknowledges."""
         assert self._since is not None
         since, before = self._since
         rate = (self._acknowledged - before) / (now - since)
@@ -141,7 +142,8 @@ class Budget:
 
     @property
     def enough(self) -> int:
-        """Bytes under way at which a full channel has room again: few enough for a batch of reasonable size."""
+        """When no more than this many bytes are under way, a full channel has room again. The freed room is large
+        enough for a batch of reasonable size."""
         return max(self.bytes // 2, self.bytes - ACK_BYTES)
 
     def resent(self) -> None:
@@ -177,20 +179,24 @@ class Channel:
     def __init__(self, min_timeout: float, max_timeout: float, max_payload: int, budget: int = BUDGET) -> None:
         assert 0 < min_timeout <= max_timeout
         self.budget = Budget(budget)
-        self.under_way = 0  # bytes that are not acknowledged
+        self.under_way = 0  # the bytes that are not acknowledged yet
         self.full = False
-        self.doubt = ""  # why the last question was asked
-        self.ack_at = inf  # time at which an ACK is due that had no data to travel with
-        self.probe_at = inf  # time by which the other side must have acknowledged something
+        self.doubt = ""  # the reason of the last question
+        # when an acknowledgement has to be sent even if no data goes the other way
+        self.ack_at = inf
+        # when the other side must have acknowledged something, or gets a PROBE
+        self.probe_at = inf
         self._sent = 0
-        self._unacked: deque[Chunk] = deque()  # the chunks not acknowledged; the last one has number _sent
-        self._received = 0  # all chunks up to this number were handed on
+        # the chunks that are not acknowledged; the last one has number `_sent`
+        self._unacked: deque[Chunk] = deque()
+        self._received = 0  # all received chunks up to this number were handed on
         self._early: dict[int, Chunk] = {}
         self._joiner = Joiner(max_payload)
-        self._question = 0  # number of the last question, if no data has come since; else 0
-        self._probed = 0  # highest number named by a PROBE that has no answer yet
-        self._owed = 0  # received frames since our last acknowledgement
-        self._owed_bytes = 0  # bytes of these frames
+        # the number of the last question; 0 if data have come since
+        self._question = 0
+        self._probed = 0  # the number that the unanswered PROBE has named; 0 if there is none
+        self._owed = 0  # the frames received since the last acknowledgement was sent
+        self._owed_bytes = 0  # the bytes of the frames counted by `_owed`
         self._min_timeout = self._timeout = min_timeout
         self._max_timeout = max_timeout
 
@@ -204,11 +210,11 @@ class Channel:
 
     @property
     def is_late(self) -> bool:
-        """Whether the other side has acknowledged our question, and nothing came before the acknowledgement."""
+        """Whether the other side has acknowledged the question, and no data came before the acknowledgement."""
         return 0 < self._question <= self._sent - len(self._unacked)
 
     def fills(self) -> bool:
-        """Whether the channel has become full with this call."""
+        """Note whether the channel is full. Returns True if it has just become full."""
         was_full, self.full = self.full, self.full or self.under_way >= self.budget.bytes
         if self.full and not was_full:
             self.budget.filled()
@@ -216,18 +222,18 @@ class Channel:
         return False
 
     def empties(self) -> bool:
-        """Whether a full channel has room again with this call."""
+        """Note whether the channel has room. Returns True if it was full and now has room again."""
         was_full, self.full = self.full, self.full and self.under_way > self.budget.enough
         return was_full and not self.full
 
     def ask(self, reason: str, now: float) -> tuple[int, Chunk]:
-        """Push a question into the channel. Returns its number and its chunk, to be sent."""
+        """Put a question into the channel. Returns its number and its chunk, which the caller sends."""
         question, self.doubt = Chunk(b""), reason
         self._question = self.push(question, now)
         return self._question, question
 
     def push(self, chunk: Chunk, now: float) -> int:
-        """Take a chunk into the channel. Returns its number."""
+        """Put a chunk into the channel. Returns its number."""
         self._sent += 1
         self._unacked.append(chunk)
         self.budget.sent(self._sent, now, alone=len(self._unacked) == 1, full=self.full)
@@ -249,14 +255,16 @@ class Channel:
         self._restart_timeout(now)
 
     def receive(self, number: int, chunk: Chunk, now: float) -> list[bytes]:
-        """Returns the payloads that are now complete, in order. A question completes none. Raises OversizedError."""
+        """Take a received chunk. Returns the payloads that are now complete, in order. A question completes none.
+        Raises OversizedError if a payload is too large."""
         self._owe(len(chunk.content), now)
         if number <= self._received or number > self._received + REORDER_LIMIT:
             return []
         if chunk.content:
             self._question = 0
         if number > self._received + 1:
-            chunk = Chunk(bytes(chunk.content), chunk.more)  # a copy, so that the whole body is not kept
+            # copy the chunk, so that the whole body does not stay in memory
+            chunk = Chunk(bytes(chunk.content), chunk.more)
         self._early[number] = chunk
         ready = []
         while (following := self._early.pop(self._received + 1, None)) is not None:
@@ -267,30 +275,32 @@ class Channel:
         return ready
 
     def acknowledge(self) -> int:
-        """Returns the acknowledgement to put on a frame that goes out now."""
+        """Returns the number up to which chunks were received. The caller puts it on a frame that goes out now."""
         self._owed = self._owed_bytes = 0
         self.ack_at = inf
         return self._received
 
     def missing(self, highest: int) -> Iterator[tuple[int, Chunk]]:
-        """The chunks up to number `highest` that the other side lacks, by its answer to a PROBE that named `highest`.
-        None if we sent no such PROBE: an answer is short, and the chunks may be long."""
+        """The chunks up to number `highest` that the other side lacks, according to its answer to a PROBE that named
+        `highest`. If this side has sent no such PROBE, the result is empty, because a forged short answer must not make
+        it send long chunks."""
         highest, self._probed = min(highest, self._probed), 0
         return self.unacknowledged(highest)
 
     def unacknowledged(self, highest: int) -> Iterator[tuple[int, Chunk]]:
-        """The chunks up to number `highest` that the other side has not acknowledged, with their numbers."""
+        """The chunks up to number `highest` that the other side has not acknowledged, each with its number."""
         first = self._sent - len(self._unacked)
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
     def resent(self, chunks: int, now: float) -> None:
-        """Note that unacknowledged chunks were sent again over the same path; 0 if a PROBE found none missing."""
+        """Note that this number of unacknowledged chunks was sent again over the same path; 0 if a PROBE found none
+        missing."""
         if chunks:
             self.budget.resent()
         self._restart_timeout(now)
 
     def rerouted(self) -> None:
-        """Start with a new budget, as nothing is known of the new path."""
+        """Begin a new budget, because nothing is known about the new path."""
         self.budget = Budget(self.budget.most)
 
     def probed(self, now: float) -> None:

@@ -1,21 +1,22 @@
-"""Payloads in chunks (protocol 3, layer 2): the sender cuts a payload, the receiver joins it again.
+"""Cuts payloads into chunks, and joins them again (protocol 3, layer 2).
 
-Each chunk but the last one of its payload says that more follows. Chunks are numbered, acknowledged and sent again one
-by one, and relays pass them on as they come. So a large payload does not block a link for long, and is not sent as a
-whole again when a path changes. A joiner belongs to one channel and ends with it.
+Each chunk except the last one of its payload says that more follows. Chunks are numbered, acknowledged and sent again
+one by one, and relays pass them on as they come. So a large payload does not block a link for long, and is not sent as
+a whole again when a path changes. A joiner belongs to one channel and ends with it.
 
 `channel` numbers the chunks and keeps their order; `frames` puts them into frames.
 """
 
 from typing import NamedTuple
 
-CHUNK = 64 * 1024  # bytes of the largest chunk: a payload that is no larger is one chunk
+# the bytes of the largest chunk; a payload that is not larger is sent as one chunk
+CHUNK = 64 * 1024
 
 Buffer = bytes | memoryview
 
 
 class OversizedError(Exception):
-    """The other end continues a payload beyond the largest size allowed."""
+    """The other end has sent a payload that is larger than allowed."""
 
 
 class Chunk(NamedTuple):
@@ -32,17 +33,18 @@ def cut(payload: bytes) -> list[Chunk]:
 
 
 class Joiner:
-    """The bytes of one payload that have come so far. The sender may cut a payload into any number of chunks."""
+    """Joins the chunks of one payload at a time. The sender may cut a payload into any number of chunks."""
 
     __slots__ = ("_joined", "_most")
 
     def __init__(self, most: int) -> None:
-        """`most`: bytes of the largest payload allowed."""
+        """`most`: the limit of a payload, in bytes."""
         self._most = most
         self._joined = bytearray()
 
     def join(self, chunk: Chunk) -> bytes | None:
-        """The payload that this chunk, the next in order, completes; None if more follows. Raises OversizedError."""
+        """Add the next chunk. Returns the payload if this chunk completes it; None if more chunks follow. Raises
+        OversizedError."""
         if not chunk.more and not self._joined:
             return bytes(chunk.content)
         if len(self._joined) + len(chunk.content) > self._most:

@@ -6,22 +6,21 @@ the machine: the shell sets the time with `advance`.
 """
 
 COUNTER_BITS = 16
-AHEAD = 1000 << COUNTER_BITS  # one second: the part of the clock that a state store reserves at a time
-TRUST_MS = 3_600_000  # a peer's clock that is further ahead of ours counts as broken
-ECHO_MS = 10_000  # the limit for a clock in an epoch that a client echoes, because a client may send any number
+AHEAD = 1000 << COUNTER_BITS  # one second; a state store reserves clock values in steps of this size
+TRUST_MS = 3_600_000  # a clock that is further ahead of this router's counts as broken
+ECHO_MS = 10_000  # the same limit for clocks that clients echo; it is lower, as a client may send any number
 
 
 class HybridClock:
-    """Never goes backwards; two stamps of one router are never equal."""
+    """A hybrid clock. It never goes backwards, and two stamps of one router are never equal."""
 
     def __init__(self, floor: int = 0) -> None:
-        """`floor`: the lowest value to start with, which a state store reserved for this router (0 if there is
-        none).
-        """
+        """`floor`: the value with which the clock starts at least, as a state store has reserved it for this router; 0
+        if there is none."""
         assert floor >= 0
         self._value = floor
         self._wall_ms = 0
-        self.refused = 0  # clocks that `merge` has ignored, for the status
+        self.refused = 0  # how many clocks `merge` has ignored; shown in the status
 
     def advance(self, wall_ms: int) -> None:
         """Set the time of day. If the wall clock was set back, this clock stays where it is."""
@@ -34,10 +33,10 @@ class HybridClock:
         return self._value
 
     def merge(self, remote: int, trust_ms: int = TRUST_MS) -> None:
-        """Learn a peer's clock, if it is at most `trust_ms` ahead of the time of day.
+        """Take over another router's clock, unless it is more than `trust_ms` ahead of the time of day.
 
-        A clock that is further ahead is counted and ignored. If this router believed it once, the clocks of the whole
-        mesh would stay there for good, since they never go back.
+        A clock that is further ahead is counted and ignored. If this router took it over once, the clocks of the whole
+        mesh would stay there for good, because they never go back.
         """
         if remote <= self._value:
             return
@@ -52,5 +51,5 @@ class HybridClock:
         return wall_ms <= self._wall_ms + trust_ms
 
     def read(self) -> int:
-        """The present value, to put on frames."""
+        """The present value of the clock, which frames carry."""
         return self._value

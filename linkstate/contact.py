@@ -22,8 +22,9 @@ says when a GREET is due.
 from enum import Enum
 from math import inf
 
-NUMBER_BITS = 22  # bits of a number below the incarnation, which has room up to the year 2100 in the upper 42 bits
-LAST = (1 << NUMBER_BITS) - 1  # no router makes so many contacts unless it is malicious
+# The number of lower bits that count contacts. Above them, 42 bits have room for incarnations up to the year 2100.
+NUMBER_BITS = 22
+LAST = (1 << NUMBER_BITS) - 1  # only a malicious router makes so many contacts
 
 
 class ContactChange(Enum):
@@ -32,21 +33,25 @@ class ContactChange(Enum):
 
 
 class Contact:
-    """Our end of the contact with one router of the mesh."""
+    """This router's end of the contact with one other router of the mesh."""
 
     def __init__(self, router: str, our_incarnation: int, greet_interval: float) -> None:
         self.router = router
         self.ours = our_incarnation << NUMBER_BITS | 1
-        self.theirs = 0  # the highest known number of the other end, 0 if none
+        self.theirs = 0  # the highest number of the other end that this end knows; 0 if none
         self.established = False
-        self.incarnation = 0  # the incarnation of the other end, while there is a path to it; else 0
+        # the incarnation of the other end; 0 while there is no path to it
+        self.incarnation = 0
         self.greet_at = inf
         self._greet_interval = greet_interval
 
     @property
     def spent(self) -> bool:
-        """Whether our number is the last one, LAST. This number still shows the other end that the former contact is
-        over, but establishes no contact, because we send it without a number of the other end."""
+        """Whether this end's number is LAST, so that no further contact can be made.
+
+        A GREET with this number still shows the other end that the former contact is over. It cannot establish a
+        contact, because this end sends it without a number of the other end.
+        """
         return self.ours & LAST == LAST
 
     def reached(self, incarnation: int, now: float) -> None:
@@ -63,7 +68,7 @@ class Contact:
         return self._end()
 
     def drop(self, now: float) -> ContactChange | None:
-        """Declare the contact lost although there is a path. The next contact begins at once."""
+        """Declare the contact lost although there is a path. A new contact begins at once."""
         if self.established:
             self.greet_at = now
         return self._end()
@@ -71,12 +76,15 @@ class Contact:
     def receive_greet(
         self, theirs: int, named: int, established: bool, now: float, *, same_plan: bool = True
     ) -> ContactChange | None:
-        """Handle a GREET. `theirs`: the sender's number. `named`: the number of this end, as the sender knows it.
-        `established`: whether the sender has established the contact. Returns the change of the contact, if any."""
+        """Take a GREET. Returns the change of the contact, if there is one.
+
+        `theirs`: the sender's number. `named`: the number of this end, as the sender knows it. `established`: whether
+        the sender has established the contact.
+        """
         if not self.incarnation or self.spent:
             return None
         if theirs >> NUMBER_BITS != self.incarnation or (self.established and theirs < self.theirs):
-            return None  # from another incarnation, or older than the number that we know
+            return None  # the GREET is from another incarnation, or older than the known number
         change, former = None, self.ours
         if theirs > self.theirs:
             self.theirs = theirs
@@ -84,12 +92,14 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        if named == self.ours == former and same_plan:  # the sender cannot know a number that we have just taken
+        # A number that this end has taken in this call cannot be known to the sender.
+        if named == self.ours == former and same_plan:
             change = self._establish()
         if same_plan and not (self.established and established):
             self.greet_at = now
         elif not self.established:
-            self.greet_at = min(self.greet_at, now + self._greet_interval)  # the newer plan is under way to one of us
+            # GREET again later: the newer plan is under way to one of the two routers.
+            self.greet_at = min(self.greet_at, now + self._greet_interval)
         return change
 
     def receive_data(self, theirs: int, named: int) -> tuple[bool, ContactChange | None]:

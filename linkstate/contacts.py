@@ -1,7 +1,7 @@
-"""The contacts of one router with all others and the channels in them (protocol 3.2).
+"""The contacts of one router with all other routers, and the channels in them (protocol 3.2).
 
-The input is reachability and frames; the output is contacts made and lost, and payloads in order. Each established
-contact has exactly one channel, which begins and ends with it: nothing outlives its contact.
+The input is which routers can be reached, and frames. The output is contacts that are made and lost, and payloads in
+order. Each established contact has exactly one channel, which begins and ends with it. Nothing outlives its contact.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ from linkstate.plan.plan import Plan
 
 
 class Contacts:
-    """Our ends of all contacts, and the traffic in them."""
+    """This router's ends of all contacts, and the data in them."""
 
     def __init__(
         self,
@@ -44,22 +44,22 @@ class Contacts:
         max_payload: int,
         budget: int,
     ) -> None:
-        self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
+        self.established: dict[str, int] = {}  # the incarnation of each router in contact
         self.losses = dict.fromkeys(Loss, 0)
-        """Contacts lost so far, keyed by cause."""
+        """The number of lost contacts, by cause."""
         self._name, self._incarnation = name, incarnation
         self._plan = plan
         self._contacts: dict[str, Contact] = {}
         self._channels: dict[str, Channel] = {}
         self._forwarding = forwarding
         self._emit = emit
-        self._settings = hello, dead, max_payload, budget  # hello and dead: first and longest timeout of a channel
+        # `hello` and `dead` are the shortest and the longest time after which a channel sends a PROBE.
+        self._settings = hello, dead, max_payload, budget
         self.follow(plan, 0.0)
 
     def follow(self, plan: Plan, now: float) -> None:
-        """Follow a new plan: meet the routers that it adds, and end the contacts with routers that it no longer
-        lists.
-        """
+        """Follow a changed plan: begin to meet routers that it adds, and end the contacts with routers that it no
+        longer lists."""
         self._plan = plan
         for router, contact in self._contacts.items():
             if router not in plan.listed and contact.incarnation:
@@ -87,7 +87,7 @@ class Contacts:
 
     def drop(self, router: str, now: float, cause: Loss, reason: str) -> None:
         contact = self._contacts.get(router)
-        if contact is not None:  # otherwise the plan no longer lists the router
+        if contact is not None:  # the plan may no longer list the router
             self._apply(contact, contact.drop(now), cause, reason)
             self._greet_if_due(contact, now)
 
@@ -110,11 +110,11 @@ class Contacts:
             self._forwarding.send_chunk(chunk, addressed)
 
     def receive(self, frame: ChannelFrame, target: list[Any], now: float) -> None:
-        """Handle a frame. `target`: the entry of this router in it, with the numbers of the contact as the sender sees
-        them."""
+        """Take a frame. `target`: the entry of this router in the frame, with the numbers of the contact as the sender
+        sees them."""
         contact = self._contacts.get(frame.source)
         if contact is None:
-            return  # this router itself, or one that the plan does not list
+            return  # the source is this router itself, or the plan does not list it
         _, theirs, ours, x, y = target
         if frame.kind == GREET:
             same_plan = y == self._plan.digest
@@ -191,9 +191,8 @@ class Contacts:
     def _apply(
         self, contact: Contact, change: ContactChange | None, cause: Loss = Loss.OTHER_END, reason: str = ""
     ) -> None:
-        """Follow a change of a contact. `cause` and `reason` describe a loss; by default the other end lost the contact
-        first.
-        """
+        """Act on a change of a contact. `cause` and `reason` describe a loss. By default the cause is that the other
+        end lost the contact first."""
         if change is ContactChange.MADE:
             assert contact.router not in self._channels
             self._channels[contact.router] = Channel(*self._settings)

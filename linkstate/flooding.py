@@ -1,9 +1,10 @@
 """The database of link-state advertisements (protocol 3, layer 1). It keeps the newest advertisement of each router,
 and forgets an advertisement that its router does not renew.
 
-Every router writes one advertisement of its own working links, versioned by (incarnation, sequence), and repeats it now
-and then. The database decides which of two advertisements is newer, and which to pass on or to answer. It does not know
-neighbours and sends nothing. It has at most one entry for each router in the plan of the mesh.
+Every router writes one advertisement, which lists its working links, and repeats it from time to time. The version of
+an advertisement is (incarnation, sequence). The database decides which of two advertisements is newer, and which have
+to be passed on or answered. It does not know neighbours and sends nothing. It has at most one entry for each router in
+the plan.
 """
 
 import math
@@ -19,9 +20,9 @@ from linkstate.frames import AgedAdvertisement
 from linkstate.plan.plan import Plan
 
 LAST_SEQUENCE = 2**62
-"""The highest sequence number of a received advertisement that this router outbids with a higher one. Other routers can
-still decode the numbers above it."""
-Links = tuple[tuple[str, int, int], ...]  # neighbour, its incarnation, cost
+"""The highest sequence number to which this router replies with a higher one of its own. Other routers can still decode
+some numbers above it."""
+Links = tuple[tuple[str, int, int], ...]  # for each link: the neighbour, its incarnation, the cost
 
 
 @frozen
@@ -32,7 +33,7 @@ class Advertisement:
     incarnation: int
     sequence: int
     links: Links
-    written: float  # by our clock, from the age that it arrived with
+    written: float  # a time of this router's clock, computed from the age in the message
 
     @property
     def version(self) -> tuple[int, int]:
@@ -40,13 +41,14 @@ class Advertisement:
 
 
 class InstallResult(Enum):
-    """The verdict on a received advertisement."""
+    """What a router does with a received advertisement."""
 
-    NEWER = auto()  # kept: pass it on
+    NEWER = auto()  # it is kept, and passed on
     KNOWN = auto()
-    OLDER = auto()  # ours is newer: send ours back
-    DISPUTED = auto()  # about this router, but not written by it: write a newer one
-    REFUSED = auto()  # too old, or about a router that the mesh does not have, or with a start time in the future
+    OLDER = auto()  # this router has a newer one, and sends that back
+    DISPUTED = auto()  # it is about this router, which did not write it: this router writes a newer one
+    # It is too old, or its start time is in the future, or it is about a router that the mesh does not have.
+    REFUSED = auto()
 
 
 class Database:
@@ -62,11 +64,11 @@ class Database:
         refresh: float,
         max_age: float,
     ) -> None:
-        """`believes`: whether a router may have started at this time of day, in ms (`HybridClock.believes`). An
-        incarnation is such a time."""
+        """`believes`: whether a router may have started at this time of day, in milliseconds (`HybridClock.believes`).
+        An incarnation is such a time."""
         assert 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
-        self.topology_changed = False  # set here; the caller that recomputes the paths resets it
+        self.topology_changed = False  # set here, and reset by the caller when it has computed the paths again
         self.refused = 0
         self._name = name
         self._incarnation = incarnation
@@ -75,11 +77,12 @@ class Database:
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
-        self._deadline: float | None = None  # cached until the entries change, as is the digest
+        # `_deadline` and `_digest` are caches; None after the entries have changed.
+        self._deadline: float | None = None
         self._digest: int | None = None
 
     def follow(self, plan: Plan) -> None:
-        """Follow a new plan: forget the advertisements of routers that it does not list any more."""
+        """Follow a changed plan: forget the advertisements of routers that it no longer lists."""
         self._plan = plan
         for origin in [o for o, a in self.entries.items() if o != self._name and not plan.admits(o, a.incarnation)]:
             self.topology_changed = True
@@ -91,14 +94,14 @@ class Database:
         return self.entries.get(self._name)
 
     def originate(self, links: Links, now: float) -> Advertisement:
-        """Write our own advertisement anew."""
+        """Write a new advertisement of this router."""
         self._sequence += 1
         advertisement = Advertisement(self._name, self._incarnation, self._sequence, links, now)
         self._keep(advertisement)
         return advertisement
 
     def install(self, entry: AgedAdvertisement, now: float) -> InstallResult:
-        """Judge a received advertisement and keep it if it is news."""
+        """Judge a received advertisement, and keep it if it is newer."""
         if not self._acceptable(entry):
             self.refused += 1
             return InstallResult.REFUSED
@@ -113,7 +116,8 @@ class Database:
         return InstallResult.NEWER
 
     def expire(self, now: float) -> None:
-        """Forget the advertisements that their origins have not renewed. The caller of `originate` renews our own."""
+        """Forget advertisements that their routers have not renewed. (The caller renews this router's own by
+        `originate`.)"""
         if now < self.deadline():
             return
         for origin in [o for o, a in self.entries.items() if self._expiry(a) <= now]:
@@ -123,7 +127,7 @@ class Database:
 
     @property
     def refresh_at(self) -> float:
-        """The time at which our own advertisement has to be renewed; infinite if there is none."""
+        """When this router's own advertisement has to be renewed; infinite if there is none."""
         return self.own.written + self._refresh if self.own else inf
 
     def deadline(self) -> float:
@@ -133,9 +137,8 @@ class Database:
         return self._deadline
 
     def export(self, origins: Iterable[str], now: float) -> list[AgedAdvertisement]:
-        """The advertisements of these origins, as on the wire. Ages are rounded up, so that an advertisement that
-        circulates does expire.
-        """
+        """The advertisements of these routers in the form for neighbours. Ages are rounded up, so that an advertisement
+        that only circulates expires in the end."""
         chosen = [self.entries[origin] for origin in sorted(origins)]
         return [
             AgedAdvertisement(a.origin, a.incarnation, a.sequence, math.ceil((now - a.written) * 1000), a.links)
@@ -146,13 +149,13 @@ class Database:
         return sorted((a.origin, a.incarnation, a.sequence) for a in self.entries.values())
 
     def digest(self) -> int:
-        """A digest of the database. Neighbours compare their digests, to notice that a flood did not arrive."""
+        """A digest of the database. Neighbours compare digests, and so notice that a flood did not arrive."""
         if self._digest is None:
             self._digest = zlib.crc32(msgpack.packb(self.versions()))
         return self._digest
 
     def newer_than(self, versions: Mapping[str, tuple[int, int]]) -> list[str]:
-        """The origins whose advertisements are newer here than in a neighbour's summary."""
+        """The routers whose advertisements are newer here than in a neighbour's summary."""
         return [o for o, a in self.entries.items() if a.version > versions.get(o, (-1, -1))]
 
     def _acceptable(self, entry: AgedAdvertisement) -> bool:
@@ -163,15 +166,14 @@ class Database:
         return listed and bounded and young
 
     def _install_own(self, entry: AgedAdvertisement) -> InstallResult:
-        """Judge an advertisement of our own that came back: it is of an earlier incarnation, equal to the last one
-        sent, or forged.
-        """
+        """Judge an advertisement about this router that came back. It may be of an earlier incarnation, equal to the
+        last one sent, or forged."""
         own = self.own
         assert own is not None, "we advertise before anybody can tell us about ourselves"
         version = entry.incarnation, entry.sequence
         if entry.incarnation > self._incarnation or entry.sequence > LAST_SEQUENCE:
-            # A router with our name and a clock ahead of ours wrote it, or it is forged. No sequence number of ours
-            # beats it, or none that other routers can decode. Nobody renews it either, so it ages out.
+            # It is forged, or another router with this name, whose clock is ahead, wrote it. No sequence number of this
+            # router is higher, or none that other routers can decode. As no router renews it, it expires.
             self.refused += 1
             return InstallResult.REFUSED
         if version > own.version or (version == own.version and entry.links != own.links):

@@ -1,8 +1,9 @@
-"""Frames of the channel link on their way (protocol 3, layer 2): one copy per next hop, however many targets.
+"""Sends channel frames towards their targets (protocol 3, layer 2): one copy to each next hop, however many targets
+there are.
 
-A frame names its targets. Every router divides them by next hop, and sends each group on with the chunk as it came: a
-relay writes a new header and never decodes a payload. A router drops a target without a next hop, and a frame that has
-crossed more links than the mesh has routers: while routes change, frames may go in circles.
+A frame names its targets. Every router groups them by next hop, and sends each group on with the chunk as it came. A
+relay writes a new header and never decodes a payload. A router drops a target without a next hop. It also drops a frame
+that has crossed more links than the mesh has routers, because frames may go in circles while routes change.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -30,23 +30,28 @@ from linkstate.plan.plan import Plan, plan_of
 
 HELLO, SUMMARY, ENTRIES, PLAN = range(4)
 
-GREET = 0  # x: 1 if the source considers the contact established, y: digest of its plan
-DATA = 1  # a payload, or its last chunk; x: sequence number, y: cumulative acknowledgement of the other direction
-ACK = 2  # x: cumulative acknowledgement, y: the `highest` of the PROBE this answers, or 0
-PROBE = 3  # x: cumulative acknowledgement, y: highest sequence number sent so far
-PART = 4  # a chunk of a payload that more chunks follow; x and y as in DATA
+# x: 1 if the source has established the contact, else 0. y: the digest of its plan.
+GREET = 0
+# A payload, or its last chunk. x: the sequence number. y: the acknowledged number of the other direction.
+DATA = 1
+# An acknowledgement. x: the acknowledged number. y: the `highest` of the PROBE that this answers, or 0.
+ACK = 2
+# A probe. x: the acknowledged number of the other direction. y: the highest sequence number sent so far.
+PROBE = 3
+# A chunk of a payload that is not its last one. x, y: as in DATA.
+PART = 4
 
 Target = tuple[str, int, int, int, int]
 
 JOINED = 4 * CHUNK
-"""The most bytes of a channel body with more than one frame. No neighbour joins more frames, and each frame may need an
-answer."""
+"""A channel body with more bytes than this has only one frame. No sound neighbour joins more frames, and each frame may
+need an answer."""
 
 MANY = 10_000
-"""A frame of link state lists fewer routers than this, and a body of link state has fewer frames, because each takes
-some time to read."""
+"""A link-state frame lists fewer routers than this, and a link-state body has fewer frames, because each takes time to
+read."""
 
-_LARGEST = 2**63 - 1  # the limit of numbers that a router increments: one more must still fit in 64 bits
+_LARGEST = 2**63 - 1  # numbers that a router increments stay below this: one more must still fit into 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
 _TARGET_SHAPE = [str, int, int, int, int]
@@ -58,16 +63,18 @@ _LINK_SHAPE = [str, int, int]
 
 
 class PeerError(Exception):
-    """A neighbour sent a body that no router of this mesh would send; nothing of it was applied.
+    """A neighbour has sent a body that no sound router of this mesh would send. The body does not decode, or has a
+    HELLO from the wrong router.
 
-    The body does not decode, or has a HELLO from the wrong router. The shell closes the transport that it came from.
-    Every other exception in this folder is a bug of ours.
+    Nothing of the body was applied. The shell closes the transport on which it came. Any other exception in this folder
+    is a bug.
     """
 
 
 @frozen
 class Hello:
-    """The sender is here, and hears this incarnation (`heard`) on this transport."""
+    """Says that the sender is here, and which incarnation of the receiver it hears on this transport (`heard`; 0 if
+    none)."""
 
     name: str
     incarnation: int
@@ -79,7 +86,7 @@ class Hello:
 
 @frozen
 class Summary:
-    """The version of each router's advertisement that the sender has."""
+    """The versions of all advertisements that the sender has."""
 
     clock: int
     versions: dict[str, tuple[int, int]]
@@ -87,7 +94,7 @@ class Summary:
 
 @frozen
 class AgedAdvertisement:
-    """One router's advertisement of its links, `age_ms` after it wrote it."""
+    """One router's advertisement of its links. `age_ms`: the time since the router wrote it."""
 
     origin: str
     incarnation: int
@@ -114,7 +121,8 @@ LinkstateFrame = Hello | Summary | Entries | Planned
 
 
 class ChannelFrame(NamedTuple):
-    """One frame of a body. `chunk_start` is before the bin prefix of the chunk, `chunk_content` after it."""
+    """One channel frame of a body. `chunk_start`: the offset of the chunk's bin prefix. `chunk_content`: the offset
+    after it."""
 
     kind: int
     source: str
@@ -130,7 +138,7 @@ class ChannelFrame(NamedTuple):
         return Chunk(self.body[self.chunk_content : self.chunk_end], self.kind == PART)
 
     def raw_chunk(self) -> Buffer:
-        """The chunk with its prefix, to be passed on unchanged."""
+        """The bytes of the chunk with its prefix, which a relay passes on unchanged."""
         return self.body[self.chunk_start : self.chunk_end]
 
 
@@ -166,7 +174,7 @@ def encode_plan(clock: int, plan: Plan) -> bytes:
 
 
 def decode_linkstate(body: Buffer) -> list[LinkstateFrame]:
-    """Returns all frames of a body. Raises PeerError before any of them is used."""
+    """Decode all frames of a body. Raises PeerError before any of them is used."""
     bounds = list(islice(_bins(body), MANY))
     if len(bounds) == MANY:
         raise PeerError(f"a body has too many frames, expected fewer than {MANY}")
@@ -174,7 +182,7 @@ def decode_linkstate(body: Buffer) -> list[LinkstateFrame]:
 
 
 def decode_channel(body: Buffer) -> list[ChannelFrame]:
-    """Returns all frames of a body. Raises PeerError before any of them is used."""
+    """Decode all frames of a body. Raises PeerError before any of them is used."""
     frames: list[ChannelFrame] = []
     offset = 0
     while offset < len(body):
@@ -199,7 +207,7 @@ def _bins(body: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def _bin_bounds(body: Buffer, offset: int) -> tuple[int, int]:
-    """Start and end of the content of the bin object at `offset`. Raises PeerError."""
+    """The start and the end of the content of the bin object at `offset`. Raises PeerError."""
     width = {_BIN8: 1, _BIN16: 2, _BIN32: 4}.get(body[offset]) if offset < len(body) else None
     if width is None:
         raise PeerError(f"expected a msgpack bin object at byte {offset} of a body of {len(body)} bytes")

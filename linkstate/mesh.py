@@ -37,7 +37,7 @@ from linkstate.routing import LinkState
 
 
 class Mesh:
-    """One router's view of the mesh."""
+    """The link state, the contacts and the channels of one router."""
 
     def __init__(
         self,
@@ -51,8 +51,9 @@ class Mesh:
         max_payload: int,
         budget: int = BUDGET,
     ) -> None:
-        """`plan`: the plan as this router knows it. `hello`, `dead`: seconds. `max_payload`: bytes of the largest
-        payload that this router accepts from another. `budget`: the bytes that may queue on the way to one router."""
+        """`plan`: the plan as this router knows it. `hello`, `dead`: in seconds. `max_payload`: the largest payload, in
+        bytes, that this router accepts from another router. `budget`: the limit of the bytes that queue on the way to
+        one router."""
         assert 0 < incarnation < 1 << 64 - NUMBER_BITS
         self.name = name
         self.out: list[Action] = []
@@ -76,12 +77,12 @@ class Mesh:
 
     @property
     def neighbours(self) -> Mapping[str, Neighbour]:
-        """The neighbours of the plan: `state`, `since`, `cost`, `up`."""
+        """The neighbours in the plan, each with `state`, `since`, `cost` and `up`."""
         return self._linkstate.neighbours
 
     @property
     def routes(self) -> Mapping[str, Route]:
-        """The routers with a path to them: `next_hop`, `cost`, `path`."""
+        """The routers to which there is a path, each with `next_hop`, `cost` and `path`."""
         return self._linkstate.routes
 
     @property
@@ -91,7 +92,7 @@ class Mesh:
 
     @property
     def losses(self) -> Mapping[Loss, int]:
-        """How many contacts were lost so far, by cause."""
+        """The number of lost contacts, by cause."""
         return self._contacts.losses
 
     @property
@@ -99,7 +100,7 @@ class Mesh:
         return self._linkstate.plan
 
     def replan(self, plan: Plan, now: float) -> None:
-        """Merge a changed plan into the present one. If this changes the plan, all routers get it."""
+        """Merge a changed plan into the present one. If the plan changes by this, all routers get it."""
         merged = self.plan.merge(plan)
         if merged != self.plan:
             self._linkstate.follow(merged, now)
@@ -114,7 +115,7 @@ class Mesh:
         self._follow_reachability(now)
 
     def receive(self, neighbour: str, lane: str, body: Buffer, now: float) -> None:
-        """Handle a body that came on this lane of the neighbour."""
+        """Take a body that came on this lane from the neighbour."""
         if lane == CHANNEL:
             self.receive_channel(neighbour, body, now)
         else:
@@ -140,7 +141,8 @@ class Mesh:
                 self._forwarding.relay(frame, elsewhere)
 
     def bytes_received(self, neighbour: str, now: float) -> None:
-        """Note that bytes came from the neighbour, even if only a part of a body: the neighbour lives."""
+        """Note that bytes came from the neighbour, perhaps only a part of a body. They show that the neighbour is
+        alive."""
         self._linkstate.receive_traffic(neighbour, now)
 
     def handle_timer(self, now: float) -> None:
@@ -149,19 +151,21 @@ class Mesh:
         self._contacts.handle_timer(now)
 
     def deadline(self) -> float:
-        """The next instant at which `handle_timer` has something to do."""
+        """When `handle_timer` next has work."""
         return min(self._linkstate.deadline(), self._contacts.deadline())
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
-        """Send to the targets that are in contact, and leave out the others. The caller names no target twice."""
+        """Send the payload to all targets that are in contact. The caller names no target twice."""
         assert len(set(targets)) == len(targets)
         self._contacts.send(targets, payload, now)
 
     def doubt(self, router: str, reason: str, now: float) -> None:
-        """Question the contact with a router that owes us an answer.
+        """Check a router that owes this one an answer, and declare the contact with it lost if it has sent nothing
+        (protocol 6.7).
 
-        The contact is declared lost for this reason once the router has acknowledged everything sent so far, unless a
-        payload of the router is on its way, or is here and not handled yet (protocol 6.7)."""
+        The check waits until the router has acknowledged everything that was sent so far. The contact is not lost if a
+        payload of the router has come by then, or is here and not handled yet.
+        """
         if not any(isinstance(action, Received) and action.router == router for action in self.out):
             self._contacts.doubt(router, reason, now)
 

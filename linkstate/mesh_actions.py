@@ -1,6 +1,7 @@
-"""The actions of the link-state and channel layer for the shell, and the events between its own parts.
+"""The actions that link state and channels ask of the shell, and the events between their own parts.
 
-`Transmit` and `Received` occur once per batch of messages and are therefore named tuples; the others are rare.
+`Transmit` and `Received` occur once for each batch of messages, so they are named tuples, which are faster. The others
+are rare.
 """
 
 from enum import Enum
@@ -23,7 +24,8 @@ class Transmit(NamedTuple):
 
 
 class Received(NamedTuple):
-    """The next payload of the channel from `router`: in order, once, within the present contact."""
+    """The next payload of the channel from `router`. Payloads come in order, each once, and only within the present
+    contact."""
 
     router: str
     payload: bytes
@@ -31,38 +33,39 @@ class Received(NamedTuple):
 
 @frozen
 class ContactMade:
-    """The shell may send to `router`, in this incarnation; its channel starts empty in both directions."""
+    """A contact with this incarnation of `router` has begun, so the shell may send to it. The channel is empty in both
+    directions."""
 
     router: str
     incarnation: int
 
 
 class Loss(Enum):
-    """The kinds of reasons for which a link or a contact is lost."""
+    """The causes for which a link or a contact can be lost."""
 
     SILENT = "silent"
-    """Nothing came from a neighbour for `dead` seconds."""
+    """The neighbour sent nothing for `dead` seconds."""
     UNHEARD = "unheard"
-    """A neighbour hears nothing from this router."""
+    """The neighbour receives nothing from this router."""
     CLOSED = "closed"
-    """The connection to a neighbour ended."""
+    """The connection to the neighbour ended."""
     NO_PATH = "no-path"
-    """Some link on the path is down, or no path is left."""
+    """A link on the path is down, or there is no path any more."""
     RESTARTED = "restarted"
     """The router runs in another incarnation."""
     REMOVED = "removed"
-    """The plan does not list the router, or the link, any more."""
+    """The plan no longer lists the router, or the link to it."""
     OTHER_END = "other-end"
-    """The router lost the contact before this one did."""
+    """The other router lost the contact before this one did."""
     LATE = "late"
-    """The router owes this one an answer, and had sent nothing when it acknowledged a question (`Mesh.doubt`)."""
+    """The other router owed an answer, and had still sent nothing when it acknowledged a question (`Mesh.doubt`)."""
     BROKEN = "broken"
-    """The router broke the protocol."""
+    """The other router broke the protocol."""
 
 
 @frozen
 class ContactLost:
-    """The contact with `router` is over; all that was in flight is forgotten. `reason` is a sentence for the log."""
+    """The contact with `router` is over, and all data under way are forgotten. `reason`: a sentence for the log."""
 
     router: str
     cause: Loss
@@ -71,14 +74,15 @@ class ContactLost:
 
 @frozen
 class Full:
-    """The budget of the channel to `router` is used up. Payloads that can wait do so until `Room` or `ContactLost`."""
+    """The budget of the channel to `router` is used up. Payloads that can wait have to wait until `Room` or
+    `ContactLost`."""
 
     router: str
 
 
 @frozen
 class Room:
-    """`router` has acknowledged enough of its channel: it takes payloads again."""
+    """The channel to `router` takes payloads again, because the router has acknowledged enough."""
 
     router: str
 
@@ -95,7 +99,7 @@ Action = Transmit | Received | ContactMade | ContactLost | Full | Room | Replann
 
 @frozen
 class Reached:
-    """Internal: there is now a path to this incarnation of `router`."""
+    """For this folder only: there is now a path to this incarnation of `router`."""
 
     router: str
     incarnation: int
@@ -103,7 +107,7 @@ class Reached:
 
 @frozen
 class Unreachable:
-    """Internal: there is no path any more, or the router runs in another incarnation."""
+    """For this folder only: there is no path to `router` any more, or it runs in another incarnation."""
 
     router: str
     cause: Loss
@@ -112,7 +116,8 @@ class Unreachable:
 
 @frozen
 class Rerouted:
-    """Internal: the path changed, so the frames under way on the old one may be lost."""
+    """For this folder only: the path to `router` has changed, so the frames under way on the former path may be
+    lost."""
 
     router: str
 

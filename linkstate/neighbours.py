@@ -19,14 +19,15 @@ from linkstate.mesh_actions import Loss
 
 
 class NeighbourState(Enum):
-    DOWN = "down"  # no transport
-    SILENT = "silent"  # a transport, but nothing heard on it, or not for `dead` seconds
-    ONE_WAY = "one way"  # we hear it; it has not said that it hears us
+    DOWN = "down"  # there is no transport
+    # there is a transport, but nothing was ever heard on it, or nothing for `dead` seconds
+    SILENT = "silent"
+    ONE_WAY = "one way"  # this router hears the neighbour, which has not said that it hears this router
     UP = "up"
 
 
 class Neighbour:
-    """The state of the link to one neighbour of the plan."""
+    """The state of the link to one neighbour in the plan."""
 
     def __init__(self, name: str, cost: int = 1, *, hello: float, dead: float) -> None:
         assert cost >= 1 and 0 < hello < dead
@@ -34,9 +35,9 @@ class Neighbour:
         self.cost = cost
         self.state = NeighbourState.DOWN
         self.since = 0.0  # when the present state began
-        self.incarnation = 0  # the incarnation last heard on this transport
-        self.cause = Loss.CLOSED  # why the link is no longer UP
-        self.reason = "the link has not come up yet"  # this cause, as a sentence for the log
+        self.incarnation = 0  # the neighbour's incarnation, as last heard on this transport
+        self.cause = Loss.CLOSED  # why the link was last lost
+        self.reason = "the link has not come up yet"  # the same as a sentence for the log
         self.hello_at = inf  # when the next HELLO is due
         self._lost_at = inf
         self._hello = hello
@@ -52,11 +53,12 @@ class Neighbour:
 
     @property
     def heard(self) -> int:
-        """The incarnation that this router hears at present, as its HELLO reports it; 0 if it hears none."""
+        """The neighbour's incarnation that this router hears at present; 0 if it hears none. This router's HELLO tells
+        it."""
         return self.incarnation if self.state in (NeighbourState.ONE_WAY, NeighbourState.UP) else 0
 
     def link_up(self, now: float) -> None:
-        """Begin with a new transport. Bytes of a former transport no longer count."""
+        """Begin to use a new transport. Bytes that came on a former transport no longer count."""
         self.link_down(now)
         self._enter(NeighbourState.SILENT, now)
         self.hello_at = now
@@ -72,11 +74,11 @@ class Neighbour:
     def receive_hello(self, incarnation: int, hears_us: bool, now: float) -> None:
         assert self.connected
         if incarnation < self.incarnation:
-            return  # from an incarnation before the one that we know
+            return  # the HELLO is from an earlier incarnation than the known one
         if incarnation != self.heard:
             self._fall(NeighbourState.ONE_WAY, now, Loss.RESTARTED, f"router {self.name} was started again")
             self.incarnation = incarnation
-            self.hello_at = now  # so the neighbour learns at once that we hear it
+            self.hello_at = now  # so that the neighbour learns at once that it is heard
         self._lost_at = now + self._dead
         if hears_us:
             self._enter(NeighbourState.UP, now)
@@ -86,8 +88,8 @@ class Neighbour:
             )
 
     def receive_traffic(self, now: float) -> bool:
-        """Note bytes from the neighbour that are no complete HELLO. False if the incarnation of the sender is unknown:
-        then the caller ignores the bytes."""
+        """Note bytes from the neighbour that are not a complete HELLO. Returns False if the sender's incarnation is
+        unknown; the caller then ignores the bytes."""
         if not self.heard:
             return False
         self._lost_at = now + self._dead
@@ -102,7 +104,7 @@ class Neighbour:
         return self.hello_at if self.hello_at < self._lost_at else self._lost_at
 
     def _fall(self, state: NeighbourState, now: float, cause: Loss, reason: str) -> None:
-        """Enter a state below UP. If the link was UP, the cause is kept, as later causes follow from it."""
+        """Enter a state below UP. If the link was UP, note the cause; any later cause only follows from this one."""
         if self.up:
             self.cause, self.reason = cause, reason
         self._enter(state, now)

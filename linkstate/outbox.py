@@ -1,8 +1,7 @@
-"""Bodies that wait until the transport to one neighbour has room (protocol 3, layer 2): link state never waits behind
-data.
+"""Keeps bodies until the transport to one neighbour has room (protocol 3, layer 2). Link state never waits behind data.
 
-A shell gives its transport no more than the transport can write at once. When that is written, the shell takes the next
-bodies from here. So link state waits only for the bytes that the transport already has.
+A shell gives its transport only as much as the transport can write at once. When that is written, the shell takes the
+next bodies from here. So link state waits only for the bytes that the transport already has.
 """
 
 from collections import deque
@@ -12,7 +11,7 @@ from linkstate.mesh_actions import CHANNEL, LINKSTATE
 
 
 class Outbox:
-    """Bodies for one neighbour, in order on each of its two lanes."""
+    """The waiting bodies for one neighbour, in order on each of its two lanes."""
 
     __slots__ = ("_channel", "_linkstate")
 
@@ -24,8 +23,8 @@ class Outbox:
         (self._channel if lane == CHANNEL else self._linkstate).append(body)
 
     def take(self, room: int) -> tuple[Literal["linkstate", "channel"], list[bytes]] | None:
-        """The bodies to send next, to be joined into one, and their lane: at most `room` bytes of data, but at least
-        one body. None if nothing waits."""
+        """Take the bodies to send next, which are joined into one, and their lane. Link state comes first. Data have at
+        most `room` bytes, but at least one body. None if nothing waits."""
         if self._linkstate:
             bodies, self._linkstate = self._linkstate, []
             return LINKSTATE, bodies

@@ -14,25 +14,25 @@ from attrs import frozen
 
 @frozen
 class Route:
-    """The path to one router, and the incarnation that runs there."""
+    """The path to one router, and the router's present incarnation."""
 
     next_hop: str
     cost: int
-    path: tuple[str, ...]  # names of all routers on the path, from the next hop to the target
+    path: tuple[str, ...]  # the names of the routers on the path, from the next hop to the target
     incarnation: int
 
 
 class Advertised(Protocol):
-    """The facts about a router that this module needs."""
+    """What this module needs to know about a router."""
 
     @property
     def incarnation(self) -> int: ...
     @property
-    def links(self) -> Sequence[tuple[str, int, int]]: ...  # neighbour, its incarnation, cost
+    def links(self) -> Sequence[tuple[str, int, int]]: ...  # for each link: neighbour, its incarnation, cost
 
 
 def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Route]:
-    """The routes to all routers that `root` can reach, keyed and sorted by name."""
+    """The routes to all routers that `root` can reach, by name, and sorted by name."""
     listed = {name: {(there, incarnation) for there, incarnation, _ in r.links} for name, r in routers.items()}
     routes: dict[str, Route] = {}
     candidates: list[tuple[int, tuple[str, ...]]] = [(0, ())]
@@ -50,7 +50,7 @@ def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Ro
 
 
 def is_link(here: str, there: str, routers: Mapping[str, Advertised]) -> bool:
-    """Whether both routers list the link between them."""
+    """Whether both routers list the link between them, each with the present incarnation of the other."""
     ends = [routers[name] for name in (here, there) if name in routers]
     return len(ends) == 2 and all(
         any((neighbour, incarnation) == (far_name, far.incarnation) for neighbour, incarnation, _ in near.links)
@@ -61,8 +61,8 @@ def is_link(here: str, there: str, routers: Mapping[str, Advertised]) -> bool:
 def _two_way_links(
     router: str, routers: Mapping[str, Advertised], listed: Mapping[str, Set[tuple[str, int]]]
 ) -> Iterator[tuple[str, int]]:
-    """The working links of a router, as (neighbour, cost). A link works if both ends list each other in their present
-    incarnations. `listed` is an index of the links of each router, because a full mesh has many links."""
+    """The working links of a router, as pairs (neighbour, cost). A link works if each end lists the other one in its
+    present incarnation. `listed`: the links of each router as a set, because a full mesh has many links."""
     here = routers[router]
     for neighbour, incarnation, cost in here.links:
         there = routers.get(neighbour)

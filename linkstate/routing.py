@@ -1,12 +1,15 @@
-"""The link-state protocol of one router (protocol 3, layer 1): the routers that it reaches, and the next hop to each.
+"""The link-state protocol of one router (protocol 3, layer 1). It finds the routers that this router can reach, and the
+next hop to each.
 
-HELLOs show which links work. Each router floods its working links to all routers, and all compute the shortest paths.
-The list `changes` gets `Reached`, `Unreachable` and `Rerouted`. A flood is sent once over each link. If a part of it is
-lost, the digest in the next HELLO shows this. The router then sends a SUMMARY, and the other side answers with the
-advertisements that are newer there.
+HELLOs show which links work. Each router floods its working links to all routers, and all routers compute the shortest
+paths. Changes of these paths are put into the list `changes`, as `Reached`, `Unreachable` and `Rerouted`.
 
-The plan of the mesh (protocol 11), which has all routers and links, spreads in the same way. A router sends the whole
-plan to all neighbours when it changes, and to each neighbour whose HELLO has another digest of the plan.
+A flood is sent once over each link. If a part of it is lost, the digest in the next HELLO shows this. The router then
+sends a SUMMARY, and the other side answers with the advertisements that are newer there.
+
+The plan of the mesh (protocol 11) has all routers and links, and spreads in the same way. When it changes, a router
+sends the whole plan to all neighbours. It also sends the plan to a neighbour whose HELLO has another digest of the
+plan.
 """
 
 from collections.abc import Callable
@@ -33,13 +36,15 @@ from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
-ANSWERS = 1.25  # HELLO intervals after which the answering end sends a HELLO of its own accord
-REFRESH_DEADS = 10  # `dead` intervals after which an advertisement is renewed
-MAX_AGE_DEADS = 40  # `dead` intervals without renewal after which an advertisement is forgotten
+# the number of HELLO intervals after which the answering end of a link sends a HELLO by itself
+ANSWERS = 1.25
+REFRESH_DEADS = 10  # the number of `dead` times after which an advertisement is renewed
+# the number of `dead` times after which an advertisement that was not renewed is forgotten
+MAX_AGE_DEADS = 40
 
 
 class LinkState:
-    """Takes the neighbours' link state, and computes the routes."""
+    """Takes link state from neighbours, and computes the routes."""
 
     def __init__(
         self,
@@ -55,7 +60,7 @@ class LinkState:
         self.plan = plan
         self.neighbours: dict[str, Neighbour] = {}
         self.routes: dict[str, Route] = {}
-        self.changes: list[Reachability] = []  # drained by the owner after each call
+        self.changes: list[Reachability] = []  # the owner empties it after each call
         self.database = Database(
             name, incarnation, plan, clock.believes, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
         )
@@ -65,12 +70,13 @@ class LinkState:
         self._transmit = transmit
         self._early = hello / 2
         self._dead = dead
-        answering = ANSWERS * hello  # the neighbour with the higher name only answers, so it seldom wakes by itself
+        # The neighbour with the higher name only answers HELLOs, so it seldom has to wake by itself.
+        answering = ANSWERS * hello
         self._hello_as_lower, self._hello_as_higher = hello, min(answering, (hello + dead) / 2)
         self._meet_neighbours()
 
     def follow(self, plan: Plan, now: float) -> None:
-        """Follow a new plan, and send it to all neighbours, also to former ones."""
+        """Follow a changed plan, and send it to all neighbours, including former ones."""
         self.plan = plan
         body = encode_plan(self._clock.read(), plan)
         for neighbour in self.neighbours.values():
@@ -81,7 +87,7 @@ class LinkState:
         self._update(now)
 
     def _meet_neighbours(self) -> None:
-        """Make the neighbours that the plan gives this router, in the order of their names."""
+        """Make the list of neighbours that the plan gives this router, in the order of their names."""
         costs = self.plan.costs_of(self._name)
         self.neighbours = {name: self.neighbours.get(name) or self._meet(name) for name in costs}
         for name, cost in costs.items():
@@ -94,12 +100,12 @@ class LinkState:
     def link_up(self, name: str, now: float) -> None:
         neighbour = self.neighbour(name)
         if neighbour.connected:
-            self.link_down(name, now)  # a new transport replaces the old one
+            self.link_down(name, now)  # the new transport replaces the old one
         neighbour.link_up(now)
         self._update(now)
 
     def link_down(self, name: str, now: float) -> None:
-        if name in self.neighbours:  # otherwise the plan removed it before its transport ended
+        if name in self.neighbours:  # the plan may have removed the neighbour before its transport ended
             self.neighbours[name].link_down(now)
             self._update(now)
 
@@ -123,8 +129,8 @@ class LinkState:
             self._update(now)
 
     def receive_traffic(self, name: str, now: float) -> bool:
-        """Note traffic on the other lane, or a part of a body, as a sign of life. False if the caller has to ignore
-        it."""
+        """Note traffic on the other lane, or a part of a body, as a sign of life. Returns False if the caller has to
+        ignore it."""
         return self.neighbour(name).receive_traffic(now)
 
     def handle_timer(self, now: float) -> None:
@@ -149,7 +155,8 @@ class LinkState:
     def _receive_frame(self, neighbour: Neighbour, frame: LinkstateFrame, now: float) -> None:
         self._clock.merge(frame.clock)
         if isinstance(frame, Hello) and not self.plan.admits(frame.name, frame.incarnation):
-            self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))  # so it learns of its removal
+            # so that the router learns of its removal
+            self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))
         elif isinstance(frame, Hello):
             neighbour.receive_hello(frame.incarnation, frame.heard == self._incarnation, now)
             self._say_hello(now)
@@ -172,7 +179,8 @@ class LinkState:
         merged = self.plan.merge(frame.plan)
         if merged == self.plan:
             return
-        if merged.size > MOST_TAKEN:  # no neighbour would accept such a plan, nor this router after a restart
+        # Neither a neighbour nor this router after a restart would accept such a plan.
+        if merged.size > MOST_TAKEN:
             raise PeerError(
                 f"merged with the plan of this router, the plan would have more than {MOST_TAKEN} routers or links"
             )
@@ -187,7 +195,8 @@ class LinkState:
         self._send_entries(others, [o for o, v in verdicts if v is InstallResult.NEWER], now)
 
     def _update(self, now: float) -> None:
-        """Bring everything up to date after a change: HELLOs that are due, our advertisement, the routes."""
+        """After a change, bring everything up to date: the HELLOs that are due, this router's advertisement, and the
+        routes."""
         if any(now >= neighbour.hello_at for neighbour in self.neighbours.values()):
             self._say_hello(now)
         self._advertise(now)
@@ -196,9 +205,8 @@ class LinkState:
             self._recompute()
 
     def _say_hello(self, now: float) -> None:
-        """Send a HELLO to each neighbour for which one is due soon. So a router wakes once for both HELLOs of a link,
-        and for the HELLOs of all links.
-        """
+        """Send a HELLO to each neighbour for which one is due soon. In this way the router wakes only once for the
+        HELLOs of all links."""
         for neighbour in self.neighbours.values():
             if now >= neighbour.hello_at - self._early:
                 self._send_hello(neighbour, now)
@@ -218,8 +226,8 @@ class LinkState:
         return (neighbour.name, neighbour.incarnation, neighbour.cost) in own.links
 
     def _advertise(self, now: float) -> None:
-        """Flood our advertisement if our links have changed, or if it has to be renewed. A new neighbour also gets the
-        whole database."""
+        """Flood this router's advertisement if its links have changed, or if it has to be renewed. A new neighbour also
+        gets the whole database."""
         own = self.database.own
         links = self._working_links()
         if own is not None and own.links == links and now < self.database.refresh_at:
@@ -254,7 +262,7 @@ class LinkState:
                 self.changes.append(Rerouted(router))
 
     def _why_unreachable(self, route: Route) -> tuple[Loss, str]:
-        """Returns the first link of a former path that is down, and why, as far as this router knows."""
+        """Returns the first link on a former path that is down, and why, as far as this router knows it."""
         first = self.neighbours.get(route.next_hop)
         if first is None:
             return Loss.REMOVED, f"the plan no longer has a link to router {route.next_hop}"

@@ -4,12 +4,13 @@ router, so each router checks them."""
 import re
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-"""The form of the name of a router or a mesh, because names become folder names and parts of printed epochs."""
+"""Matches the name of a router or a mesh. Names become names of folders and parts of printed epochs, so few characters
+are allowed."""
 MOST_COST = 65535
 _ADDRESS = re.compile(r"(?:\[([0-9A-Za-z:.%_]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})")
 _MOST_PORT = 65535
 _LONGEST_HOST = 253
-"""Bytes of a host name in DNS (RFC 1035 2.3.4)."""
+"""The limit of a host name in DNS, in bytes (RFC 1035 2.3.4)."""
 
 
 def host_and_port(text: str) -> tuple[str, int]:
@@ -21,19 +22,19 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def in_ascii(address: str) -> str:
-    """The address as a plan has it: a host name in another script in its DNS form (IDNA)."""
+    """The address in the form that a plan has: a host name in another script is replaced by its DNS form (IDNA)."""
     host, _, port = address.rpartition(":")
     return f"{host.encode('idna').decode()}:{port}"
 
 
 def is_address(text: str) -> bool:
-    """Whether a plan may have this address. The check for ASCII comes first, because other names take a thousand times
-    as long to check."""
+    """Whether a plan may have this address. The function first checks that it is ASCII, because any other name takes a
+    thousand times as long to check."""
     return text.isascii() and _is_any(text)
 
 
 def mended(address: str) -> str:
-    """The plan's form of an address from a store; empty if it is no address."""
+    """The address from a store, in the form that a plan has; empty if it is not a valid address."""
     return in_ascii(address) if _is_any(address) else ""
 
 

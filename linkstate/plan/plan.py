@@ -23,50 +23,52 @@ from linkstate.clock import COUNTER_BITS
 from linkstate.plan.names import MOST_COST, NAME, is_address, mended
 
 Version = tuple[int, str]
-"""The hybrid clock and the router of a change. No two changes have the same version."""
+"""The version of an entry: the hybrid clock and the router of its last change. No two changes have the same version."""
 START: Version = (0, "")
-"""Version of the entries of a topology file."""
+"""The version of all entries that come from a topology file."""
 MOST = 1000
-"""The most routers, and the most links, in a plan after a change at this router."""
+"""The limit of the number of routers, and of links, in a plan that is changed at this router."""
 MOST_TAKEN = 2 * MOST
-"""The most routers, and the most links, in a plan of another router: each of two sides of a partition may have made
+"""The same limit for a plan from another router. It is higher, because each of two sides of a partition may have made
 `MOST`."""
 
 
 class PlanError(Exception):
-    """A change that cannot be made to this plan now. The text is the reason."""
+    """The change cannot be made to the present plan. The text of the error gives the reason."""
 
 
 class Standing(IntEnum):
     MEMBER = 0
     LEAVING = 1
-    """The router sends its clients to other routers. The others do not wait for it while it is out of contact."""
+    """The router sends its clients to other routers. While it is out of contact, the others do not wait for it."""
     REMOVED = 2
 
 
 @attrs.frozen(order=True, slots=True)
 class PlannedRouter:
-    """The plan's entry of one router. The greater of two entries is the later, field by field."""
+    """The entry of one router in the plan. Of two entries about the router, the greater one (compared field by field)
+    is later."""
 
     since: int = 0
-    """The router's incarnations are later than this, in ms; earlier ones were removed."""
+    """Incarnations of the router up to this one, in milliseconds, were removed; only later ones belong to the mesh."""
     standing: Standing = Standing.MEMBER
     version: Version = START
     inter: str = ""
-    """host:port at which the neighbours dial the router; empty if they know it otherwise."""
+    """The host:port at which neighbours dial the router; empty if they know it from elsewhere."""
     amqp: str = ""
-    """host:port that clients get."""
+    """The host:port that clients are told."""
 
 
 @attrs.frozen(order=True, slots=True)
 class PlannedLink:
-    """The plan's entry of the link between two routers. The greater of two entries is the later."""
+    """The entry of the link between two routers in the plan. Of two entries about the link, the greater one is
+    later."""
 
     version: Version = START
     cost: int = 0
-    """The cost of the link; 0 if there is no such link."""
+    """The cost of the link; 0 if the link does not exist."""
     address: str = ""
-    """host:port to dial in place of the higher-named router's `inter`."""
+    """The host:port to dial for this link, in place of the `inter` of the router with the higher name."""
 
 
 Pair = tuple[str, str]
@@ -77,7 +79,7 @@ E = TypeVar("E", PlannedRouter, PlannedLink)
 
 @attrs.frozen(slots=False)
 class Plan:
-    """The routers and links of a mesh, as one router knows them."""
+    """A plan: the routers and links of a mesh, as one router knows them."""
 
     routers: Mapping[str, PlannedRouter]
     links: Mapping[Pair, PlannedLink]
@@ -86,8 +88,8 @@ class Plan:
 
     @cached_property
     def listed(self) -> frozenset[str]:
-        """Routers that belong to the mesh: members, and routers that are leaving. The others wait for them even while
-        they are absent (protocol 11.5)."""
+        """The routers that belong to the mesh: members, and routers that are leaving. The other routers wait for them
+        even while they are absent (protocol 11.5)."""
         return frozenset(name for name, router in self.routers.items() if router.standing is not Standing.REMOVED)
 
     @cached_property
@@ -100,11 +102,11 @@ class Plan:
         return router in self.listed and incarnation > self.routers[router].since
 
     def is_out(self, router: str, incarnation: int) -> bool:
-        """Whether this incarnation belonged to the mesh earlier, and was removed."""
+        """Whether this incarnation once belonged to the mesh, and has been removed."""
         return router in self.routers and not self.admits(router, incarnation)
 
     def costs_of(self, router: str) -> dict[str, int]:
-        """Neighbour -> cost of the link to it; empty for a removed router."""
+        """The cost of the link to each neighbour of the router; empty if the router is removed."""
         found = {}
         for (a, b), link in self.links.items():
             if link.cost and router in (a, b) and a in self.listed and b in self.listed:
@@ -112,17 +114,17 @@ class Plan:
         return dict(sorted(found.items()))
 
     def dialled_by(self, router: str) -> dict[str, str]:
-        """Neighbour with a higher name -> its host:port, if the plan knows it."""
+        """The host:port of each neighbour that the router dials (its name is higher), if the plan knows it."""
         higher = [name for name in self.costs_of(router) if name > router]
         found = {name: self.links[router, name].address or self.routers[name].inter for name in higher}
         return {name: address for name, address in found.items() if address}
 
     def address_of(self, neighbour: str, router: str) -> str:
-        """host:port at which a neighbour listens for this router; empty if the plan does not know it."""
+        """The host:port at which a neighbour listens for this router; empty if the plan does not know it."""
         return self.routers[neighbour].inter or self.dialled_by(router).get(neighbour, "")
 
     def times_ms(self) -> list[int]:
-        """All times in the plan, in ms: when each entry was changed, and the `since` of each router."""
+        """All times in the plan, in milliseconds: when each entry was changed, and the `since` of each router."""
         versions = [router.version for router in self.routers.values()] + [link.version for link in self.links.values()]
         return [clock >> COUNTER_BITS for clock, _ in versions] + [router.since for router in self.routers.values()]
 
@@ -136,10 +138,11 @@ class Plan:
         return Plan(_merged(self.routers, other.routers), _merged(self.links, other.links))
 
     def revised(self, wanted: "Plan", version: Version, forced: Collection[str] = ()) -> "Plan":
-        """The plan after the operator applies a topology file, `wanted`. Raises PlanError.
+        """The plan after an operator has applied the topology file `wanted`. Raises PlanError if this is impossible.
 
-        Routers that the file lacks become LEAVING; the `forced` ones among them become REMOVED at once. The links of a
-        leaving router stay until it is removed."""
+        Routers that the file lacks become LEAVING; those of them that are in `forced` become REMOVED at once. The links
+        of a leaving router stay until it is removed.
+        """
         routers, links = dict(self.routers), dict(self.links)
         for name, said in wanted.routers.items():
             routers[name] = _listed(name, routers.get(name), said, version)
@@ -150,7 +153,8 @@ class Plan:
         for pair in self.links.keys() | wanted.links.keys():
             old, new = links.get(pair, PlannedLink()), wanted.links.get(pair, PlannedLink())
             stays = new.cost or wanted.routers.keys() >= set(pair)
-            comes = new.cost and not self.listed >= set(pair)  # an end is new here: other files may lack the link
+            # one end is new, so other routers' topology files may lack the link
+            comes = new.cost and not self.listed >= set(pair)
             if comes or (stays and (old.cost, old.address) != (new.cost, new.address)):
                 links[pair] = attrs.evolve(new, version=version)
         revised = Plan(routers, links)
@@ -159,7 +163,7 @@ class Plan:
         return revised
 
     def without(self, router: str, version: Version) -> "Plan":
-        """The plan after the router, which was leaving, is removed."""
+        """The plan after this leaving router is removed."""
         removed = attrs.evolve(self.routers[router], standing=Standing.REMOVED, version=version)
         return attrs.evolve(self, routers={**self.routers, router: removed})
 
@@ -169,25 +173,26 @@ class Plan:
         gone = {name: attrs.evolve(router, standing=Standing.REMOVED) for name, router in leaving.items()}
         return attrs.evolve(self, routers={**self.routers, **gone})
 
-    # packing
+    # packing for messages and stores
 
     @cached_property
     def digest(self) -> int:
-        """A digest of the changed entries: equal for plans with the same changed entries; 0 if no entry was changed."""
+        """A digest of the changed entries. It is equal for plans with equal changed entries, and 0 if no entry was
+        changed."""
         changed = self.changed()
         return int.from_bytes(blake2b(msgpack.packb(changed), digest_size=7).digest()) if any(changed) else 0
 
     def changed(self) -> list[list[Any]]:
-        """The entries that were changed since the topology file: rows of routers and rows of links, ready to pack."""
+        """The entries that have changed since the topology file, as rows of routers and rows of links, which are ready
+        to pack."""
         routers = [[name, *attrs.astuple(r)] for name, r in sorted(self.routers.items()) if r.version > START]
         links = [[*pair, *attrs.astuple(link)] for pair, link in sorted(self.links.items()) if link.version > START]
         return [routers, links]
 
 
 def plan_of(rows: Any) -> Plan:
-    """The plan of the unpacked rows that `changed` returned. Raises ValueError for anything else, because the plan is
-    sent on and stored.
-    """
+    """Make a plan from unpacked rows that `changed` has returned. Raises ValueError for anything else, because the plan
+    is passed on and stored."""
     match rows:
         case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST_TAKEN:
             return Plan(dict(map(_router, routers)), dict(map(_link, links)))
@@ -195,8 +200,8 @@ def plan_of(rows: Any) -> Plan:
 
 
 def kept_plan_of(rows: Any) -> Plan:
-    """The plan of rows from a state store. A malformed address becomes empty, because earlier versions stored addresses
-    without a check. Raises ValueError for anything else that is malformed."""
+    """Make a plan from the rows in a state store. A malformed address becomes empty, because earlier versions stored
+    addresses without a check. Raises ValueError if anything else is malformed."""
     routers, links = rows
     return plan_of([[[*row[:4], *map(mended, row[4:])] for row in kept] for kept in (routers, links)])
 
@@ -220,8 +225,8 @@ def _link(row: Any) -> tuple[Pair, PlannedLink]:
 
 
 def _are_whole(*numbers: int) -> bool:
-    """Whether all are integers and no booleans. True equals 1 but is packed in another way, so equal plans would have
-    different digests."""
+    """Whether all values are integers and none is a boolean. True equals 1 but is packed differently, so plans that
+    compare equal would have different digests."""
     return set(map(type, numbers)) == {int}
 
 
@@ -238,13 +243,13 @@ def _merged(mine: Mapping[K, E], theirs: Mapping[K, E]) -> dict[K, E]:
 
 
 def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: Version) -> PlannedRouter:
-    """The entry of a router that the topology file has. Raises PlanError."""
+    """The entry for a router in the topology file. Raises PlanError if the router cannot be added."""
     if old is None:
         return attrs.evolve(said, version=version)
     if old.standing is Standing.LEAVING:
         raise PlanError(f"router {name} is still leaving: wait until it has left, then add it again")
     if old.standing is Standing.REMOVED:
-        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # this entry has to win over the removal
+        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # this entry must count as later than the removal
         return attrs.evolve(said, since=since, version=version)
     if (old.inter, old.amqp) == (said.inter, said.amqp):
         return old
