@@ -274,7 +274,7 @@ class Walk:
         handle_at += at
         id_at = handle_at + _UINTS[data[handle_at]]
         tag_at = id_at + _UINTS[data[id_at]]
-        if data[id_at] == NULL[0] or data[tag_at] != _BINARY or data[tag_at + 1] > MAX_TAG:
+        if NULL[0] in (data[handle_at], data[id_at]) or data[tag_at] != _BINARY or data[tag_at + 1] > MAX_TAG:
             return None
         tag_at += 1
         rest_at = tag_at + 1 + data[tag_at]

@@ -151,6 +151,15 @@ def test_what_has_no_form_of_its_type_is_refused(what: bytes, condition: str) ->
     assert condition_of(server(), HEADER + OPENING, what) == condition
 
 
+@pytest.mark.parametrize("fields", [3, 4, 5, 8])
+def test_a_transfer_without_handle_is_refused_in_its_most_common_form(fields: int) -> None:
+    values = [b"\x40", b"\x43", b"\xa0\x01t", b"\x43", *[b"\x40"] * 4]
+    body = b"".join(values[:fields])
+    whole = b"\x02\0\0\0\0\x53\x14\xc0" + bytes((len(body) + 1, fields)) + body + b"\0\x53\x77\xa1\x01x"
+    conversation = HEADER + OPENING + attach("p", 0, receiver=False)
+    assert condition_of(server(), conversation, (len(whole) + 4).to_bytes(4, "big") + whole) == INVALID_FIELD
+
+
 @pytest.mark.parametrize(
     ("what", "condition"),
     [
