@@ -39,7 +39,7 @@ from router.log_limit import limit_logs
 from router.management.node import Callers, management_of
 from router.management.queues import SetRequests
 from router.management.recent_events import RecentEvents
-from router.mesh.config import GO_ON, HTTP, MQTT, Topology
+from router.mesh.config import AMQP, GO_ON, HTTP, INTER, MQTT, MQTT_WS, Topology, kind_of
 from router.mesh.errors import RunError
 from router.mesh.listeners import Listeners
 from router.mesh.planned import planned, sets_of, settings_of
@@ -54,7 +54,7 @@ from router.plan.request import Start, apply
 from router.plan.routers_node import RoutersNode
 from router.retention import Retention, delete
 from router.security.attempts import Guesses
-from router.security.doors import Doors, told
+from router.security.doors import Doors, LetIn, told
 from router.shell import Shell
 from router.store import StateStore, set_aside
 from router.turns import ClientTurns, next_look
@@ -65,6 +65,7 @@ from topic.properties import DEAD, ROUTERS, SERVER_LIST
 from topic.restatement import restate
 
 if TYPE_CHECKING:
+    from router.mqtt.listener import MqttListener
     from router.queues.replicas import RouterReplicas
     from router.queues.store import QueueStore
 
@@ -162,9 +163,9 @@ class Process:
         trio.lowlevel.add_instrument(self._turns)
         trio.lowlevel.add_instrument(self._doors.checks)
         with watched(self.topology.timing.dead), self._events.listening(self.node.topic.outlet):
-            await self._run(**listeners)
+            await self._run(listeners)
 
-    async def _run(self, amqp: socket.socket, inter: socket.socket, **others: socket.socket) -> None:
+    async def _run(self, listeners: Listeners) -> None:
         async with trio.open_nursery() as nursery:
             tasks = (
                 self._timers,
@@ -181,18 +182,19 @@ class Process:
                 nursery.start_soon(task)
             if self._replicas is not None:
                 nursery.start_soon(self._replicas.run)
-            for_clients = {amqp: self._serve_client} | ({others[MQTT]: self._mqtt()} if MQTT in others else {})
-            nursery.start_soon(self._admit_clients, for_clients, nursery)
-            nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
-            if HTTP in others:
-                nursery.start_soon(self._show, others[HTTP])
+            nursery.start_soon(self._admit_clients, self._for_clients(listeners), nursery)
+            for name, listener in listeners.items():
+                if kind_of(name) == INTER:
+                    nursery.start_soon(self._from_neighbours.serve, listener, self._accept_neighbour, nursery)
+                elif kind_of(name) == HTTP:
+                    nursery.start_soon(self._show, listener)
             self._dials = Dials(self._mesh, nursery, self._dial)
             self._probes = Probes(self.node, self._mesh, nursery, self._is_gone)
             if self._starts is Start.MESH:
                 apply(self.node, self._mesh, self._run_dir, afresh=True)
             self.planned()
             with self._departure.asked() as signals:
-                self._log_boot(Address(*amqp.getsockname()[:2]))
+                self._log_boot(Address(*listeners[AMQP].getsockname()[:2]))
                 await self._departure.until_told(signals)
             await self._goodbye()
             nursery.cancel_scope.cancel()
@@ -297,15 +299,38 @@ class Process:
                 for listener, handler in listeners.items():
                     accepting.start_soon(self._from_clients.serve, listener, handler, nursery)
 
-    def _mqtt(self) -> Handler:
-        """The handler of MQTT clients. Its modules are loaded only if the router has such a listener."""
+    def _for_clients(self, listeners: Listeners) -> dict[socket.socket, Handler]:
+        """The handlers of clients. Modules of MQTT and WebSocket are loaded only if the router has such a listener."""
+        kinds = {kind_of(name) for name in listeners}
+        mqtt = self._mqtt() if not kinds.isdisjoint((MQTT, MQTT_WS)) else None
+        found = dict[socket.socket, Handler]()
+        for router, name, address in self.topology.listeners():
+            kind, anybody = kind_of(name), self.topology.security.admits_anybody(name, address.host)
+            if router != self.name or kind in (INTER, HTTP):
+                continue
+            protocol = MQTT if kind in (MQTT, MQTT_WS) else AMQP
+            let_in = self._doors.let_in if kind == protocol else self._over_websocket(protocol, address.host)
+            if mqtt is not None and protocol == MQTT:
+                found[listeners[name]] = mqtt.handler(address.host, let_in, anybody=anybody)
+            else:
+                found[listeners[name]] = partial(self._serve_client, let_in, anybody)
+        return found
+
+    def _mqtt(self) -> "MqttListener":
         from router.mqtt.listener import MqttListener
 
-        return MqttListener(self._observed, self._guard, self._doors, self._turns.turn, self).serve
+        return MqttListener(self._observed, self._guard, self._doors, self._turns.turn, self)
 
-    async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
+    def _over_websocket(self, protocol: str, host: str) -> LetIn:
+        from router.websocket.entrance import WebSocketEntrance
+
+        return WebSocketEntrance(self._doors, self.topology, protocol, host).let_in
+
+    async def _serve_client(self, let_in: LetIn, anybody: bool, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):
-            await self._serve_guest(*await self._doors.client(tcp.prompt(below)), visitor)
+            stream, certified, guesses = await let_in(tcp.prompt(below))
+            sasl = self._doors.sasl_of(certified, guesses, anybody=anybody)
+            await self._serve_guest(stream, sasl, guesses, visitor)
 
     async def _serve_guest(self, stream: trio.abc.Stream, sasl: SaslLayer, guesses: Guesses, visitor: Visitor) -> None:
         limits, timing = self.topology.limits, self.topology.timing

@@ -93,6 +93,7 @@ MAY_IMPORT = {
         "topic",
     ),
     "router/mqtt/format": ("router.mqtt.format", "router.amqp.format.errors"),
+    "router/websocket": (*(f"router.{what}" for what in ("websocket", "amqp", "mesh.config", "security.doors")),),
     "router/edge": (
         "router.edge",
         "router.events",
@@ -122,6 +123,7 @@ CONFINED = {
     "cryptography": ("router/security", "router/amqp/sasl"),
     "h11": ("router/http",),
     "prometheus_client": ("router/http",),
+    "wsproto": ("router/websocket",),
 }
 
 # What makes a core impure: sockets, clocks, randomness, threads, files.

@@ -11,7 +11,12 @@ from typing import Protocol
 
 import trio
 
+READ = 16 * 1024  # bytes of a read for which the caller names no number
 PIECE = 64 * 1024  # bytes of one write to a trio stream: each completed write shows that the peer takes output
+
+
+class HandshakeError(OSError):
+    """A handshake below AMQP or MQTT failed, for example that of TLS. The text says why, for the log."""
 
 
 class Pipe(Protocol):
@@ -19,6 +24,8 @@ class Pipe(Protocol):
 
     taken: int
     """Bytes read from the socket so far."""
+    ignored: int = 0
+    """The last of these bytes that are no input of the connection above, such as a ping of WebSocket."""
 
     @abstractmethod
     async def read(self, size: int) -> bytes:
@@ -99,6 +106,37 @@ class StreamPipe(Pipe):
         return len(piece)
 
 
+class LayeredStream(trio.abc.HalfCloseableStream):
+    """A stream above a socket's stream `below`, with a pipe of its own: TLS, or WebSocket."""
+
+    below: trio.SocketStream
+    pipe: Pipe
+    cipher: tuple[str, str, int] | None
+    """Of TLS: name, protocol, bits of the secret."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return await self.pipe.read(max_bytes or READ)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        with memoryview(data) as view:
+            at = 0
+            while at < len(view):
+                at += await self.pipe.write_on(view[at:])
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.below.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self.below.aclose()
+
+
+def socket_of(stream: trio.abc.Stream) -> trio.abc.Stream:
+    """The stream of the socket below this stream."""
+    return stream.below if isinstance(stream, LayeredStream) else stream
+
+
 def pipe_of(stream: trio.abc.Stream) -> Pipe:
     """The fastest pipe for this stream."""
+    if isinstance(stream, LayeredStream):
+        return stream.pipe
     return SocketPipe(stream) if os.name == "posix" and isinstance(stream, trio.SocketStream) else StreamPipe(stream)

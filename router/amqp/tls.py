@@ -11,15 +11,15 @@ from typing import Any, Final, Self
 
 import trio
 
-from router.amqp.pipe import PIECE, Pipe, pipe_of
+from router.amqp.pipe import PIECE, HandshakeError, LayeredStream, Pipe, pipe_of
 
 RECORD: Final = 16 * 1024
 UNKNOWN_CA: Final = range(18, 22)
 """OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
 
 
-class TlsError(OSError):
-    """The handshake failed. The text says why, for the log."""
+class TlsError(HandshakeError):
+    """The handshake of TLS failed."""
 
 
 class UnknownCaError(TlsError):
@@ -27,7 +27,7 @@ class UnknownCaError(TlsError):
 
 
 class LeftError(TlsError):
-    """The peer disconnected during the handshake, for example because it has waited for too long."""
+    """The peer disconnected during a handshake, for example because it has waited for too long."""
 
 
 class TlsPipe(Pipe):
@@ -142,12 +142,15 @@ class TlsPipe(Pipe):
                 at += await self._below.write_on(view[at:])
 
 
-class TlsStream(trio.abc.HalfCloseableStream):
-    """A stream above a TLS pipe. `below` is the socket's stream."""
+class TlsStream(LayeredStream):
+    """A stream above a TLS pipe."""
+
+    pipe: TlsPipe
 
     def __init__(self, below: trio.SocketStream, pipe: TlsPipe) -> None:
         self.below = below
         self.pipe = pipe
+        self.cipher = pipe.tls.cipher()
 
     @classmethod
     async def over(cls, below: trio.SocketStream, context: ssl.SSLContext, host: str | None = None) -> Self:
@@ -166,26 +169,11 @@ class TlsStream(trio.abc.HalfCloseableStream):
         """The name in the peer's certificate; empty if the peer has shown none."""
         return peer_of(self.pipe.tls)
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        return await self.pipe.read(max_bytes or RECORD)
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        with memoryview(data) as view:
-            at = 0
-            while at < len(view):
-                at += await self.pipe.write_on(view[at:])
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self.below.wait_send_all_might_not_block()
-
     async def send_eof(self) -> None:
         with contextlib.suppress(ssl.SSLError):  # it wants to read the peer's goodbye
             self.pipe.tls.unwrap()
         await self.pipe.write_pending()
         await self.below.send_eof()
-
-    async def aclose(self) -> None:
-        await self.below.aclose()
 
 
 def peer_of(tls: ssl.SSLObject) -> str:

@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -17,8 +18,7 @@ from router.amqp import tcp
 from router.amqp.driven import DrivenConnection, Outbound
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError, PeerFaultError
 from router.amqp.format.values import StreamFigures
-from router.amqp.pipe import pipe_of
-from router.amqp.tls import TlsStream
+from router.amqp.pipe import LayeredStream, pipe_of, socket_of
 from router.events.kind import EventKind, event
 
 log = logging.getLogger("oncemesh.amqp")
@@ -77,8 +77,8 @@ async def serve(
     """
     outbound = outbound or Outbound()
     driver = _Driver(stream, connection, clock, after_input, before_output, turn, outbound, peer)
-    below, cipher = (stream.below, stream.pipe.tls.cipher()) if isinstance(stream, TlsStream) else (stream, None)
-    connection.begin(driver, peer, tcp.remote_address(below), cipher, can_prove=driver.can_prove)
+    cipher = stream.cipher if isinstance(stream, LayeredStream) else None
+    connection.begin(driver, peer, tcp.remote_address(socket_of(stream)), cipher, can_prove=driver.can_prove)
     try:
         async with trio.open_nursery() as ticking:
             driver.scope = ticking.cancel_scope
@@ -109,7 +109,7 @@ class _Driver:
         peer: str,
     ) -> None:
         self._stream = stream
-        self._pipe = stream.pipe if isinstance(stream, TlsStream) else pipe_of(stream)
+        self._pipe = pipe_of(stream)
         self._outbound = outbound
         self._peer = peer
         self._connection = connection
@@ -125,7 +125,7 @@ class _Driver:
         self._is_fresh = False  # no byte of `_unsent` was written yet
         self._written = 0
         self._stalled = 0.0  # seconds for which the peer has taken no output
-        self._kernel = tcp.kernel_of(stream.below if isinstance(stream, TlsStream) else stream)
+        self._kernel = tcp.kernel_of(socket_of(stream))
         self.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
@@ -160,7 +160,18 @@ class _Driver:
                 size = next_size(size, came, used_s() - began if is_timed else 0.0)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", self._named(), error)
+        except PeerFaultError as error:
+            self._complain(error)
+            self._step(connection.receive_eof)
+            await self._drain()
+            return
         self._step(connection.receive_eof)
+
+    async def _drain(self) -> None:
+        """Read and drop all input, for at most GOODBYE_S."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while await self._pipe.read(READ_FIRST):
+                pass
 
     def _step(self, act: Callable[..., object], *arguments: Any) -> None:
         """Call the engine once, and do everything that follows from the call (`router.amqp.driven`)."""
@@ -276,7 +287,7 @@ class _Driver:
             return False
         await trio.sleep(PROOF_FIRST_S)  # input that `read` has taken and not counted yet
         come = self._pipe.taken + kernel.unread()
-        while self._handled < come:
+        while self._handled + self._pipe.ignored < come:
             await trio.sleep(pause)
         return True
 

@@ -10,14 +10,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from router.cli.base import run
-from router.mesh.config import AMQP, HTTP, INTER, MQTT, Topology
+from router.mesh.config import AMQP, INTER, Topology
 from router.mesh.errors import RunError
 from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import Address
@@ -38,10 +38,14 @@ FULL_DISK: Final = "disk-full"
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory for logs and state. Default: ./run/<mesh name>.",
 )
-@click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
-@click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
-@click.option("--http-fd", type=int, hidden=True, help="The HTTP listener, inherited from the launcher.")
-@click.option("--mqtt-fd", type=int, hidden=True, help="The listener for MQTT, inherited from the launcher.")
+@click.option(
+    "--fd",
+    "inherited",
+    type=(str, int),
+    multiple=True,
+    hidden=True,
+    help="The name of a listener, and its descriptor, inherited from the launcher.",
+)
 @click.option(
     "--join",
     is_flag=True,
@@ -64,10 +68,7 @@ def router(
     name: str,
     topology: Path,
     run_dir: Path | None,
-    amqp_fd: int | None,
-    inter_fd: int | None,
-    http_fd: int | None,
-    mqtt_fd: int | None,
+    inherited: Sequence[tuple[str, int]],
     join: bool,
     whole: bool,
     clock_offset: float | None,
@@ -88,9 +89,8 @@ def router(
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
     if fillable_disk:
         let_disk_fill(directory.log_path(name).parent / FULL_DISK)
-    if amqp_fd is not None and inter_fd is not None:
-        numbers = {AMQP: amqp_fd, INTER: inter_fd, HTTP: http_fd, MQTT: mqtt_fd}
-        sockets = {which: socket.socket(fileno=number) for which, number in numbers.items() if number is not None}
+    if inherited:
+        sockets = {which: socket.socket(fileno=number) for which, number in inherited}
         _claim(directory, name, sockets)
         _serve(directory.topology(), name, directory, sockets, [logging.StreamHandler()], starts)
         return

@@ -20,7 +20,7 @@ from router.edge.ends import ClientPublishingEnd, ClientSubscribingEnd
 from router.entities.observed import ObservedRouter
 from router.entities.routers import our_version, route_to
 from router.entities.table import DISPATCH, Attribute, Entity, Metric, Type, Where
-from router.mesh.config import HTTP, INTER
+from router.mesh.config import AMQP_WS, HTTP, INTER, MQTT_WS, kind_of
 from router.mesh.quantities import Address
 from topic.directory.addresses import is_pattern
 from topic.directory.entry import LinkEntry
@@ -159,13 +159,14 @@ LISTENER: Final = Entity[tuple[str, Address]](
     "listeners of the topology",
     _listeners,
     (
-        _told("identity", Type.TEXT, "`listener/` and its role", lambda at, one: f"listener/{one[0]}"),
+        _told("identity", Type.TEXT, "`listener/` and its name in the topology", lambda at, one: f"listener/{one[0]}"),
         _told("name", Type.TEXT, "the same", lambda at, one: f"listener/{one[0]}"),
         _told("host", Type.TEXT, "where it listens", lambda at, one: one[1].host),
         _told("port", Type.TEXT, "where it listens", lambda at, one: str(one[1].port)),
         _told("role", Type.TEXT, "`inter-router` or `normal`",
-            lambda at, one: "inter-router" if one[0] == INTER else "normal"),
-        _told("http", Type.FLAG, "whether it serves browsers", lambda at, one: one[0] == HTTP),
+            lambda at, one: "inter-router" if kind_of(one[0]) == INTER else "normal"),
+        _told("http", Type.FLAG, "whether it serves browsers: `http`, and the listeners for WebSocket",
+            lambda at, one: kind_of(one[0]) in (HTTP, AMQP_WS, MQTT_WS)),
         _told("authenticatePeer", Type.FLAG, "whether a peer has to authenticate",
             lambda at, one: not at.topology.security.admits_anybody(one[0], one[1].host)),
         _told("requireSsl", Type.FLAG, "whether it needs TLS", lambda at, one: at.topology.security.tls),

@@ -5,7 +5,7 @@ configuration.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -29,6 +29,8 @@ class RouterConfig:
     """Listener for metrics, health and the console; None = there is none."""
     mqtt: Address | None = None
     """Listener for clients that speak MQTT; None = there is none."""
+    more: Mapping[str, Address] = attrs.Factory(dict)
+    """Further listeners, by name (`kind_of`)."""
 
     @property
     def told(self) -> Address:
@@ -214,8 +216,11 @@ class LogSettings:
     deleted. Without `keep` and `size`, all segments are kept."""
 
 
-AMQP, INTER, HTTP, MQTT = "amqp", "inter", "http", "mqtt"
-"""The listeners of a router: for clients, for neighbours, for HTTP, and for MQTT clients."""
+AMQP, INTER, HTTP, MQTT, AMQP_WS, MQTT_WS = "amqp", "inter", "http", "mqtt", "amqp-ws", "mqtt-ws"
+LISTENERS = (AMQP, INTER, HTTP, MQTT, AMQP_WS, MQTT_WS)
+"""The kinds of listeners: for clients, for neighbours, for HTTP, for MQTT clients, and for clients that speak AMQP or
+MQTT over WebSocket."""
+ANY_ORIGIN = "*"
 TLS_ONLY, IN_CLEAR = "tls", "in-clear"
 FILES = "certificate", "key", "ca", "secret", "users", "rules"
 """Fields of `Security` that name a file."""
@@ -243,6 +248,9 @@ class Security:
     for clients, only without `users`."""
     rules: str | None = None
     """The file of permissions: `router.security.rules`."""
+    origins: tuple[str, ...] = ()
+    """Origins of web pages that may connect to a WebSocket listener, such as `https://shop.example.org`, or `*` for
+    all. Empty: pages of the listener's host."""
 
     @property
     def tls(self) -> bool:
@@ -259,9 +267,20 @@ class Security:
 
     def admits_anybody(self, listener: str, host: str) -> bool:
         """Whether a listener at this host lets strangers in."""
-        if listener == INTER:
+        kind = kind_of(listener)
+        if kind == INTER:
             return not self.closes_mesh
-        return listener in self.open or (self.users is None and is_loopback(host))
+        return kind in self.open or (self.users is None and is_loopback(host))
+
+
+def listener_name(kind: str, index: int) -> str:
+    """The name of a router's listener: its kind, and for the second one of a kind `amqp[1]`, and so on."""
+    return f"{kind}[{index}]" if index else kind
+
+
+def kind_of(listener: str) -> str:
+    """The kind of the listener with this name."""
+    return listener.partition("[")[0]
 
 
 def is_loopback(host: str) -> bool:
@@ -308,6 +327,7 @@ class Topology:
                 yield name, HTTP, config.http
             if config.mqtt is not None:
                 yield name, MQTT, config.mqtt
+            yield from ((name, listener, address) for listener, address in config.more.items())
 
     def openings(self, *routers: str) -> Iterator[str]:
         """Yield sentences for users: which listeners of these routers let in strangers of other hosts, or are not

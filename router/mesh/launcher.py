@@ -6,7 +6,7 @@ it, too, but may be killed before. If a start fails, the error names the router 
 all routers that it has started. There is one exception: it leaves routers running that only lack each other. The
 launcher recognises a router by its command line:
 
-    COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M [--http-fd L] [--mqtt-fd K]
+    COMMAND NAME TOPOLOGY --run-dir DIR --fd amqp N --fd inter M [--fd mqtt-ws L …]
 
 To stop a router, the launcher sends it a signal (see `stopping`). A router that does not end in time gets SIGKILL, and
 the launcher reports this.
@@ -28,9 +28,9 @@ import trio
 from router.mesh.config import Topology
 from router.mesh.errors import FileError, RunError
 from router.mesh.listeners import ListenError, Listeners, bound_address, listen
-from router.mesh.quantities import format_duration
+from router.mesh.quantities import Address, format_duration
 from router.mesh.reading import expected
-from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, router_entry
 from router.mesh.signals import APPLY, DRAIN, DRAIN_S, STOP, STOP_ALL, STOP_S
 from router.mesh.status import FetchStatus, look, planned, rest, unapplied, unfinished
 
@@ -260,10 +260,10 @@ class Launcher:
         self.directory.renew(MeshRecord(topology.mesh, str(self.directory.topology_path), entries, base))
 
     def _entries(self, topology: Topology, listeners: Mapping[str, Listeners]) -> dict[str, RouterEntry]:
-        bound: dict[str, dict[str, str]] = {name: {} for name in topology.routers}
+        bound: dict[str, dict[str, Address]] = {name: {} for name in topology.routers}
         for name, kind, address in topology.listeners():
-            bound[name][kind] = str(bound_address(listeners[name][kind], address.host))
-        return {name: RouterEntry(None, log=str(self.directory.log_path(name)), **at) for name, at in bound.items()}
+            bound[name][kind] = bound_address(listeners[name][kind], address.host)
+        return {name: router_entry(None, self.directory.log_path(name), at) for name, at in bound.items()}
 
     async def _launch(self, listeners: Mapping[str, Listeners], how: str = "") -> None:
         complete = False
@@ -296,7 +296,7 @@ class Launcher:
             raise LaunchError(f"router {name} cannot start: {error.filename}: {error.strerror}") from None
         descriptors = {kind: listener.fileno() for kind, listener in sockets.items()}
         arguments = [name, str(self.directory.topology_path), "--run-dir", str(self.directory.path)]
-        arguments += [part for kind, number in descriptors.items() for part in (f"--{kind}-fd", str(number))]
+        arguments += [part for kind, number in descriptors.items() for part in ("--fd", kind, str(number))]
         arguments += ["--clock-offset", str(clock_offset)] if clock_offset else []
         arguments += [how] if how else []
         arguments += self._options

@@ -27,6 +27,9 @@ Hook = Callable[[Value, Any], Any]
 # A mesh of a thousand routers takes a tenth of this.
 _MOST_BYTES = 1 << 20
 
+KEY = "key"
+"""In the metadata of a field: its key in the file, if that is no Python name."""
+
 
 def shown(value: Value) -> str:
     if isinstance(value, MarkedText):
@@ -82,11 +85,17 @@ def size(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
+def keys_of(cls: type) -> dict[str, str]:
+    """Field of the class -> its key in the file."""
+    return {field.name: field.metadata.get(KEY, field.name) for field in attrs.fields(cls)}
+
+
 def converter(hooks: Mapping[type, Mapping[str, Hook]]) -> BaseConverter:
     """A converter with a parser for each field. `hooks`: class -> field -> parser."""
     made = Converter(forbid_extra_keys=True, detailed_validation=True)
     for cls, fields in hooks.items():
-        overrides = {name: override(struct_hook=hook) for name, hook in fields.items()}
+        keys = keys_of(cls)
+        overrides = {name: override(struct_hook=hook, rename=keys[name]) for name, hook in fields.items()}
         made.register_structure_hook(cls, make_dict_structure_fn(cls, made, **overrides))  # type: ignore[arg-type]
     return made
 
@@ -149,9 +158,11 @@ class Reader:
         return None if found is None else self.structure(found, cls, key)
 
     def structure(self, value: Value, cls: type[Part], where: str) -> Part | None:
-        keys = [field.name for field in attrs.fields(cls)]  # type: ignore[arg-type]
+        keys = keys_of(cls)
         if not isinstance(value, MarkedMap):
-            self.fail(value.line, f"{where}: {shown(value)} is not a mapping, expected the keys {', '.join(keys)}")
+            self.fail(
+                value.line, f"{where}: {shown(value)} is not a mapping, expected the keys {', '.join(keys.values())}"
+            )
             return None
         try:
             return self.CONVERTER.structure(value, cls)
@@ -159,14 +170,17 @@ class Reader:
             self._explain(error, value, where, keys)
             return None
 
-    def _explain(self, error: ClassValidationError, value: MarkedMap, where: str, keys: list[str]) -> None:
+    def _explain(self, error: ClassValidationError, value: MarkedMap, where: str, fields: Mapping[str, str]) -> None:
+        """`fields`: the key of each field."""
+        keys = list(fields.values())
         attributes, others = error.group_exceptions()
         for cause, note in attributes:
-            found = value.get(MarkedText(note.name))
+            key = fields[note.name]
+            found = value.get(MarkedText(key))
             if found is None:
-                self.fail(value.line, f'{where}: "{note.name}" is missing, expected the keys {", ".join(keys)}')
+                self.fail(value.line, f'{where}: "{key}" is missing, expected the keys {", ".join(keys)}')
             else:
-                self.fail(found.line, f"{where}.{note.name}: {cause}")
+                self.fail(found.line, f"{where}.{key}: {cause}")
         for cause in others:
             assert isinstance(cause, ForbiddenExtraKeysError), cause
             for key in value:

@@ -29,7 +29,7 @@ import cattrs
 import psutil
 
 from router.disk.room import check_room
-from router.mesh.config import Topology
+from router.mesh.config import AMQP, HTTP, INTER, MQTT, Topology
 from router.mesh.errors import NoMeshError, RunError
 from router.mesh.quantities import Address
 from router.mesh.topology import load
@@ -49,6 +49,22 @@ class RouterEntry:
     """Empty if the router has no such listener."""
     mqtt: str = ""
     """Empty if the router has no such listener."""
+    more: dict[str, str] = attrs.Factory(dict)
+    """Further listeners, by name."""
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The addresses of all listeners, by name."""
+        own = {AMQP: self.amqp, INTER: self.inter, HTTP: self.http, MQTT: self.mqtt}
+        return {name: address for name, address in {**own, **self.more}.items() if address}
+
+
+def router_entry(pid: int | None, log: Path, addresses: Mapping[str, Address]) -> RouterEntry:
+    """The entry of a router. `addresses`: those of its listeners, by name."""
+    own = {field.name for field in attrs.fields(RouterEntry)}
+    said = {name: str(address) for name, address in addresses.items()}
+    more = {name: said.pop(name) for name in list(said) if name not in own}
+    return RouterEntry(pid, log=str(log), more=more, **said)
 
 
 @attrs.define
@@ -124,7 +140,7 @@ class RunDirectory:
         try:
             record = cattrs.structure(json.loads(self.record_path.read_text()), MeshRecord)
             for entry in record.routers.values():
-                for address in (entry.amqp, entry.inter, *filter(None, [entry.http, entry.mqtt])):
+                for address in entry.listeners.values():
                     Address.parse(address)
         except FileNotFoundError:
             raise RunError(f"{self.path}: no mesh.json, expected the run directory of a mesh") from None
@@ -182,8 +198,7 @@ class RunDirectory:
     def registered(self, name: str, topology: Topology, addresses: Mapping[str, Address]) -> Iterator[None]:
         """While this process runs a router that was started alone, list it in mesh.json as if `up` had started it.
         `addresses`: those of its listeners."""
-        at = {listener: str(address) for listener, address in addresses.items()}
-        entry = RouterEntry(os.getpid(), log=str(self.log_path(name)), **at)
+        entry = router_entry(os.getpid(), self.log_path(name), addresses)
         self.enter(name, topology, entry)
         try:
             yield
@@ -240,7 +255,8 @@ class RunDirectory:
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
             http = Address.parse(entry.http) if entry.http else routers[name].http
             mqtt = Address.parse(entry.mqtt) if entry.mqtt else routers[name].mqtt
-            routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter, http=http, mqtt=mqtt)
+            more = {**routers[name].more, **{other: Address.parse(at) for other, at in entry.more.items()}}
+            routers[name] = attrs.evolve(routers[name], amqp=amqp, inter=inter, http=http, mqtt=mqtt, more=more)
         return attrs.evolve(topology, routers=routers, base=Path(record.base))
 
     def process(self, name: str, entry: RouterEntry) -> psutil.Process | None:

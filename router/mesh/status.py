@@ -36,6 +36,8 @@ class RouterView:
     """The address for browsers; empty if there is none."""
     mqtt: str = ""
     """The address for MQTT clients; empty if there is none."""
+    more: Mapping[str, str] = attrs.Factory(dict)
+    """The addresses of further listeners, by name."""
     is_elsewhere: bool = False
     """The router may run on another host: only its own report tells of it."""
 
@@ -51,7 +53,8 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
 
     async def ask(name: str, entry: RouterEntry, pid: int | None) -> None:
         status = await status_at(entry.amqp, fetch) if pid is not None else None
-        views[name] = RouterView(name, pid, entry.amqp, entry.log, status, _url(entry, scheme), entry.mqtt)
+        http = _url(entry, scheme)
+        views[name] = RouterView(name, pid, entry.amqp, entry.log, status, http, entry.mqtt, entry.more)
 
     entries = directory.read().routers
     shows = any(entry.http for entry in entries.values())

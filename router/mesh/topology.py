@@ -7,11 +7,10 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import attrs
-
 from linkstate.plan.names import NAME
 from router.mesh.config import (
     AMQP,
+    AMQP_WS,
     HTTP,
     INTER,
     MQTT,
@@ -24,6 +23,7 @@ from router.mesh.config import (
     Timing,
     Topology,
     is_loopback,
+    kind_of,
 )
 from router.mesh.errors import FileError
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
@@ -107,24 +107,24 @@ class _Reader(Reader):
                 self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
             part = self.structure(value, RouterPart, f"routers.{name}")
             if part is not None:
-                routers[str(name)] = RouterConfig(str(name), **attrs.asdict(part, recurse=False))
+                routers[str(name)] = part.config(str(name))
         self.ports(found, routers)
         return routers, {str(name): name.line for name in found}
 
     def ports(self, found: MarkedMap, routers: Mapping[str, RouterConfig]) -> None:
         taken: list[tuple[Address, str]] = []
         for name, router in routers.items():
-            listeners = ((AMQP, router.amqp), (INTER, router.inter), (HTTP, router.http), (MQTT, router.mqtt))
-            for kind, address in listeners:
+            own = {AMQP: router.amqp, INTER: router.inter, HTTP: router.http, MQTT: router.mqtt}
+            for listener, address in {**own, **router.more}.items():
                 if address is None or address.port == 0:
                     continue
                 place = Address(router.told.host, address.port) if address.is_anywhere else address
                 owner = next((other for old, other in taken if _collide(old, place)), None)
                 if owner is not None:
                     part = found[MarkedText(name)]
-                    line = part[MarkedText(kind)].line if isinstance(part, MarkedMap) else part.line
-                    self.fail(line, f"routers.{name}.{kind}: {address} is already {owner}, expected another port")
-                taken.append((place, f"routers.{name}.{kind}"))
+                    line = part[MarkedText(kind_of(listener))].line if isinstance(part, MarkedMap) else part.line
+                    self.fail(line, f"routers.{name}.{listener}: {address} is already {owner}, expected another port")
+                taken.append((place, f"routers.{name}.{listener}"))
 
     def links(self, root: MarkedMap, routers: Mapping[str, int]) -> tuple[LinkConfig, ...]:
         links: dict[tuple[str, str], LinkConfig] = {}
@@ -219,18 +219,15 @@ class _Reader(Reader):
     def strangers(self, topology: Topology, lines: Mapping[str, int]) -> None:
         """A listener that is open to everybody has to be in `security.open`."""
         security = topology.security
-        ways = {
-            AMQP: "users or certificates",
-            INTER: "a secret or certificates",
-            HTTP: "certificates, or users and plain: in-clear",
-            MQTT: "certificates, or users and plain: in-clear",
-        }
+        by_user, by_password = "users or certificates", "certificates, or users and plain: in-clear"
+        ways = {AMQP: by_user, AMQP_WS: by_user, INTER: "a secret or certificates"}
         for name, listener, address in topology.listeners():
             says = security.users is not None and security.hears_passwords(address.host)
-            closed = {AMQP: security.users is not None or security.tls, INTER: security.closes_mesh}
-            closed[HTTP] = closed[MQTT] = security.tls or says
-            if not (closed[listener] or listener in security.open or is_loopback(address.host)):
-                way = f"expected security by {ways[listener]}, or security: {{open: [{listener}]}}"
+            proves = security.users is not None or security.tls
+            closed = {AMQP: proves, AMQP_WS: proves, INTER: security.closes_mesh}
+            kind = kind_of(listener)
+            if not (closed.get(kind, security.tls or says) or kind in security.open or is_loopback(address.host)):
+                way = f"expected security by {ways.get(kind, by_password)}, or security: {{open: [{kind}]}}"
                 self.fail(lines[name], f"routers.{name}.{listener}: {address} is open to everybody, {way}")
 
     def too_short(self, root: MarkedMap, name: str, value: float, other: str, least: float) -> None:

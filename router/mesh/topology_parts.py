@@ -4,19 +4,20 @@ router/mesh/topology.py checks the rules between parts.
 """
 
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
 from linkstate.plan.names import MOST_COST, NAME
 from router.mesh.config import (
-    AMQP,
+    AMQP_WS,
+    ANY_ORIGIN,
     COUNTED,
     FILES,
     HTTP,
     IN_CLEAR,
-    INTER,
-    MQTT,
+    LISTENERS,
+    MQTT_WS,
     SYNCS,
     TLS_ONLY,
     WHEN_FULL,
@@ -25,12 +26,14 @@ from router.mesh.config import (
     LogSettings,
     NamedSet,
     Queues,
+    RouterConfig,
     Security,
     Timing,
+    listener_name,
 )
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
-from router.mesh.reading import converter, expected, joined_with_or, shown, size, text, whole
+from router.mesh.reading import KEY, converter, expected, joined_with_or, shown, size, text, whole
 from topic.identity import INSIDE
 from topic.queues.moving.policy import POLICIES
 from topic.settings import DYNAMIC, KINDS
@@ -53,13 +56,27 @@ MOST_WINDOW = 1 << 40
 """The largest `limits.window_bytes`, and the largest limit for the bytes of several publishers."""
 
 
+Places: TypeAlias = tuple[Address, ...]
+
+
 @attrs.frozen
 class RouterPart:
-    amqp: Address
-    inter: Address | None = None
+    """The addresses of each kind of listener, and `advertise`."""
+
+    amqp: Places
+    inter: Places = ()
     advertise: Address | None = None
-    http: Address | None = None
-    mqtt: Address | None = None
+    http: Places = ()
+    mqtt: Places = ()
+    amqp_ws: Places = attrs.field(default=(), metadata={KEY: AMQP_WS})
+    mqtt_ws: Places = attrs.field(default=(), metadata={KEY: MQTT_WS})
+
+    def config(self, name: str) -> RouterConfig:
+        places: dict[str, Places] = {kind: getattr(self, kind.replace("-", "_")) for kind in LISTENERS}
+        found = {listener_name(kind, at): one for kind, some in places.items() for at, one in enumerate(some)}
+        own = {field.name for field in attrs.fields(RouterConfig)}
+        more = {listener: found.pop(listener) for listener in list(found) if listener not in own}
+        return RouterConfig(name, advertise=self.advertise, more=more, **found)
 
 
 @attrs.frozen
@@ -162,22 +179,41 @@ def _plain(text: str) -> str:
 
 def _open(value: Value, _: Any) -> tuple[str, ...]:
     names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
-    if not isinstance(value, MarkedList) or len(names) != len(value) or not {AMQP, INTER, HTTP, MQTT}.issuperset(names):
-        raise ValueError(
-            f"{shown(value)}, expected listeners that are open to everybody, of amqp, inter, http and mqtt"
-        )
+    if not isinstance(value, MarkedList) or len(names) != len(value) or not set(LISTENERS).issuperset(names):
+        raise ValueError(f"{shown(value)}, expected listeners that are open to everybody, of {', '.join(LISTENERS)}")
     return tuple(names)
 
 
-_ADDRESS = text(Address.parse)
+def _origins(value: Value, _: Any) -> tuple[str, ...]:
+    such = "origins of web pages such as [https://shop.example.org], or ['*'] for all"
+    names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
+    if not isinstance(value, MarkedList) or len(names) != len(value) or not names:
+        raise ValueError(f"{shown(value)}, expected {such}")
+    for name in names:
+        if name != ANY_ORIGIN and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", name.lower()):
+            raise ValueError(f'"{name}", expected {such}')
+    return tuple(name.lower() for name in names)
+
+
+def _places(value: Value, _: Any) -> Places:
+    """One address, or a list of them."""
+    if not isinstance(value, MarkedList):
+        return (text(Address.parse)(value, Address),)
+    if not value:
+        raise ValueError("an empty list, expected host:port, or a list of these")
+    return tuple(text(Address.parse)(one, Address) for one in value)
+
+
+def _place(value: Value, _: Any) -> Places:
+    return (text(Address.parse)(value, Address),)
+
+
 CONVERTER = converter(
     {
         RouterPart: {
-            "amqp": _ADDRESS,
-            "inter": _ADDRESS,
+            **dict.fromkeys(("amqp", "inter", "mqtt", "amqp_ws", "mqtt_ws"), _places),
+            HTTP: _place,
             "advertise": text(_dialled),
-            "http": _ADDRESS,
-            "mqtt": _ADDRESS,
         },
         LinkPart: {"between": _pair, "cost": text(whole(1, MOST_COST)), "address": text(_dialled)},
         AddressRule: {"prefix": text(_prefix), "kind": text(_kind)},
@@ -197,6 +233,7 @@ CONVERTER = converter(
             **{name: text(_file) for name in FILES},
             "plain": text(_plain),
             "open": _open,
+            "origins": _origins,
         },
         Queues: {
             "sets": text(whole(1, MOST_SETS)),

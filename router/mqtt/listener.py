@@ -1,6 +1,7 @@
-"""The listener `mqtt` of a router: admits clients as the AMQP listener does (docs/mqtt.md, docs/security.md).
+"""The listeners `mqtt` and `mqtt-ws` of a router: admits clients as the AMQP listener does
+(docs/mqtt.md, docs/security.md).
 
-`router.process` imports it only if the topology has such a listener.
+`router.process` imports it only if the router has such a listener.
 """
 
 import logging
@@ -11,18 +12,17 @@ from typing import Final, Protocol
 import trio
 from attrs import frozen
 
-from router.admission import Visitor
+from router.admission import Handler, Visitor
 from router.amqp import tcp
 from router.amqp.format.errors import TOO_MANY
 from router.edge.guard import Guard
 from router.entities.observed import ObservedRouter
-from router.mesh.config import MQTT
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import HEADROOM, MqttEdge
 from router.mqtt.format.packets import ConnectPacket
 from router.mqtt.format.values import MqttError, Reason
 from router.security.attempts import Guesses
-from router.security.doors import Doors, told
+from router.security.doors import Doors, LetIn, told
 
 log = logging.getLogger("oncemesh.mqtt")
 
@@ -86,13 +86,11 @@ class Door:
 
 
 class MqttListener:
-    """The MQTT listener of one router."""
+    """The MQTT listeners of one router, whose clients share the sessions."""
 
     def __init__(self, at: ObservedRouter, guard: Guard, doors: Doors, turn: Turn, driver: Driver) -> None:
         topology = at.topology
-        address = topology.routers[at.name].mqtt
-        assert address is not None, "there is such a listener"
-        security, limits = topology.security, topology.limits
+        limits = topology.limits
         prefixes = [rule.prefix for rule in topology.addresses]
         self.edge = MqttEdge(at.node, at.clients, guard, prefixes, limits, int(topology.timing.terminus))
         self._at = at
@@ -101,18 +99,30 @@ class MqttListener:
         self._turn = turn
         self._driver = driver
         self._boot = trio.Lock()
-        has_passwords = security.users is not None or security.secret is not None
-        self._passwords = has_passwords and security.hears_passwords(address.host)
-        self._anybody = security.admits_anybody(MQTT, address.host)
+        self._security = topology.security
 
-    async def serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
+    def handler(self, host: str, let_in: LetIn, *, anybody: bool) -> Handler:
+        """The handler of clients at a listener at this host. `let_in`: lets a client's stream in. `anybody`: the
+        listener admits clients without authentication."""
+        security = self._security
+        has_passwords = security.users is not None or security.secret is not None
+        passwords = has_passwords and security.hears_passwords(host)
+
+        def door(certified: str, guesses: Guesses) -> Door:
+            return Door(certified, guesses, self._doors, passwords, anybody)
+
+        return partial(self._serve, let_in, door)
+
+    async def _serve(
+        self, let_in: LetIn, door: Callable[[str, Guesses], Door], below: trio.SocketStream, visitor: Visitor
+    ) -> None:
         with told(str(visitor)):
-            stream, certified, guesses = await self._doors.let_in(tcp.prompt(below))
+            stream, certified, guesses = await let_in(tcp.prompt(below))
             if not await self._boots(below):
                 return
             connection = MqttConnection(self.edge, self._limits.max_message + HEADROOM, self._limits.opening)
             connection.context = visitor
-            self.edge.entrances[connection] = Door(certified, guesses, self._doors, self._passwords, self._anybody)
+            self.edge.entrances[connection] = door(certified, guesses)
 
             async def turn() -> None:
                 tcp.acknowledge(below)

@@ -8,13 +8,14 @@ or a certificate (docs/security.md). Without configuration, the stream has no TL
 import logging
 import signal
 import ssl
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 import trio
 
 from router.amqp.format.codec import Symbol
 from router.amqp.format.errors import TOO_MANY
+from router.amqp.pipe import HandshakeError, LayeredStream
 from router.amqp.sasl.client import SaslClient, external
 from router.amqp.sasl.scram import LONGEST, SCRAM, ScramClient, ScramServer, Verifier
 from router.amqp.sasl.server import (
@@ -29,7 +30,7 @@ from router.amqp.sasl.server import (
 )
 from router.amqp.tls import LeftError, TlsError, TlsStream
 from router.events.kind import EventKind, event
-from router.mesh.config import AMQP, IN_CLEAR, Topology
+from router.mesh.config import IN_CLEAR, Topology
 from router.mesh.errors import FileError
 from router.mesh.signals import taken
 from router.security.attempts import Attempts, Checks, Guesses
@@ -41,18 +42,18 @@ from router.security.users import Users
 log = logging.getLogger("oncemesh.security")
 
 
-class LateError(TlsError):
+class LateError(HandshakeError):
     """The peer takes too long."""
 
 
 @contextmanager
 def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Log a failure of the peer's TLS. `late` is called if the peer took too long."""
+    """Log a failure of the peer's handshake. `late` is called if the peer took too long."""
     try:
         yield
     except LeftError:
         pass
-    except TlsError as error:
+    except HandshakeError as error:
         log.warning(
             "connection of %s ended: %s", peer, error, extra=event(EventKind.REFUSED, origin=peer, why=str(error))
         )
@@ -61,9 +62,10 @@ def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 WayIn = tuple[trio.abc.Stream, SaslServer]
-ClientWayIn = tuple[trio.abc.Stream, SaslServer, Guesses]
 WayOut = tuple[trio.abc.Stream, SaslClient]
-Secured = tuple[trio.SocketStream | TlsStream, str, Guesses]
+Secured = tuple[trio.SocketStream | LayeredStream, str, Guesses]
+LetIn = Callable[[trio.SocketStream], Awaitable[Secured]]
+"""Lets a client's stream in at a listener. Raises HandshakeError."""
 """The stream, the user of the certificate shown ("" if none), and the connection's password attempts."""
 
 
@@ -79,7 +81,6 @@ class Doors:
         self._users_file, self._rules_file = (
             None if file is None else topology.file(file, name) for file in (security.users, security.rules)
         )
-        self._anybody = security.admits_anybody(AMQP, topology.routers[name].amqp.host)
         self._plain = security.tls or security.plain == IN_CLEAR
         self._tls = security.tls
         self._routers: Collection[str] = topology.routers
@@ -128,12 +129,12 @@ class Doors:
 
     # incoming connections
 
-    async def client(self, stream: trio.SocketStream) -> ClientWayIn:
-        """The way in of a client. Raises TlsError."""
-        secured, certified, guesses = await self.let_in(stream)
-        return secured, SaslServer(self._offer(certified, guesses), guesses.was_wrong), guesses
+    def sasl_of(self, certified: str, guesses: Guesses, *, anybody: bool) -> SaslServer:
+        """The end of SASL for a client that was let in. `anybody`: its listener admits clients without
+        authentication."""
+        return SaslServer(self._offer(certified, guesses, anybody=anybody), guesses.was_wrong)
 
-    def _offer(self, certified: str, guesses: Guesses) -> dict[Symbol, Callable[[], Exchange]]:
+    def _offer(self, certified: str, guesses: Guesses, *, anybody: bool) -> dict[Symbol, Callable[[], Exchange]]:
         offer: dict[Symbol, Callable[[], Exchange]] = {}
         if certified:
             offer[EXTERNAL] = lambda: ExternalServer(certified)
@@ -141,7 +142,7 @@ class Doors:
             offer[SCRAM] = lambda: ScramServer(self._find, may=guesses.may)
         if self._users is not None and self._plain:
             offer[PLAIN] = lambda: PlainServer(self._find, may=guesses.may_check)
-        if self._anybody:
+        if anybody:
             offer[ANONYMOUS] = AnonymousServer
         return offer
 

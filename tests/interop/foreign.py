@@ -109,11 +109,15 @@ async def foreign(
     hold: bool = False,
     selector: str = "",
     anonymous: bool = False,
+    websocket: str = "",
+    ca: str = "",
 ) -> AsyncIterator[ForeignClient]:
-    """A client that is attached. It ends here if not before."""
+    """A client that is attached. It ends here if not before. `websocket`: the URL at which rhea connects in place of
+    `router`. `ca`: a file with the CA that it trusts."""
     prepare(maker)
     command = [*COMMANDS[maker], role, str(router), topic, str(count), str(size), mode, "hold" if hold else "at-once"]
     environment = {**os.environ, "ERL_LIBS": str(RABBITMQ), "SELECTOR": selector, "ANONYMOUS": "1" * anonymous}
+    environment |= {"WEBSOCKET": websocket, "NODE_EXTRA_CA_CERTS": ca}
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     try:
         client = ForeignClient(process)

@@ -15,7 +15,10 @@ const tell = (event, what = {}) => process.stdout.write(JSON.stringify({ event, 
 const now = () => Number(process.hrtime.bigint() / 1000n);
 
 const container = rhea.create_container();
-const connection = container.connect({ host, port: Number(port), reconnect: false });
+const over = process.env.WEBSOCKET // the URL of a router
+    ? { connection_details: container.websocket_connect(require('ws'))(process.env.WEBSOCKET, ['amqp'], {}) }
+    : { host, port: Number(port) };
+const connection = container.connect({ ...over, reconnect: false });
 const input = readline.createInterface({ input: process.stdin });
 input.on('close', () => connection.close());
 

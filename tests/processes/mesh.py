@@ -59,6 +59,7 @@ class RunningMesh:
         host: str = "",
         http: bool = False,
         mqtt: bool = False,
+        websocket: bool = False,
         queues: Mapping[str, Any] | None = None,
     ) -> None:
         self.host = host or "127.{}.{}.{}".format(*(random.randint(1, 254) for _ in range(3)))
@@ -71,6 +72,8 @@ class RunningMesh:
                 router["http"] = f"{self.host}:0"
             if mqtt:
                 router["mqtt"] = f"{self.host}:0"
+            if websocket:
+                router |= {"amqp-ws": f"{self.host}:0", "mqtt-ws": f"{self.host}:0"}
         plan.setdefault("timing", {}).update(PATIENT | dict(timing))
         if security is not None:
             plan["security"] = dict(security)
@@ -130,6 +133,10 @@ class RunningMesh:
     def mqtt(self, router: str) -> Address:
         """The address for MQTT clients."""
         return Address.parse(self.directory.read().routers[router].mqtt)
+
+    def listener(self, router: str, name: str) -> Address:
+        """The address of the router's listener of this name."""
+        return Address.parse(self.directory.read().routers[router].listeners[name])
 
     def pid(self, router: str) -> int:
         pid = self.directory.read().routers[router].pid
@@ -226,12 +233,15 @@ def running(
     host: str = "",
     http: bool = False,
     mqtt: bool = False,
+    websocket: bool = False,
     queues: Mapping[str, Any] | None = None,
     **timing: str,
 ) -> Iterator[RunningMesh]:
     """A mesh for a fixture. The files that `security` names are in the directory."""
     parts = (command, security, limits)
-    mesh = RunningMesh(topology, directory, timing, *parts, host=host, http=http, mqtt=mqtt, queues=queues)
+    mesh = RunningMesh(
+        topology, directory, timing, *parts, host=host, http=http, mqtt=mqtt, websocket=websocket, queues=queues
+    )
     try:
         trio.run(mesh.up)
         yield mesh

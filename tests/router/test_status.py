@@ -331,6 +331,7 @@ def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> No
         "amqp": "127.0.0.1:5672",
         "http": "",
         "mqtt": "",
+        "more": {},
         "log": "/run/b/router.log",
         "status": None,
     }

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Security, Timing, Topology
+from router.mesh.config import (
+    AddressRule,
+    Limits,
+    LinkConfig,
+    LogSettings,
+    RouterConfig,
+    Security,
+    Timing,
+    Topology,
+    kind_of,
+)
 from router.mesh.quantities import Address
 from router.mesh.topology import TopologyError, load
 
@@ -78,6 +88,31 @@ security:
     )
     assert load(path).file("{router}.pem", "a") == tmp_path / "a.pem"
     assert load(path).file("/etc/ca.pem", "a") == Path("/etc/ca.pem")
+
+
+def test_a_router_has_several_listeners_of_a_kind(tmp_path: Path) -> None:
+    text = """\
+mesh: many
+routers:
+  a:
+    amqp: [127.0.0.1:1, "[::1]:1"]
+    inter: [127.0.0.1:2, 127.0.0.1:3]
+    mqtt-ws: [127.0.0.1:4, 127.0.0.1:5]
+    amqp-ws: 127.0.0.1:6
+"""
+    topology = load(write(tmp_path, text))
+    router = topology.routers["a"]
+    assert (router.amqp, router.inter, router.mqtt) == (Address("127.0.0.1", 1), Address("127.0.0.1", 2), None)
+    assert [(name, str(address)) for _, name, address in topology.listeners()] == [
+        ("amqp", "127.0.0.1:1"),
+        ("inter", "127.0.0.1:2"),
+        ("amqp[1]", "[::1]:1"),
+        ("inter[1]", "127.0.0.1:3"),
+        ("amqp-ws", "127.0.0.1:6"),
+        ("mqtt-ws", "127.0.0.1:4"),
+        ("mqtt-ws[1]", "127.0.0.1:5"),
+    ]
+    assert {kind_of(name) for _, name, _ in topology.listeners()} == {"amqp", "inter", "amqp-ws", "mqtt-ws"}
 
 
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
@@ -265,14 +300,42 @@ links:
             id="wrong address",
         ),
         pytest.param(
+            "mesh: m\nrouters:\n  a:\n    amqp: 127.0.0.1:1\n    mqtt-ws: [127.0.0.1:2, 127.0.0.1:1]\n",
+            "mesh.yaml:5: routers.a.mqtt-ws[1]: 127.0.0.1:1 is already routers.a.amqp, expected another port",
+            id="a port for two listeners, one of a list",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:1, amqp-ws: [127.0.0.1:2, 8080]}\n",
+            'mesh.yaml:3: routers.a.amqp-ws: "8080" is not an address, '
+            "expected host:port such as 127.0.0.1:5672 or [::1]:5672",
+            id="a wrong address in a list",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: {amqp: []}\n",
+            "mesh.yaml:3: routers.a.amqp: an empty list, expected host:port, or a list of these",
+            id="no address",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:1, http: [127.0.0.1:2, 127.0.0.1:3]}\n",
+            "mesh.yaml:3: routers.a.http: a list, expected a single value",
+            id="two listeners for HTTP",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:1, mqtt-ws: [127.0.0.1:2, h:3]}\n",
+            "mesh.yaml:3: routers.a.mqtt-ws[1]: h:3 is open to everybody, "
+            "expected security by certificates, or users and plain: in-clear, or security: {open: [mqtt-ws]}",
+            id="a listener of a list that is open",
+        ),
+        pytest.param(
             "mesh: m\nrouters:\n  a: {inter: localhost:1}\n",
-            'mesh.yaml:3: routers.a: "amqp" is missing, expected the keys amqp, inter, advertise, http, mqtt',
+            'mesh.yaml:3: routers.a: "amqp" is missing, '
+            "expected the keys amqp, inter, advertise, http, mqtt, amqp-ws, mqtt-ws",
             id="missing key",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a:\n",
             "mesh.yaml:3: routers.a: an empty value is not a mapping, "
-            "expected the keys amqp, inter, advertise, http, mqtt",
+            "expected the keys amqp, inter, advertise, http, mqtt, amqp-ws, mqtt-ws",
             id="router without anything",
         ),
         pytest.param(

@@ -193,7 +193,7 @@ def held(topology: Topology) -> dict[str, Path]:
         if record.mesh != topology.mesh:
             continue
         for router, role, address in topology.listeners():
-            if router in running and getattr(record.routers[router], role) == str(address):
+            if router in running and record.routers[router].listeners.get(role) == str(address):
                 found[f"{role} of router {router}"] = directory.path
     return found
 

@@ -183,9 +183,9 @@ def _check_listeners(wanted: Topology, former: Topology, directory: RunDirectory
 def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> Iterator[tuple[str, str, str]]:
     """Each address of a router that differs between the topology files, as (kind, former, wanted). If the former file
     asked for a free port, the wanted file may name the port that the router has got."""
-    for kind in (AMQP, INTER, HTTP, MQTT, "advertise"):
-        was, said = getattr(former, kind), getattr(wanted, kind)
-        if said != was and str(said) != getattr(entry, kind, None):
+    for kind in dict.fromkeys([AMQP, INTER, HTTP, MQTT, "advertise", *former.more, *wanted.more]):
+        was, said = (getattr(one, kind, None) or one.more.get(kind) for one in (former, wanted))
+        if said != was and str(said) != entry.listeners.get(kind):
             yield kind, str(was or "none"), str(said or "none")
 
 

@@ -1,7 +1,7 @@
 """Shows the status of a mesh: tables for people, one JSON document for programs.
 
-The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "http", "mqtt", "log",
-"status"}}, "needed"}`. `status` is the router's own report, or null. `needed` has, for each router without which
+The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "http", "mqtt", "more",
+"log", "status"}}, "needed"}`. `status` is the router's own report, or null. `needed` has, for each router without which
 replica sets lose their majority, the names of these sets. This module asks no router: it shows what
 router/mesh/status.py gathered.
 """
@@ -38,6 +38,7 @@ def as_json(mesh: str, run_dir: Path | None, views: Mapping[str, RouterView]) ->
             "amqp": view.amqp,
             "http": view.http,
             "mqtt": view.mqtt,
+            "more": dict(view.more),
             "log": view.log,
             "status": view.status,
         }
@@ -88,11 +89,13 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
 
 
 def shown_at(views: Iterable[RouterView]) -> str:
-    """Where routers serve HTTP and MQTT; empty if no router does."""
-    views = list(views)
-    http = ", ".join(f"{view.name} {view.http}" for view in views if view.http)
-    mqtt = ", ".join(f"{view.name} {view.mqtt}" for view in views if view.mqtt)
-    return "\n".join([*([f"console: {http}"] if http else []), *([f"MQTT: {mqtt}"] if mqtt else [])])
+    """Where routers serve HTTP and MQTT, and their further listeners; empty if there are none."""
+    found: dict[str, list[str]] = {}
+    for view in views:
+        for what, place in {"console": view.http, "MQTT": view.mqtt, **view.more}.items():
+            if place:
+                found.setdefault(what, []).append(f"{view.name} {place}")
+    return "\n".join(f"{what}: {', '.join(places)}" for what, places in found.items())
 
 
 def routers_table(views: Mapping[str, RouterView]) -> Fitting:

@@ -65,12 +65,12 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("topology", type=Path)
     parser.add_argument("--run-dir", type=Path)
-    parser.add_argument("--amqp-fd", type=int)
-    parser.add_argument("--inter-fd", type=int)
+    parser.add_argument("--fd", nargs=2, action="append")
     parser.add_argument("--clock-offset", type=float)
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--join", action="store_true")
     arguments = parser.parse_args()
+    inherited = {listener: int(number) for listener, number in arguments.fd}
     assert arguments.topology.exists()
     behaviour = arguments.run_dir / arguments.name / "behaviour"
     how = behaviour.read_text() if behaviour.exists() else ""
@@ -78,9 +78,9 @@ def main() -> None:
         sys.exit("the reason\nwhy it failed")
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN if how == "stubborn" else end)
-    inter = socket.socket(fileno=arguments.inter_fd)
+    inter = socket.socket(fileno=inherited["inter"])
     assert inter.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    clients = socket.socket(fileno=arguments.amqp_fd)
+    clients = socket.socket(fileno=inherited["amqp"])
     while True:
         connection, _ = clients.accept()
         with connection:

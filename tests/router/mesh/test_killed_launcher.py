@@ -94,7 +94,7 @@ def test_a_router_in_whose_place_another_was_started_makes_way(
         record = MeshRecord("grows", str(directory.topology_path), {} if removed else {"a": other})
         directory.write(record)
         command = [*ROUTER_COMMAND, "a", record.topology, "--run-dir", str(directory.path)]
-        command += ["--amqp-fd", str(amqp.fileno()), "--inter-fd", str(inter.fileno())]
+        command += ["--fd", "amqp", str(amqp.fileno()), "--fd", "inter", str(inter.fileno())]
         inherited = amqp.fileno(), inter.fileno()
         done = subprocess.run(command, capture_output=True, text=True, pass_fds=inherited, timeout=HANGS_S)
     assert (done.returncode, directory.read()) == (1, record)

@@ -137,14 +137,14 @@ async def test_who_has_said_too_many_wrong_ones_waits_at_every_door(tmp_path: Pa
         _, _, guesses = await doors.let_in(came)
         guesses.was_wrong()
     began = trio.current_time()
-    await doors.client(came)
+    await doors.let_in(came)
     assert trio.current_time() - began == EVERY_S
     async with trio.open_nursery() as nursery:
         for _ in range(int(MOST_S / EVERY_S)):
             nursery.start_soon(doors.let_in, came)
         await wait_all_tasks_blocked()
         with pytest.raises(TlsError, match="too many wrong passwords"):
-            await doors.client(came)
+            await doors.let_in(came)
 
 
 async def test_one_password_is_looked_at_in_a_pass_and_addresses_take_turns() -> None:

@@ -44,7 +44,7 @@ def attempts() -> Attempts:
 
 
 def by_sasl(doors: Doors, user: str, password: str, guesses: Guesses) -> bool:
-    server = SaslServer(doors._offer("", guesses), guesses.was_wrong)
+    server = SaslServer(doors._offer("", guesses, anybody=False), guesses.was_wrong)
     try:
         server.receive(SASL_HEADER + sasl_frame(INIT, PLAIN, f"\0{user}\0{password}".encode()))
     except TurnError:

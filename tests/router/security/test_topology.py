@@ -60,7 +60,7 @@ routers:
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\nsecurity: {open: [amqps]}\n",
             "mesh.yaml:6: security.open: a list, "
-            "expected listeners that are open to everybody, of amqp, inter, http and mqtt",
+            "expected listeners that are open to everybody, of amqp, inter, http, mqtt, amqp-ws, mqtt-ws",
             id="no such listener",
         ),
         pytest.param(
