@@ -1,4 +1,5 @@
-"""Judges one bucket of rows, and keeps only counts of it. Runs inside Spark's Python workers; needs no Spark."""
+"""Judges one bucket of rows, and keeps only counts of it. This code runs in Spark's Python workers, but does not need
+Spark."""
 
 from collections.abc import Iterable, Iterator
 
@@ -41,7 +42,7 @@ class Bucket:
 
 @attrs.frozen
 class Judged:
-    """A bucket's facts and the verdicts on its deliveries."""
+    """The facts of a bucket, and the verdicts on its deliveries."""
 
     facts: Facts
     uses: Uses
@@ -57,8 +58,8 @@ class Judged:
     """The number of deliveries that the audit does not judge (`read.begun`)."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each publisher and subscriber with their packed deliveries, for the judge of order (`judge_joined`),
-        which joins those of all buckets."""
+        """Yield for each publisher and subscriber their deliveries in packed form. `judge_joined` joins them over all
+        buckets to judge the order."""
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:
@@ -70,8 +71,8 @@ class Judged:
 
 
 def judge_rows(case: Case, rows: Rows, told: Rows | None = None) -> Judged:
-    """Judge all deliveries of these rows. The rows have to include every entry about these deliveries. `told`: the
-    entries of replicas about the messages of these deliveries; None: judge no queues."""
+    """Judge all deliveries of these rows. The rows must include every entry about these deliveries. `told`: the entries
+    of replicas about the messages of these deliveries; None to judge no queues."""
     rows, left_out = begun_since(aligned(before(rows, case.ends), case.clocks), case.since, case.cut)
     facts = Facts(rows)
     uses = tell_apart(facts, case.whole, case.disordered, case.settling_first)
@@ -104,5 +105,6 @@ def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Buck
 
 
 def judge_joined(names: str, parts: Iterable[bytes]) -> Bucket:
-    """Judge the order of the deliveries of one publisher to one subscriber, packed by all buckets."""
+    """Judge the order in which one subscriber got the deliveries of one publisher. All buckets have packed their
+    parts."""
     return Bucket(judge_order(names, parts))

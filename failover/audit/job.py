@@ -1,4 +1,4 @@
-"""The steps of an audit, from run directories to the report; and the steps to one delivery's story."""
+"""The steps of an audit, from the run directories to the report, and the steps to the story of one delivery."""
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -34,7 +34,7 @@ from failover.audit.report.story import DeliveryStory, Setting, compose_story
 from topic.identity import KEY_LENGTH
 
 STORIES_KEPT = 5
-"""Findings of each kind for which the report tells the delivery's story, at most."""
+"""For each kind of finding, the report tells the stories of at most this number of deliveries."""
 
 
 def run(
@@ -45,11 +45,12 @@ def run(
     tables: str | None = None,
     progress: Progress = ignore,
 ) -> Report:
-    """Audit the logs below these directories, which belong to one mesh; see `open_logs`. `tables`: the folder for the
-    tables, which Spark writes; None: write no tables. Raises `AuditError` if the directories cannot be read."""
+    """Audit the logs below these directories, which belong to one mesh (see `open_logs`). `tables`: the folder into
+    which Spark writes the tables; None to write none. Raises `AuditError` if the directories cannot be read."""
     run_dirs = distinct(run_dirs)
     local_dirs(run_dirs)
-    stored = at_rest(*find_stores(run_dirs))  # before the logs: so the logs have every entry that led to it
+    # Read the stores before the logs, so that the logs have every entry that led to their content.
+    stored = at_rest(*find_stores(run_dirs))
     if tables is not None:
         return _run_with_tables(run_dirs, master, tables, progress, stored)
     with open_logs(run_dirs, master, spark=spark, progress=progress) as logs:
@@ -59,9 +60,10 @@ def run(
 def _run_with_tables(
     run_dirs: Sequence[str], master: str | None, folder: str, progress: Progress, stored: AtRest
 ) -> Report:
-    """Audit, and write the tables. If the folder is not ours, raise before any log is read; if the folder is on this
-    machine, raise even before Spark starts."""
-    from failover.audit.read.spark import spark_logs  # its import alone takes as long as a short run's audit
+    """Audit, and write the tables. If the folder belongs to another program, this raises before any log is read; if the
+    folder is on this machine, even before Spark starts."""
+    # imported late: the import takes as long as the audit of a short run
+    from failover.audit.read.spark import spark_logs
     from failover.audit.tables import TablesFolder, write_tables
 
     ours = TablesFolder(folder)
@@ -73,7 +75,7 @@ def _run_with_tables(
 
 
 def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile, stored: AtRest | None = None) -> Report:
-    """Judge the logs. `stored`: the content of the replicas' stores, read before these logs."""
+    """Judge the logs. `stored`: the content of the replicas' stores, which was read before these logs."""
     control = logs.control()
     inventory = take_inventory(control)
     case = make_case(control, inventory, logs.some())
@@ -99,8 +101,8 @@ def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile, stored: At
 
 
 def _stories(findings: Sequence[Finding], logs: Logs, setting: Setting) -> Iterator[DeliveryStory]:
-    """Yield the stories of the first few findings of each kind. One pass over the rows serves all stories; without such
-    findings there is no pass."""
+    """Yield the stories of the first few findings of each kind. All stories need only one pass over the rows. If there
+    are no such findings, there is no pass."""
     kept: dict[str, list[str]] = {}
     for finding in findings:
         keys = kept.setdefault(finding.kind, [])
@@ -121,12 +123,12 @@ def _entries(logs: Logs, keys: Sequence[str]) -> Iterator[DeliveryEntry]:
 
 
 class StoryError(AuditError):
-    """No delivery has this key, or several have keys that begin so."""
+    """No delivery has this key, or several deliveries have keys with this beginning."""
 
 
 def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> DeliveryStory:
-    """Tell the life of the delivery with this key, or of the only delivery whose key begins so. Raises `StoryError` if
-    there is not exactly one, `AuditError` if the directories cannot be read."""
+    """Tell the life of one delivery. `key`: its key, or a beginning that only its key has. Raises `StoryError` if there
+    is not exactly one such delivery, and `AuditError` if the directories cannot be read."""
     run_dirs = distinct(run_dirs)
     if len(key) > KEY_LENGTH:
         raise StoryError(f"{key} is not a delivery key, expected at most {KEY_LENGTH} characters")
@@ -144,8 +146,8 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
 def _through_queues(
     run_dirs: Sequence[str], master: str | None, key: str, places: Collection[QueuePlace]
 ) -> Iterator[str]:
-    """The message of the delivery `key` is at `places` in queues. Yield a note for each other delivery that brought
-    this message into a queue, or took it from there to a consumer."""
+    """Yield a note for each other delivery that brought the same message into a queue, or took it from there to a
+    consumer. `places`: where in queues the message of the delivery `key` is."""
     if not places:
         return
     with open_logs(run_dirs, master, wanted=has_position({position for _, position in places})) as logs:

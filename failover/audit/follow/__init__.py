@@ -17,7 +17,7 @@ from failover.audit.read.files import AuditError, distinct, local_dirs
 from failover.audit.report.report import Report
 
 INTERVAL_S = 2.0
-"""Seconds between two steps, if the earlier one has read everything."""
+"""The seconds between two steps, if the earlier step has read everything."""
 
 
 def follow(
@@ -30,7 +30,7 @@ def follow(
 
     `wait` gets the number of seconds that it may wait. `tell` gets the status and the report after each step. With a
     `checkpoint`, the audit continues where an earlier audit of the same directories stopped. Raises `AuditError` if a
-    directory cannot be read or is removed meanwhile, or if the checkpoint does not fit.
+    directory cannot be read, if it is removed meanwhile, or if the checkpoint does not fit.
     """
     run_dirs = distinct(run_dirs)
     if len(local_dirs(run_dirs)) < len(run_dirs):
@@ -52,7 +52,7 @@ def follow(
 
 @contextmanager
 def _there(run_dirs: Sequence[str]) -> Iterator[None]:
-    """Raise `AuditError` if a run directory is removed meanwhile: the audit may not have read its last entries."""
+    """Raise `AuditError` if a run directory has been removed, because the audit may not have read its last entries."""
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
-"""The state of a continuous audit, kept in a file between two runs of the command; each save replaces the file.
+"""Keeps the state of a continuous audit in a file, from one run of the command to the next. Each save replaces the
+file.
 
-The file is a pickle, which may run code when it is read. So a user who may write the file may run code here.
+The file is a pickle, and a pickle may run code when it is read. So a user who may write the file can run code here.
 """
 
 import logging
@@ -20,7 +21,7 @@ log = logging.getLogger("oncemesh")
 NAME = "follow.checkpoint"
 MAGIC = b"OMF3"
 EVERY_S = 30.0
-"""Seconds from one save to the next, at least."""
+"""There are at least this many seconds from one save to the next."""
 
 
 class Checkpoint:
@@ -46,8 +47,11 @@ class Checkpoint:
         return found
 
     def save(self, follower: Follower, *, now: bool = False) -> None:
-        """Save the follower if the last save is at least `EVERY_S` ago, or if `now`. If the file cannot be written, log
-        a warning and keep the previous file: the audit continues, as a verdict is worth more than a quick restart."""
+        """Save the follower if the last save is at least `EVERY_S` ago, or if `now`.
+
+        If the file cannot be written, log a warning and keep the previous file. The audit continues, because a verdict
+        is worth more than a quick restart.
+        """
         if not now and time.monotonic() - self._saved < EVERY_S:
             return
         self._saved = time.monotonic()
@@ -57,7 +61,7 @@ class Checkpoint:
             new.replace(self._path)
         except OSError as error:
             log.warning("the checkpoint cannot be written, the audit continues: %s", error)
-            with suppress(OSError):  # if the disk is full, the file has only a part
+            with suppress(OSError):  # if the disk is full, the file is incomplete
                 new.unlink()
 
     def _write(self, path: Path, payload: bytes) -> None:

@@ -1,10 +1,11 @@
-"""Finds the decided deliveries: no later entry can change the verdict on them.
+"""Finds the decided deliveries. A delivery is decided if no later entry can change the verdict on it.
 
-A delivery is decided if its publisher has settled it at its home, every router that held it has forgotten it or has
-ended, no subscriber misses it, no router to which it was forwarded has been silent since, and no rule has found a
-violation or a missing entry. A delivery that violates a rule is not decided, because an explaining entry may still
-come, or a log may turn out to be incomplete. But a delivery that no router holds counts as decided if no entry about it
-came for an hour.
+For this, all of the following must be so: its publisher has settled it at its home; every router that held it has
+forgotten it or has ended; no subscriber misses it; every router to which it was forwarded has written entries since;
+and no rule has found a violation or a missing entry.
+
+A delivery that violates a rule is not decided, because an entry that explains it may still come, or a log may turn out
+to be incomplete. But a delivery that no router holds counts as decided if no entry about it has come for an hour.
 """
 
 from collections.abc import Iterable
@@ -21,14 +22,15 @@ from failover.audit.read.inventory import Log
 from topic.journal import BY_MAP, Event
 
 LONG_US = 3_600_000_000
-"""If no entry about a delivery came for so long, the audit expects no more entries."""
+"""If no entry about a delivery has come for this time (in µs), the audit expects none any more."""
 BY_MAPS: Final = (
     *(Event.KEPT, Event.PLACEHOLDER, Event.RESOLVED, Event.REHOMED, Event.FENCED),
     *(Event.SETTLED, Event.ABANDONED, Event.FORGOTTEN),
 )
-"""The events of a delivery that is in a client's map, but in no router's records any more."""
+"""The events that can still come about a delivery which a client's map names, and of which no router has a record any
+more."""
 SILENCE_US = 60_000_000
-"""A client that has written no entry for its timeout plus this time was absent."""
+"""A client counts as absent if it has written no entry for its timeout plus this time (in µs)."""
 
 
 def decided(judged: Judged, case: Case, until: int) -> Flags:
@@ -51,8 +53,8 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def only_by_maps(rows: Rows, groups: Groups) -> Flags:
-    """Flag the rows of deliveries that only unsettled maps name: the audit has counted and forgotten these deliveries
-    long ago. Each group has the rows of one key."""
+    """Flag the rows of deliveries that only unsettled maps name. The audit has counted and forgotten these deliveries
+    long ago. `groups`: the rows of each key."""
     (by_map,) = codes_of([BY_MAP], rows.strings).tolist()
     said = np.isin(rows.event, [int(event) for event in BY_MAPS])
     said |= (rows.event == Event.OUTCOME) & (rows.detail == by_map) & (by_map != NONE)
@@ -68,7 +70,7 @@ def _last(judged: Judged) -> Ints:
 
 
 def _gone(judged: Judged, case: Case) -> Flags:
-    """Flag the deliveries whose publisher's link has ended, by the logs so far."""
+    """Flag the deliveries whose publisher's link has ended, according to the logs so far."""
     here = [name.encode() for name, client in case.clients.publishers.items() if not _has_ended(client)]
     found: Flags = ~np.isin(judged.uses.publisher(), here)
     return found
@@ -79,7 +81,7 @@ def _has_ended(client: Client) -> bool:
 
 
 def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
-    """Flag the deliveries for which any of these columns flags an element. `of`: the delivery of each element."""
+    """Flag the deliveries that have a flagged element in any of these columns. `of`: the delivery of each element."""
     found = np.zeros(number, np.bool_)
     for each in flags:
         found[of[each]] = True
@@ -87,7 +89,7 @@ def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
 
 
 def _ended(judged: Judged, case: Case) -> Flags:
-    """Flag the records in logs to which their router writes no more."""
+    """Flag the records in logs that their router will not continue."""
     latest: dict[str, int] = {}
     for log in case.logs.values():
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -101,7 +103,7 @@ def _ended(judged: Judged, case: Case) -> Flags:
 
 def _missed(judged: Judged, case: Case, until: int) -> Flags:
     """Flag the deliveries that were accepted without a subscriber, as long as the logs do not show whether the
-    subscriber was there: its process may be stopped at present, and continue later."""
+    subscriber was there. Its process may be stopped at present, and continue later."""
     found, accepted = np.zeros(len(judged.uses.key), np.bool_), judged.verdicts.fates.accepted_time
     routers = [log for log in case.logs.values() if log.role == "router" and not log.stopped]
     for name, at, _ in judged.unattributed.missed(judged.verdicts.subscribers):
@@ -113,8 +115,8 @@ def _missed(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def _unread(judged: Judged, case: Case) -> Flags:
-    """Flag the deliveries that were forwarded to a router which has neither received them nor written any entry since:
-    its process may be stopped at present, and receive them later."""
+    """Flag the deliveries that were forwarded to a router which has neither received them nor written any entry since.
+    The router's process may be stopped at present, and receive them later."""
     facts, rows, uses = judged.facts, judged.facts.rows, judged.uses
     heard = {log.source: _heard_until([log]) for log in _latest(case.logs.values()) if log.role == "router"}
     till = np.array([*(heard.get(name, FOREVER) for name in rows.strings), FOREVER], np.int64)
@@ -128,8 +130,8 @@ def _unread(judged: Judged, case: Case) -> Flags:
 
 
 def _heard_until(logs: Iterable[Log]) -> int:
-    """The time up to which the audit has read the latest log of each writer. A log that ended cleanly is read for
-    ever."""
+    """The time up to which the audit has read the latest log of each writer. A log that ended cleanly does not limit
+    it."""
     return min((FOREVER if log.stopped else log.last_time for log in _latest(logs)), default=FOREVER)
 
 

@@ -1,8 +1,9 @@
-"""Judges the order of deliveries in parts, for a continuous audit, and keeps only the highest place of the judged ones.
+"""Judges the order of deliveries step by step, for a continuous audit. Of the judged deliveries it keeps only the
+highest place.
 
-`judge.order` judges the deliveries that the subscriber got before all deliveries that are still to be judged. They are
-then *folded*: one entry with the highest place replaces them. A delivery that the audit reads later, but that the
-subscriber got before the last folded one, is *unplaced*: it is unknown whether it came in order.
+`judge.order` can judge the deliveries that the subscriber got before all deliveries that are still to be judged. These
+are then *folded*: one entry with the highest place replaces them. If the audit reads a delivery only later, although
+the subscriber got it before the last folded one, the delivery is *unplaced*: it is unknown whether it came in order.
 """
 
 from collections.abc import Mapping
@@ -15,10 +16,10 @@ from failover.audit.judge.tally import Tally
 from failover.audit.read.columns import KEY_TYPE, Flags, Ints
 
 Place = tuple[int, int]
-"""Major and minor place."""
+"""A place, as a major and a minor number."""
 NOWHERE: Place = (-1, -1)
 Who = tuple[bytes, int]
-"""A delivery: its key, and the number of the key's use."""
+"""A delivery, named by its key and by the number of the key's use."""
 
 
 @attrs.define(slots=True)
@@ -26,7 +27,7 @@ class _Pair:
     """The deliveries of one publisher to one subscriber."""
 
     highest: Place = NOWHERE
-    """The highest place in the publisher's order, over all folded deliveries."""
+    """The highest place in the publisher's order that any folded delivery has."""
     folded: Place = NOWHERE
     """The place of the last folded delivery, in the order in which the subscriber got them."""
     waiting: list[bytes] = attrs.field(factory=list)
@@ -37,8 +38,8 @@ class OrderFold:
         self.tally = Tally()
         self._pairs: dict[str, _Pair] = {}
         self._told: dict[str, set[Who]] = {}
-        """The waiting and folded deliveries that the follower still judges at each step. `add` skips them, because it
-        has got them before."""
+        """For each pair, the waiting and folded deliveries that the follower still judges at each step. `add` skips
+        them, because it has already got them."""
 
     def add(self, names: str, part: bytes) -> None:
         """Add the packed deliveries of a publisher and subscriber (`judge.order.pack_order`). Deliveries that were
@@ -56,14 +57,16 @@ class OrderFold:
         known.update(who)
 
     def forget(self, left: set[Who]) -> None:
-        """Forget these deliveries, because `add` does not get them again."""
+        """Forget these deliveries, because the follower will not pass them to `add` again."""
         for known in self._told.values():
             known -= left
 
     def fold(self, before: Mapping[str, Place]) -> None:
-        """Judge and fold the deliveries that the subscriber got before a place. `before`: publisher and subscriber ->
-        this place; deliveries from there on stay, because others before them may still be judged. Without a place, all
-        deliveries of the pair are folded."""
+        """Judge and fold the deliveries that the subscriber got before a certain place.
+
+        `before` has this place for each publisher and subscriber. Deliveries from there on stay, because others before
+        them may still be judged. If a pair has no place, all its deliveries are folded.
+        """
         for names, pair in self._pairs.items():
             if pair.waiting:
                 self._fold(names, pair, before.get(names))
@@ -89,7 +92,7 @@ def _after(major: Ints, minor: Ints, place: Place) -> Flags:
 
 
 def _folded(highest: Place) -> bytes:
-    """Pack one entry that stands for all folded deliveries. Its place is before all other entries, and no finding names
+    """Pack one entry that stands for all folded deliveries. Its place is before all other entries, and no report names
     it."""
     fields = {"handed": [-1], "handed_minor": [-1], "position": [highest[0]], "position_minor": [highest[1]]}
     columns = {name: np.array(values, np.int64) for name, values in fields.items()}

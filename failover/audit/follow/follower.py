@@ -1,11 +1,11 @@
-"""A continuous audit in steps: each step reads the new entries, judges the deliveries, and forgets the decided ones.
+"""A continuous audit in steps. Each step reads the new entries, judges the deliveries, and forgets the decided ones.
 
-From one step to the next the follower keeps the rows of undecided deliveries, two places for each delivery with an
-order still to be judged, the rows about links and routers that the audit still needs, and the offset in each file. So
-its memory depends only on the deliveries under way. All of this can be pickled. `step` makes one step, `report` returns
-the verdict so far, `finish` the last verdict. The rules are in `judge`.
+From one step to the next, the follower keeps: the rows of undecided deliveries; two places for each delivery whose
+order is still to be judged; the rows about links and routers that the audit still needs; and the offset in each file.
+So its memory depends only on the deliveries under way. All of this can be pickled.
 
-Each step judges as if every log were whole up to its present end. `finish` judges each log as it really ends.
+`step` makes one step, `report` returns the verdict so far, and `finish` returns the final verdict. The rules are in
+`judge`. Each step judges as if every log were whole up to its present end. `finish` judges each log as it really ends.
 """
 
 import copy
@@ -38,46 +38,46 @@ from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
 BUDGET = 8 << 20
-"""The most bytes of logs that a step reads."""
+"""The limit of the bytes of logs that one step reads."""
 FLUSHED_US = 3_000_000
-"""While its writer runs, an entry is in a block after this time: twice the longest time that a writer takes, and a
-margin."""
+"""While its writer runs, an entry is in a block after this time (in µs): twice the longest time that a writer takes,
+and a margin."""
 SETTLED_US = 3_000_000
-"""A step judges a delivery if its last entry is this old. Most deliveries are decided by then; the step judges the
-others again next time."""
+"""A step judges a delivery when its last entry is this old (in µs). Most deliveries are decided by then. The next step
+judges the others again."""
 MARGIN_US = 60_000_000
-"""The audit forgets rows about links and routers that are this much older than the first delivery still to be
-judged."""
+"""The audit forgets rows about links and routers that are older than the first delivery still to be judged by this time
+(in µs)."""
 FORGOTTEN = 1_000
 """After this number of new rows about links and routers, the follower looks for rows to forget."""
 SAMPLED = 50_000
-"""The most rows of deliveries that the follower keeps to compare clocks by them."""
+"""The follower keeps at most this number of rows about deliveries, to compare clocks by them."""
 
 
 @attrs.frozen(slots=True)
 class FollowStatus:
-    """The state after a step. Times are µs of wall clock."""
+    """The state of a continuous audit after a step. Times are in µs of wall clock."""
 
     until: int
     """All deliveries whose last entry is before this time are judged."""
     events: int
-    """Entries read so far, counted once for each delivery that they name."""
+    """The number of entries read so far. An entry counts once for each delivery that it names."""
     undecided: int
-    """Deliveries that began before `until`, and are not decided."""
+    """The number of deliveries that began before `until` and are not decided."""
     oldest: int | None
-    """The time at which the first of these deliveries began; None if there is none."""
+    """When the first undecided delivery began; None if there is none."""
     held: int
-    """Rows of deliveries that the follower keeps."""
+    """The number of rows about deliveries that the follower keeps."""
     links: int
-    """Rows about links and routers that the follower keeps."""
+    """The number of rows about links and routers that the follower keeps."""
     behind: int
-    """Bytes of the logs that are not read yet."""
+    """The bytes of the logs that are not read yet."""
     caught_up: bool
 
 
 @attrs.define
 class _Read:
-    """The result of reading in one step: control rows, and packed rows of deliveries."""
+    """What one step has read: control rows, and packed rows about deliveries."""
 
     control: list[ControlRow] = attrs.field(factory=list)
     packer: Packer = attrs.field(factory=Packer)
@@ -93,22 +93,22 @@ class _Read:
 
 
 def _undeleted(row: ControlRow, first: tuple[int, int]) -> ControlRow:
-    """Remove the detail of a CONTINUED row if it names a later first segment than the first that the audit read: the
-    audit has read all segments that were deleted in between."""
+    """Remove the detail of a CONTINUED row if the first segment that it names is later than the first one that the
+    audit has read. The audit has then read all segments that were deleted in between."""
     if row.event != Event.CONTINUED or tuple(row.details.get("first") or first) <= first:
         return row
     return attrs.evolve(row, detail=None)
 
 
 def _began(log: str) -> int:
-    """The time, in ms, at which the log with this name began: the incarnation in the name; 0 if the name has none."""
+    """When the log with this name began, in ms. This is the incarnation in the name; 0 if the name has none."""
     incarnation = log.rpartition(".")[2]
     return int(incarnation) if incarnation.isdigit() else 0
 
 
 def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """Mark the logs as whole, except logs that lack their end: a log with a gap, or a log that its writer had not saved
-    when the writer's next incarnation began."""
+    """Mark the logs as whole, except logs that surely lack their end: a log with a gap, or a log that its writer had
+    not saved when the writer's next incarnation began."""
     latest: dict[str, int] = {}
     for log in logs:
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -120,7 +120,7 @@ def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
 
 
 class Follower:
-    """The continuous audit of the run directories of one mesh. It can be pickled, and continue in another process."""
+    """A continuous audit of the run directories of one mesh. It can be pickled and continued in another process."""
 
     def __init__(self, run_dirs: Sequence[str]) -> None:
         """`run_dirs` are local or mounted directories, which show each write at once."""
@@ -128,19 +128,20 @@ class Follower:
         self._logs: dict[Path, GrowingLog] = {}
         self._control: list[ControlRow] = []
         self._past, self._stayed = NO_PAST, 0
-        """The past of links and routers before these rows; and the number of rows that the last forgetting left."""
+        """The facts about links and routers that forgotten rows have shown; and the number of rows that the last
+        forgetting left."""
         self._pending, self._saved = pack(unpack([])), 0
         self._left, self._kept, self._order = Tally(), Tally(), OrderFold()
-        """The counts of decided deliveries; the counts of all other deliveries; and the part that judges the order of
+        """The counts of decided deliveries; the counts of all other deliveries; and the object that judges the order of
         both."""
         self._sample, self._sample_of = self._pending, 1
         self._events = self._oldest = 0
-        """The number of events read; and the time at which the first undecided delivery began."""
+        """The number of entries read; and when the first undecided delivery began."""
         self._case: Case | None = None
         self._inventory: Inventory | None = None
 
     def step(self, now: int) -> FollowStatus:
-        """Read the new entries, at most about `BUDGET` bytes, and judge. `now`: this machine's wall clock, in µs."""
+        """Read new entries, at most about `BUDGET` bytes, and judge. `now`: the wall clock of this machine, in µs."""
         self._find_logs()
         read, waiting = self._read(BUDGET)
         self._control += read.control
@@ -189,8 +190,8 @@ class Follower:
                     self._logs.setdefault(path.parent, GrowingLog(path.parent))
 
     def _read(self, budget: int | None) -> tuple[_Read, list[GrowingLog]]:
-        """Read blocks, always of the log that is furthest behind, up to `budget` bytes; None: read everything. Also
-        return the logs that have more blocks."""
+        """Read blocks, always of the log that is furthest behind, up to `budget` bytes; None to read everything. Also
+        returns the logs that have more blocks."""
         read, waiting, started = _Read(), list(self._logs.values()), self._bytes()
         while waiting and (budget is None or self._bytes() - started < budget):
             log = min(waiting, key=lambda log: log.time)
@@ -205,7 +206,7 @@ class Follower:
         return sum(log.read_bytes for log in self._logs.values())
 
     def _tails(self, waiting: Sequence[GrowingLog]) -> tuple[_Read, list[SegmentReading]]:
-        """Read the tails of idle logs, whose writers may be gone: entries that are in no block yet."""
+        """Read the tails of idle logs, whose writers may be gone. A tail has entries that are in no block yet."""
         tails, readings = _Read(), list[SegmentReading]()
         for log in self._logs.values():
             if log not in waiting and log.is_idle() and (blocks := log.peek()):
@@ -217,7 +218,7 @@ class Follower:
 
     def _take_inventory(self, tails: tuple[_Read, list[SegmentReading]], until: int, *, whole: bool = True) -> None:
         """Take the inventory of the logs, and make the case. `whole`: treat every log as whole up to its present end
-        (`_whole`). A missing log that began after `until` is no problem yet."""
+        (`_whole`). A log that is missing is no problem yet if it began after `until`."""
         instead = {reading.path: reading for reading in tails[1]}
         known = [reading for log in self._logs.values() for reading in log.readings()]
         files = [instead.get(reading.path, reading).row() for reading in known]
@@ -231,9 +232,12 @@ class Follower:
         self._inventory, self._case = found, make_case(control, found, [self._sample], self._past)
 
     def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
-        """Return all pending rows, and the number of those from blocks, which come first. The others are from tails;
-        the next step reads them again. The rows of replicas about messages are left out, because a replica may write
-        one long after the delivery is decided."""
+        """Return all pending rows, and the number of rows from blocks, which come first. The other rows are from tails,
+        so the next step reads them again.
+
+        The rows of replicas about messages are left out, because a replica may write one long after its delivery is
+        decided.
+        """
         saved, _ = apart(unpack([self._pending, *read.parts()]))
         self._events += len(saved) - self._saved
         parts = tails.parts()
@@ -266,7 +270,7 @@ class Follower:
         return FollowStatus(until, self._events, len(begun), oldest, held, links, behind, not waiting)
 
     def _forget(self, status: FollowStatus) -> None:
-        """Forget rows about links and routers, unless a log is missing: the rows that name this log stay."""
+        """Forget rows about links and routers. If a log is missing, the rows that name this log stay."""
         assert self._case is not None and self._inventory is not None
         if len(self._control) - self._stayed < FORGOTTEN or self._inventory.problems:
             return
@@ -275,7 +279,7 @@ class Follower:
         self._stayed = len(self._control)
 
     def _missing(self) -> dict[tuple[str, str], Missed]:
-        """The deliveries that were accepted without a subscriber, keyed by home and subscriber."""
+        """The deliveries that were accepted without a subscriber, for each home and subscriber."""
         found: dict[tuple[str, str], Missed] = {}
         for tally in (self._left, self._kept):
             for (_, subscriber, home), missed in tally.without.items():
@@ -303,8 +307,7 @@ class Follower:
         self._order.fold(dict(self._handed_first(young)))
 
     def _handed_first(self, rows: Rows) -> Iterator[tuple[str, Place]]:
-        """Yield for each publisher and subscriber the place of the first of these rows, in the order of
-        `judge.order`."""
+        """Yield, for each publisher and subscriber, the earliest place of these rows in the order of `judge.order`."""
         assert self._case is not None
         facts, clients = Facts(rows), self._case.clients.subscribers
         own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)

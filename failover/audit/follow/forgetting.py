@@ -1,11 +1,13 @@
-"""Finds the rows about links and routers that the audit may forget: the rows older than all deliveries still to be
-judged, except the last row about each link and neighbour.
+"""Finds the rows about links and routers that the audit may forget. These are the rows older than all deliveries still
+to be judged, except the last row about each link and each neighbour.
 
-The last row in a log about a link or a neighbour states a fact that stays true, like the rows that a router repeats at
-the start of a segment (`topic.restatement`). Links and processes that have ended leave only the facts that reports name
-(`mesh.past`). A closed link leaves no row, each life of a router two or three rows, each life of a client that may
-return one row. If a log lacks its end, or if the audit does not order entries by its clock, all its rows stay, because
-they show what is unknown.
+The last row in a log about a link or a neighbour states a fact that is still true. (Routers repeat such rows at the
+start of a segment: `topic.restatement`.) Of links and processes that have ended, only the facts that reports name stay
+(`mesh.past`). So a closed link leaves no row, each life of a router two or three rows, and each life of a client that
+may return one row.
+
+If a log lacks its end, or if the audit does not order entries by its clock, all its rows stay, because they show what
+is unknown.
 """
 
 import json
@@ -26,11 +28,12 @@ from topic.journal import Event
 
 Subject = tuple[object, ...]
 Missing = Mapping[tuple[str, str], Missed]
-"""Home and subscriber -> the deliveries that the home accepted without the subscriber. Reports give the reason."""
+"""For each home and subscriber, the deliveries that the home accepted without the subscriber. Reports name the
+reason."""
 
 
 class Forgetting:
-    """The rows that stay, and the past that takes the place of the other rows."""
+    """Splits control rows into the rows that stay, and the facts (the past) that replace all other rows."""
 
     def __init__(self, case: Case, rows: Sequence[ControlRow], before: int) -> None:
         """`before`: all deliveries that are still to be judged began after this time, in µs of wall clock."""
@@ -50,7 +53,7 @@ class Forgetting:
                 self._last_attach[_link(row)] = max(life_of(row), self._last_attach.get(_link(row), 0))
 
     def kept(self) -> list[ControlRow]:
-        """Return the control rows that the audit must still remember."""
+        """Return the control rows that the audit still needs."""
         recent, last = list[ControlRow](), dict[Subject, ControlRow]()
         for row in self._rows:
             if not self._is_past(row):
@@ -63,19 +66,21 @@ class Forgetting:
         return row.time < self._before and row.log_name in self._case.logs and row.log_name not in self._irregular
 
     def _subject(self, row: ControlRow) -> Subject | None:
-        """The subject of a row: of all rows with the same subject only the last one stays. None if the row need not
+        """The subject of a row. Of all rows with the same subject, only the last one stays. None if the row need not
         stay."""
         link, ended = _link(row), row.log_name in self._ended
         if row.role != "router":
-            if not ended or row.source in self._irregular_writers:  # the row replaces lost entries
+            if not ended or row.source in self._irregular_writers:  # a KEPT row replaces lost entries
                 return row.log_name, row.event, str(row.details.get("generation"))
-            is_last = row.event == Event.ATTACHED and link not in self._closed  # it shows how long the client was there
+            # the row shows how long the client was there
+            is_last = row.event == Event.ATTACHED and link not in self._closed
             return (link, row.role) if is_last else None
         if link is None and row.peer is None:
             return row.log_name, row.event
         if link in self._closed:
             return None
-        if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:  # reports name the last attach
+        # reports name the client's last attach
+        if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:
             return (link,)
         if ended:
             return None
@@ -84,7 +89,7 @@ class Forgetting:
         return row.log_name, link or row.peer, row.event
 
     def past(self, missing: Missing) -> Past:
-        """Return the past that takes the place of the forgotten rows."""
+        """Return the facts that replace the forgotten rows."""
         case, clients = self._case, self._case.clients
         known = [client for client in clients.subscribers.values() if client.lives and client.name not in self._closed]
         return Past(
@@ -110,7 +115,7 @@ class Forgetting:
         return {log: since for log, since in reach.items() if log not in self._ended and since < self._before_hlc}
 
     def _heard(self) -> list[ControlRow]:
-        """The rows by which a router heard that the last life of a subscriber has ended. For each log and subscriber,
+        """The rows by which a router learnt that the last life of a subscriber has ended. For each log and subscriber,
         only the first and the last of these rows are returned."""
         found: dict[Subject, list[ControlRow]] = {}
         for row in sorted(self._case.heard, key=lambda row: (life_of(row), row.hlc)):
@@ -122,8 +127,8 @@ class Forgetting:
         return [row for of in found.values() for row in of]
 
     def _partings(self, whose: tuple[str, str], missed: Missed) -> Iterator[Parting]:
-        """Yield the partings of a home and a subscriber (`mesh.presence.Parting`) that are over and weigh more than all
-        earlier ones. A report never names any other of these partings."""
+        """Yield the partings of a home and a subscriber (`mesh.presence.Parting`) that are over, and whose weight is
+        above that of all earlier ones. A report never names any other parting that is over."""
         home, subscriber = whose
         no_more, most = home in self._ended or subscriber in self._closed, None
         for parting in sorted(self._case.partings.get(whose, ()), key=lambda parting: parting.since):

@@ -1,8 +1,8 @@
-"""Reads the segments of one log directory as they grow: each block once, in order.
+"""Reads the segments of one log directory while they grow. It reads each block once, in order.
 
-When the next segment exists, the reader reads a segment to its end, including the entries that only its tail has. The
-current segment stays open, so retention cannot remove it half read. If retention deletes a segment before the reader
-opens it, the numbers of its blocks are missing.
+As soon as the next segment exists, the reader reads a segment to its end, including the entries that only its tail has.
+It keeps the current segment open, so retention cannot remove a segment that is half read. If retention deletes a
+segment before the reader opens it, the numbers of its blocks are missing.
 """
 
 import os
@@ -18,26 +18,26 @@ from topic.journal import parse_segment_name
 from topic.tail import REGION, read_region, region_end
 
 CHUNK = 1 << 20
-"""Bytes of one read."""
+"""The number of bytes of one read."""
 HEADER = 8
 IDLE_NS = 2_000_000_000
 
 
 @attrs.define(slots=True)
 class Growing:
-    """One segment and how far it is read. It can be pickled, and continue in another process."""
+    """One segment, and how far it is read. It can be pickled and continued in another process."""
 
     reading: SegmentReading
     offset: int = 0
-    """The bytes from this offset on are not read, or are no whole block yet."""
+    """The offset up to which the segment is read. The bytes from there on are new, or no whole block yet."""
     begun: bool = False
     skipped: int = 0
-    """Bytes that are part of no block."""
+    """The number of bytes that belong to no block."""
     first_bad: int = -1
 
     def read(self, file: BinaryIO, size: int) -> list[BlockView]:
-        """Read up to `size` bytes (more if one block is larger) and return their whole blocks; none if there are none
-        yet."""
+        """Read up to `size` bytes (more if one block is larger), and return the whole blocks in them. The result is
+        empty if there is no whole block yet."""
         if not self.begun:
             file.seek(0)
             self.offset = region_end(file.read(HEADER))
@@ -61,8 +61,8 @@ class Growing:
             self.skipped += till - since
 
     def end(self, file: BinaryIO) -> list[BlockView]:
-        """Read the end of a segment that grows no more: return the blocks that only its tail has, and note the
-        damage."""
+        """Read the end of a segment that does not grow any more. Returns the blocks that only its tail has, and notes
+        any damage."""
         size = file.seek(0, os.SEEK_END)
         self._skip(0, size - self.offset)
         file.seek(0)
@@ -81,7 +81,8 @@ class Growing:
         return tail
 
     def peek(self, file: BinaryIO) -> list[BlockView]:
-        """Return the blocks of the tail if they follow the blocks read so far. They will also be in the next block."""
+        """Return the blocks of the tail, if they follow the blocks read so far. The next block will have the same
+        entries."""
         file.seek(0)
         left = read_region(file.read(HEADER + REGION)).left
         return decode_tail(left) if left is not None and left.number == self.last + 1 else []
@@ -93,14 +94,14 @@ class Growing:
 
 
 class GrowingLog:
-    """All segments of one writer, over all its incarnations."""
+    """All segments of one writer, of all its incarnations."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.ended: list[Growing] = []
-        """The segments read to their end. Complete segments that follow each other count as one."""
+        """The segments that are read to their end. Several complete segments that follow each other count as one."""
         self.first = (0, 0)
-        """Incarnation and number of the first segment that was read."""
+        """The incarnation and number of the first segment that was read."""
         self.current: Growing | None = None
         self._file: BinaryIO | None = None
         self._read_ns = 0
@@ -116,16 +117,17 @@ class GrowingLog:
         return max((time for time in known if time is not None), default=0)
 
     def behind(self) -> int:
-        """Bytes of the current segment that are not read yet."""
+        """The number of bytes of the current segment that are not read yet."""
         return self._opened().seek(0, os.SEEK_END) - self.current.offset if self.current and self._open() else 0
 
     def read(self) -> list[BlockView] | None:
-        """Return the blocks of about one chunk, or of the end of a segment; None if there is nothing more to read at
+        """Return the blocks of about one chunk, or of the end of a segment. None if there is nothing more to read at
         present."""
         if self.current is None and not self._begin_next():
             return None
         assert self.current is not None
-        following = self._following()  # looked for first: once it exists, the current segment grows no more
+        # Look for the next segment first: if it exists, the current one does not grow any more.
+        following = self._following()
         blocks = self.current.read(self._opened(), CHUNK) if self._open() else []
         if blocks:
             self._read_ns = time.monotonic_ns()
@@ -136,16 +138,17 @@ class GrowingLog:
         return blocks or None
 
     def readings(self) -> list[SegmentReading]:
-        """The readings of all segments, as far as they are read."""
+        """What was read of all segments so far, for the inventory."""
         return [one.reading for one in (*self.ended, self.current) if one is not None]
 
     @property
     def read_bytes(self) -> int:
-        """The bytes read so far, of all segments."""
+        """The number of bytes read so far, of all segments."""
         return sum(one.offset for one in (*self.ended, self.current) if one is not None)
 
     def is_idle(self) -> bool:
-        """Whether the reader has read no block for so long that the writer, if it runs, has written all its entries."""
+        """Whether the reader has read no block for a long time. If the writer still runs, it has then written all its
+        entries."""
         return time.monotonic_ns() - self._read_ns > IDLE_NS
 
     def peek(self) -> list[BlockView]:
@@ -155,7 +158,7 @@ class GrowingLog:
         return self.current.peek(self._opened())
 
     def end(self) -> list[BlockView]:
-        """End the current segment, which grows no more, and return its last blocks."""
+        """End the current segment, which does not grow any more, and return its last blocks."""
         if self.current is None:
             return []
         blocks = []
@@ -181,7 +184,7 @@ class GrowingLog:
         return False
 
     def _open(self) -> bool:
-        """Open the current segment if it is not open; False if retention has deleted it."""
+        """Open the current segment if it is not open. Returns False if retention has deleted it."""
         if self._file is None and self.current is not None:
             try:
                 self._file = Path(self.current.reading.path).open("rb")  # noqa: SIM115 - as long as it is read

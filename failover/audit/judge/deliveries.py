@@ -1,7 +1,8 @@
-"""Gathers the facts in all logs about each delivery of a bucket, and about its record at each incarnation of a router.
+"""Gathers from all logs the facts about each delivery of a bucket, and about its record at each incarnation of a
+router.
 
-This module applies no rule. Most facts are the index of the row that shows the fact, or `NONE`. A time that no row
-shows is `BIG`.
+This module applies no rule. Most facts are given as the index of the row that shows the fact, or `NONE`. A time that no
+row shows is `BIG`.
 """
 
 from collections.abc import Sequence
@@ -17,56 +18,56 @@ from failover.audit.read.facts import BIG, Facts, Groups, codes_of, taken
 from topic.journal import ONE_OF_MANY, Event
 
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
-"""Pairs: the elements that some spans concern, and these spans."""
+"""Pairs of the elements that some spans concern, and these spans."""
 
 
 @attrs.frozen
 class Deliveries:
-    """The facts about deliveries; each column has one element per delivery."""
+    """The facts about deliveries. Each column has one element for each delivery."""
 
     groups: Groups
     """The rows, grouped by delivery."""
     uses: Uses
     """The key of each delivery, and its number among the deliveries with this key."""
     address: Ints
-    """The code of the address."""
+    """The code of the delivery's address."""
     published: Ints
-    """The row by which the publisher published the delivery: in its log, or in its state file."""
+    """The row that shows the publication: in the publisher's log, or in its state file."""
     handed: Flags
     """Whether any log shows that a subscriber got the delivery."""
     ranked: Ints
-    """The row at which a home gave the delivery its place in the publisher's order."""
+    """The row in which a home gave the delivery its place in the publisher's order."""
     begun_time: Ints
     undated: Flags
-    """Whether the wall clocks of the logs cannot date the delivery."""
+    """Whether wall clocks cannot tell when the delivery happened, because a log's clock is unusable."""
     received_hlc: Ints
     """The hybrid clock at which the first router received the delivery."""
     sent_last: Ints
-    """The latest attach of the publisher under which a router received the delivery, as the clock of the attach's
+    """The latest attach of the publisher in which a router received the delivery, given by the clock of the attach's
     epoch."""
     has_audience: Flags
     balanced: Flags
-    """Whether the address of the delivery is balanced, or a queue."""
+    """Whether the delivery's address is balanced, or belongs to a queue."""
     answered: Ints
-    """The row of a home's first answer to the publisher."""
+    """The row in which a home first answered the publisher."""
     accepted: Ints
-    """The row of the first acceptance by a home, in the order of hybrid clocks."""
+    """The row in which a home first accepted the delivery, in the order of hybrid clocks."""
     accepted_first: Ints
-    """The row of the first acceptance by a home, in the order of wall clocks."""
+    """The row in which a home first accepted the delivery, in the order of wall clocks."""
     refused: Flags
     told_accepted: Ints
-    """The row at which the publisher read *accepted*, by its own log."""
+    """The row in the publisher's own log in which it read *accepted*."""
     told_time: Ints
     told_refused: Flags
     abandoned: Flags
     omitted: Flags
-    """Whether the map of an attach of the publisher lacks the delivery, as a home says that had not received the
-    delivery under this attach."""
+    """Whether the publisher's map in some attach lacked the delivery. A home that had not received the delivery in that
+    attach says so."""
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
-    """The first and the last home of the delivery, as indexes into `homes`. `NONE` if no router received the delivery:
-    then its entries name only homes that routers have asked about it."""
+    """The first and the last home of the delivery, as indexes into `homes`. `NONE` if no router received the delivery;
+    the entries then name only homes that routers have asked about it."""
 
 
 def gather(facts: Facts, uses: Uses) -> Deliveries:
@@ -111,8 +112,8 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
 
 
 def _omitted(facts: Facts, groups: Groups) -> Flags:
-    """Flags the rows that show that a publisher's map lacks a delivery. A home without a record logs nothing, but the
-    routers that asked it log its answer."""
+    """Flags the rows which show that a publisher's map lacks a delivery. A home without a record logs nothing about
+    this, but the routers that have asked it log its answer."""
     rows, number = facts.rows, len(facts.rows.strings) + 1
     resolved, under = facts.by_router & facts.flags_of(Event.RESOLVED), groups.of * number + rows.epoch
     received = facts.at_home & facts.flags_of(Event.RECEIVED)
@@ -121,13 +122,13 @@ def _omitted(facts: Facts, groups: Groups) -> Flags:
 
 
 def dated(undated: Flags, begun: Ints, ended: Ints) -> tuple[Ints, Ints]:
-    """The begin and the end of each delivery. A delivery that wall clocks cannot date gets the longest possible
+    """The beginning and the end of each delivery. If wall clocks cannot date a delivery, it gets the longest possible
     span."""
     return np.where(undated, 0, begun), np.where(undated & (ended != BIG), BIG - 1, ended)
 
 
 def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
-    """Flags the elements whose time, from `begun` to `ended`, overlaps any of the spans that concern them."""
+    """Flags the elements whose time, from `begun` to `ended`, overlaps a span that concerns them."""
     found = np.zeros(len(begun), np.bool_)
     for about, listed in spans:
         for since, till in listed:
@@ -137,7 +138,8 @@ def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
 
 @attrs.frozen
 class Records:
-    """The facts about records: one element for each delivery and incarnation of a router."""
+    """The facts about records. There is one element for each delivery and each incarnation of a router that has a
+    record of it."""
 
     groups: Groups
     """The rows about records, grouped by record."""
@@ -150,7 +152,7 @@ class Records:
     """The first row that shows the settlement."""
     settled_time: Ints
     awaited: Flags
-    """Whether the log ends while a subscriber of the record is suspended."""
+    """Whether a subscriber of the record is suspended when the log ends."""
 
 
 def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
@@ -172,10 +174,13 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Flags those of `records` that were settled after the publisher's life had ended: the life in which it sent the
-    delivery last, or a later one. It is enough that the life had ended for the router of the record, or for the home
-    that told this router of the settlement. A record is also flagged if it was settled under an attach of another life,
-    or under an attach that no router answered, because that attach may have begun another life."""
+    """Flags those of `records` that were settled after the publisher's life had ended.
+
+    This is the life in which the publisher sent the delivery last, or a later one. It is enough that the life had ended
+    for the router of the record, or for the home that told this router of the settlement. A record is also flagged if
+    it was settled under an attach of another life, or under an attach that no router answered, because that attach may
+    have begun another life.
+    """
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
     router = np.array([log.name for log in facts.rows.logs])[found.log[records]]

@@ -1,9 +1,9 @@
-"""The names and descriptions of all kinds of violation, and of the reasons for which a subscriber processed more or
+"""The names and descriptions of all kinds of violation. Also the reasons for which a subscriber may process more or
 fewer deliveries than it was owed.
 
 The rules are in `publishers`, `subscribers`, `routers` and `order`. Most rules find a violation if a client or router
-did something, and no entry explains it. If a log that breaks off may have lost this entry (`Case.open_spans`), the
-audit concludes nothing: the case is unknown. `SHOWN_BY` lists, for each kind, the logs that could have this entry.
+did something and no entry explains it. If a log that breaks off may have lost the explaining entry (`Case.open_spans`),
+the audit concludes nothing: the case is unknown. `SHOWN_BY` lists, for each kind, the logs that could have this entry.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,9 +14,9 @@ import numpy as np
 from failover.audit.read.columns import Flags
 
 Violating = Mapping[str, Flags]
-"""Kind of violation -> flags of the elements with such a violation."""
+"""Maps each kind of violation to flags of the elements with such a violation."""
 FINDINGS_KEPT = 20
-"""The number of violations of one kind that reports list; reports count all of them."""
+"""Reports list at most this number of violations of one kind. They count all of them."""
 
 DISPUTED = "content disputed"
 LOST_AT_REST = "lost at rest"
@@ -60,9 +60,9 @@ UNOWED = {
     "ended": "accepted after the subscriber's link had ended for the publisher's router",
     "forgotten": "accepted by a mesh that had started without any state store",
 }
-"""The reasons for which a subscriber processed deliveries that it was not owed, each with a description."""
+"""The reasons for which a subscriber processed a delivery that it was not owed, each with a description."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
-"""The reasons in `UNOWED` for which the publisher does not count the message as accepted. If the publisher publishes
+"""Those reasons of `UNOWED` for which the publisher does not count the message as accepted. If the publisher publishes
 the message again, under another key, subscribers get it twice."""
 FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
@@ -79,25 +79,25 @@ UNPROCESSED = {
     "refused": "accepted although the subscriber refused them",
     "unknown": "unknown, because a part of a log is lost",
 }
-"""The fates of deliveries that a subscriber was owed and did not process."""
+"""What may have happened to a delivery that a subscriber was owed and did not process."""
 
-# the groups of logs in which a missing entry would be, each with the entries in question
+# the groups of logs that may lack an entry, each with the entries in question
 
 OWN = "the subscriber's own"
-"""PROCESSED entries. If a subscriber has no log, the entries of its routers take their place."""
+"""The PROCESSED entries of a subscriber. If it has no log, the entries of its routers replace them."""
 EDGE = "those of its routers"
-"""DELIVERED, OUTCOME and PASSED entries."""
+"""The DELIVERED, OUTCOME and PASSED entries of the subscriber's routers."""
 HOME = "those of its homes"
-"""RECEIVED, AUDIENCE (also for a balanced address), APART and ACCEPTED entries."""
+"""The RECEIVED, AUDIENCE (also for a balanced address), APART and ACCEPTED entries of homes."""
 LINK = "those of all routers, until its client attached again"
-"""CLOSED and EXPIRED entries (the subscriber's link had ended); JOINED and CONTACT entries (the home knew the
-subscriber)."""
+"""CLOSED and EXPIRED entries, which show that the subscriber's link had ended; JOINED and CONTACT entries, which show
+that the home knew the subscriber."""
 ANY = "those of all routers, while it was on its way"
-"""ATTACHED and ABANDONED entries, which explain why a router sent the delivery again."""
+"""ATTACHED and ABANDONED entries of any router, which explain why a router sent the delivery again."""
 REPLICAS = "those of all routers, from their beginning on"
-"""ENQUEUED entries of any replica."""
+"""The ENQUEUED entries of any replica."""
 ALL = "those of everybody"
-"""PROCESSED or OUTCOME entries of any subscriber."""
+"""The PROCESSED or OUTCOME entries of any subscriber."""
 
 SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "lost": (OWN, EDGE, HOME, LINK),
@@ -112,21 +112,21 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "settled by nobody": (ANY,),
     "settled before accepted": (HOME, ANY),
 }
-"""Kind of violation -> the groups of logs that could have the missing entry. The rules of all other kinds need no
-missing entry, or check themselves whether the logs are whole."""
+"""For each kind of violation, the groups of logs that could have the missing entry. The rules of all other kinds need
+no missing entry, or check by themselves whether the logs are whole."""
 NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),
     *("processed by several", "processed by nobody", "never enqueued"),
 )
-"""The kinds that concern a subscriber. If one of them is unknown, the verdict is not *holds*."""
+"""The kinds of violation that concern a subscriber. If one of them is unknown, the verdict cannot be *holds*."""
 
 Lacking = Callable[[str], Flags]
-"""Maps a group of logs to flags of the elements about which these logs may lack an entry."""
+"""A function that takes a group of logs, and flags the elements about which these logs may lack an entry."""
 
 
 def concluded(found: Violating, lacking: Lacking) -> tuple[Violating, Flags]:
-    """The certain violations among the found ones, and flags of the elements with a finding of `NEEDED` that is not
-    certain, because a log may lack the missing entry."""
+    """Splits the found violations. Returns the certain ones, and flags of the elements with an uncertain violation of a
+    kind in `NEEDED`. A violation is uncertain if a log may lack the missing entry."""
     certain, unknown = {}, np.zeros_like(next(iter(found.values())))
     for kind, flags in found.items():
         certain[kind] = flags

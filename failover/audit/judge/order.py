@@ -1,7 +1,8 @@
-"""Judges whether a subscriber got the deliveries of a publisher in order, after all buckets are judged.
+"""Judges whether a subscriber got the deliveries of a publisher in order. This happens after all buckets are judged.
 
-Each bucket packs two places for each delivery: in the order in which the subscriber got it, and in the publisher's
-order. This module joins the packed columns of all buckets, by publisher and subscriber.
+Each bucket packs two places for each delivery: its place in the order in which the subscriber got the deliveries, and
+its place in the publisher's order. This module joins the packed columns of all buckets for each publisher and
+subscriber.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,15 +22,17 @@ from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints, Texts
 KIND = "out of order"
 TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "i1"}
 RIGHTLY, UNKNOWN = 1, 2
-"""Values of the column `vague`. `RIGHTLY`: the delivery may come late for a good reason. `UNKNOWN`: a log lacks its end
-and may have lost such a reason. 0: the delivery must not come late."""
+"""The values of the column `vague`. With `RIGHTLY`, there is a good reason for which the delivery may come late. With
+`UNKNOWN`, a log lacks its end and may have lost such a reason. With 0, the delivery must not come late."""
 KEYS = {"key": KEY_TYPE, "life": "i8"}
 
 
 def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerdicts) -> Iterator[tuple[str, bytes]]:
-    """Yields a pair of publisher and subscriber, and the packed columns of the deliveries that the subscriber got. Left
-    out are deliveries without a known place in the publisher's order, and abandoned deliveries that no home
-    accepted."""
+    """Yields each pair of publisher and subscriber, with the packed columns of the deliveries that the subscriber got.
+
+    Two kinds of deliveries are left out: those without a known place in the publisher's order, and abandoned deliveries
+    that no home accepted.
+    """
     placed = (fates.position[1] != NONE) & ~(found.abandoned & ~fates.is_accepted)
     at = np.flatnonzero((of.handed[1] != NONE) & placed[pairs.delivery])
     delivery = pairs.delivery[at]
@@ -56,7 +59,7 @@ def packed(columns: Mapping[str, Any]) -> bytes:
 
 
 def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
-    """The counts and the first findings."""
+    """Judge the order of one publisher's deliveries to one subscriber. Returns the counts and the first findings."""
     keys, lives, unknown = overtaken(parts)
     publisher, subscriber = names.split(" ")
     tally = Tally()
@@ -71,8 +74,8 @@ def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
 
 
 def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints, int]:
-    """The deliveries that the subscriber got for the first time after a later delivery of the same publisher: the keys,
-    the numbers of the keys' uses (`uses.Uses.number`), and the number of deliveries for which this is not certain."""
+    """The deliveries that the subscriber first got after a later delivery of the same publisher. Returns their keys,
+    the numbers of the keys' uses (`uses.Uses.number`), and for how many deliveries this is uncertain."""
     columns = unpacked(parts)
     handed = np.lexsort((columns["handed_minor"], columns["handed"]))
     place = _ranks(columns["position"], columns["position_minor"])[handed]

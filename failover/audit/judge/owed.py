@@ -4,11 +4,11 @@ A subscriber is owed a delivery that was accepted while the subscriber was in th
 delivery is not owed in these cases:
 
 1. The home logs that it accepted the delivery without the subscriber.
-2. The delivery is for a balanced address, so it is for one subscriber of many.
-3. The subscriber's own router logs that the subscriber's filter leaves the delivery out.
-4. The delivery was accepted after the subscriber's link had ended for that home, or after the whole mesh had started
-   without its state stores.
-5. A later home accepted the delivery, and cannot have heard of the subscriber.
+2. The delivery is for a balanced address, so it is for only one of the subscribers.
+3. The subscriber's own router logs that the subscriber's filter does not let the delivery pass.
+4. The delivery was accepted after the subscriber's link had ended for that home, or after the whole mesh had started without
+   its state stores.
+5. A later home accepted the delivery, and cannot have known of the subscriber.
 """
 
 from collections.abc import Iterable
@@ -25,10 +25,12 @@ from failover.audit.read.facts import BIG
 
 
 class Owed:
-    """The deliveries that subscribers are owed; one flag per pair of delivery and subscriber."""
+    """The deliveries that subscribers are owed, as flags. There is one flag for each pair of a delivery and a
+    subscriber."""
 
     def __init__(self, each: Testimony, timely: Flags) -> None:
-        """`timely`: whether the subscriber certainly answered the delivery before the publisher read an answer."""
+        """`timely`: flags the pairs in which the subscriber certainly answered the delivery before the publisher read
+        an answer."""
         self._each, self._ended = each, ended(each)
         accepted = each.fates.is_accepted[each.at]
         listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
@@ -41,7 +43,8 @@ class Owed:
         self.got: Flags = self.flags & each.taken
 
     def unowed(self) -> dict[str, Flags]:
-        """Reason of `kinds.UNOWED` -> flags of the pairs that were processed, though not owed, for this reason."""
+        """For each reason in `kinds.UNOWED`, flags of the pairs that were processed for this reason although they were
+        not owed."""
         each, at = self._each, self._each.at
         accepted, found = each.fates.is_accepted[at], each.deliveries
         return by_reason(
@@ -60,7 +63,8 @@ class Owed:
 
 
 def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
-    """Splits the flagged elements of `among` by the first of these reasons that holds for each."""
+    """Splits the flagged elements of `among` by reason. Each element counts for the first of these reasons that applies
+    to it."""
     found = {}
     for name, holds in reasons:
         found[name] = among & holds
@@ -69,10 +73,13 @@ def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
 
 
 def ended(each: Testimony) -> Flags:
-    """Whether the subscriber's link had ended for this delivery's home before the delivery was accepted. The home's
-    JOINED rows show in which of its lives the subscriber was owed the delivery. If the home received the delivery
-    before it had joined the subscriber, it knew of the subscriber from other routers; then the subscriber's attaches
-    show the life."""
+    """Flags the pairs in which the subscriber's link had ended, for the delivery's home, before the delivery was
+    accepted.
+
+    The home's JOINED rows show in which life of the subscriber it was owed the delivery. If the home received the
+    delivery before it joined the subscriber, it knew of the subscriber from other routers. Then the subscriber's
+    attaches show the life.
+    """
     found = np.zeros(len(each.at), np.bool_)
     for code, _ in each.clients:
         pairs = each.pairs_of(code)
@@ -84,9 +91,12 @@ def ended(each: Testimony) -> Flags:
 
 
 def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags, Flags]:
-    """Three flags for each pair: whether any of these terms applies to the delivery; whether a term that applies had
-    ended when the delivery was accepted; whether a term had begun when the delivery was received. At the home that
-    accepted the delivery, a term applies if it overlaps the time between this home's receipt and acceptance."""
+    """Returns three flags for each pair: whether any of these terms applies to the delivery; whether a term that
+    applies had ended when the delivery was accepted; whether a term had begun when the delivery was received.
+
+    For the home that accepted the delivery, a term applies if it overlaps the time from this home's receipt to its
+    acceptance.
+    """
     applies, relieved, begun = (np.zeros(len(pairs), np.bool_) for _ in range(3))
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     at, found = each.at[pairs], each.deliveries
@@ -106,9 +116,11 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
 
 
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:
-    """Flags the pairs whose subscriber, without a timeout, had ended when the delivery was accepted: it ended in the
-    life in which it was last in an audience of the delivery, for the home that accepted the delivery or for all
-    homes."""
+    """Flags the pairs whose subscriber had ended when the delivery was accepted, and has no timeout.
+
+    What counts is the life in which the subscriber was last in an audience of the delivery: it must have ended for the
+    home that accepted the delivery, or for all homes.
+    """
     found = np.zeros(len(each.at), np.bool_)
     for code, client in each.clients:
         pairs = each.pairs_of(code)
@@ -125,8 +137,8 @@ def _unreachable(each: Testimony, suspect: Flags) -> Flags:
 
 
 def _forgotten(each: Testimony) -> Flags:
-    """Whether the mesh forgot the subscriber after the subscriber was last in an audience of the delivery, and before
-    the acceptance."""
+    """Flags the pairs whose subscriber the mesh forgot after the subscriber was last in an audience of the delivery,
+    and before the acceptance."""
     found = np.zeros(len(each.at), np.bool_)
     meant, accepted = each.pairs.meant_hlc, each.accepted_hlc
     for lost in each.case.state_losses:
@@ -135,8 +147,8 @@ def _forgotten(each: Testimony) -> Flags:
 
 
 def _unheard(each: Testimony, suspect: Flags) -> Flags:
-    """Flags the suspect pairs whose delivery the home accepted while it need not have known the subscriber. If a
-    router's log lacks its end, the contacts are unknown, and no pair is flagged."""
+    """Flags those of the `suspect` pairs in which the accepting home need not have known the subscriber. If a router's
+    log lacks its end, the contacts are unknown, and no pair is flagged."""
     found = np.zeros(len(each.at), np.bool_)
     suspect = suspect & ~each.link_doubted
     if not suspect.any():
@@ -155,6 +167,7 @@ def _unheard(each: Testimony, suspect: Flags) -> Flags:
 
 
 def _known(case: Case, client: Client, home: str) -> list[Span]:
-    """The spans in which the home knew the subscriber: it must have heard of it, or logged that it had joined it."""
+    """The spans in which the home surely knew the subscriber, because news of it must have arrived, or because the home
+    logged that it joined the subscriber."""
     joined = [(term.since, term.ended) for term in case.terms.get(client.name, ()) if term.home == home]
     return case.acquaintance.spans(client, home) + joined

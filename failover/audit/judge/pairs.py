@@ -1,8 +1,8 @@
 """Gathers the facts about each *pair* of a delivery and a subscriber: whether the subscriber was in an audience, and
-the entries of the subscriber and its routers.
+the entries of the subscriber and its routers. Like `deliveries`, this module applies no rule.
 
-This module applies no rule, like `deliveries`. Two sources show the audience of a delivery: the AUDIENCE entries of its
-home, and the spans in which subscribers were joined at this home, from JOINED entries.
+Two sources show the audience of a delivery: the AUDIENCE entries of its home, and the spans in which, by JOINED
+entries, subscribers were joined at this home.
 """
 
 import json
@@ -19,31 +19,32 @@ from failover.audit.read.facts import Facts, Groups
 from topic.journal import Event, LoggedOutcome
 
 MEANT = (Event.AUDIENCE, Event.RECEIVED)
-"""The entries of a home by which a subscriber is in the audience of a delivery: an AUDIENCE entry lists it, or the home
-had joined it when it received the delivery."""
+"""The entries of a home which show that a subscriber is in the audience of a delivery. Either an AUDIENCE entry lists
+the subscriber, or the home had joined the subscriber when it received the delivery."""
 
 
 @attrs.frozen
 class Pairs:
-    """The facts about pairs; each column has one element per pair. Facts are rows of the bucket, as in `Deliveries`."""
+    """The facts about pairs. Each column has one element for each pair. As in `Deliveries`, facts are rows of the
+    bucket."""
 
     groups: Groups
     """The rows about pairs, grouped by pair."""
     acceptances: "Acceptances"
     delivery: Ints
     subscriber: Ints
-    """Index into `names`."""
+    """The subscriber, as an index into `names`."""
     names: Sequence[str]
     in_audience: Flags
     apart: Flags
-    """Whether every home that accepted the delivery for an audience with this subscriber logs that it accepted without
-    the subscriber."""
+    """Whether the acceptances without the subscriber leave no other. Every home that accepted the delivery for an
+    audience with this subscriber logs that it accepted without it."""
     passed: Flags
-    """Whether a router logs that the subscriber's filter leaves the delivery out, and no router has sent the delivery
-    to the subscriber since."""
+    """Whether a router logs that the subscriber's filter does not let the delivery pass, and no router has sent the
+    delivery to the subscriber since."""
     left_out: Ints
-    """The last row in which a router logs that the subscriber's filter leaves the delivery out, or `NONE`. Routers may
-    have sent the delivery to the subscriber before this row or after it."""
+    """The last row in which a router logs that the subscriber's filter does not let the delivery pass; `NONE` if there
+    is none. Routers may have sent the delivery to the subscriber before this row or after it."""
     meant_hlc: Ints
     own_count: Ints
     """How often the subscriber processed the delivery, by its own logs."""
@@ -51,18 +52,18 @@ class Pairs:
     own_refused: Flags
     own_order: Ints
     edge_count: Ints
-    """The number of the subscriber's acceptances in routers' logs, without those in a map. `edges` has the number of
-    these routers."""
+    """The number of the subscriber's acceptances in routers' logs, except acceptances from a map. `edges` is the number
+    of these routers."""
     edges: Ints
     edge_stamp: Ints
-    """The row of the subscriber's first acceptance in a router's log, also in a map: here in the order of hybrid
-    clocks, in `edge_accepted` in the order of wall clocks."""
+    """The row of the subscriber's first acceptance in a router's log, including one from a map. The order is that of
+    hybrid clocks; in `edge_accepted` it is that of wall clocks."""
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints
     first_sent: Ints
     last_sent: Ints
-    """The rows of the first and the last sending."""
+    """The rows in which a router sent the delivery to the subscriber for the first and for the last time."""
 
 
 def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs:
@@ -105,20 +106,25 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
 
 
 class Acceptances:
-    """Finds the acceptances of homes that count for a subscriber. A delivery may have several: if a publisher has not
-    read an answer, its next home answers again, or the same home under the next epoch. That answer also covers
-    subscribers that came since the first one."""
+    """Finds the acceptances by homes that count for a subscriber.
+
+    A delivery may have several acceptances. If a publisher has not read an answer, its next home answers again, or the
+    same home does so in the next epoch. The later answer also covers subscribers that came after the first one.
+    """
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
         self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery
         self.since = pairs.lowest(facts.flags_of(*MEANT), facts.epoch_hlc)
-        """For each pair, the clock of the first epoch whose audience has the subscriber; `BIG` if there is none."""
+        """For each pair, the clock of the first epoch in which the audience has the subscriber; `BIG` if there is
+        none."""
 
     def counting(self, accepted: Flags, pairs: Ints, plain: Flags) -> tuple[Ints, Ints]:
-        """The acceptances that count for these pairs, as two columns: the pair, and the row of the acceptance. An
-        acceptance does not count in three cases: the home logs that it accepted without the subscriber; the epoch is
-        earlier than the first one with the subscriber in its audience, and its audience is logged without the
-        subscriber; or the subscriber is `plain`, and the home logs no audience with it (protocol 10)."""
+        """The acceptances that count for these pairs, as two columns: the pair, and the row of the acceptance.
+
+        An acceptance does not count in three cases: the home logs that it accepted without the subscriber; the audience
+        of its epoch is logged without the subscriber, and the subscriber is in an audience only later; or the
+        subscriber is in `plain`, and the home logs no audience with it (protocol 10).
+        """
         if not len(pairs):
             return pairs, pairs
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
@@ -132,8 +138,8 @@ class Acceptances:
         return of[counts], answers[counts]
 
     def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Flags the elements whose group, and whose row's value in the column, are the same as those of an element of
-        `others` and `rows`."""
+        """Flags the elements that match an element of `others` and `rows`: they have the same group, and their rows
+        have the same value in the column."""
         number = len(self._facts.rows.strings) + 1
         found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found
@@ -146,17 +152,20 @@ class Acceptances:
 
 
 def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> Ints:
-    """How often the subscriber processed each delivery, at least. A delivery in the subscriber's state file was
-    processed in an earlier life of the process, whether or not this life logged it. If the life that begins with the
-    file, or a later one, logs it as processed, too, this is one time more."""
+    """A lower bound for how often the subscriber processed each delivery.
+
+    A delivery in the subscriber's state file was processed in an earlier life of the process, whether or not that life
+    logged it. If the life that begins with the file, or a later one, logs it as processed, too, this counts as one more
+    time.
+    """
     since, last = groups.lowest(kept, facts.incarnation), groups.highest(processed, facts.incarnation)
     least = np.where(groups.any(kept), np.where(last >= since, 2, 1), 0)
     return np.maximum(groups.count(processed), least)
 
 
 def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tuple[Ints, Ints]:
-    """All entries about pairs, as two columns: the row, and the subscriber's index into `names`. Subscribers that no
-    row names are added to `names`."""
+    """All entries about pairs, as two columns: the row, and the subscriber as an index into `names`. Subscribers that
+    no row names are added to `names`."""
     named = facts.flags_of(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART, Event.PASSED)
     at = np.flatnonzero(named & (facts.rows.subscriber != NONE))
     found = [(at, facts.rows.subscriber[at].astype(np.int64))]
@@ -166,7 +175,8 @@ def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tu
 
 
 def _listed(facts: Facts, names: list[str]) -> Iterator[tuple[Ints, Ints]]:
-    """The pairs in AUDIENCE entries. Most of these entries are equal, so each distinct one is parsed once."""
+    """The pairs that AUDIENCE entries list. Most of these entries are equal, so each different text is parsed only
+    once."""
     codes = {text: code for code, text in enumerate(names)}
     at = np.flatnonzero(facts.flags_of(Event.AUDIENCE) & (facts.rows.detail != NONE))
     details, which = np.unique(facts.rows.detail[at], return_inverse=True)
@@ -178,7 +188,7 @@ def _listed(facts: Facts, names: list[str]) -> Iterator[tuple[Ints, Ints]]:
 
 
 def audience_of(detail: str) -> list[str]:
-    """The names in the entry; empty if it is no list of names."""
+    """The names in an AUDIENCE entry; empty if the text is not a list of names."""
     try:
         found = json.loads(detail)
     except ValueError:
@@ -187,8 +197,8 @@ def audience_of(detail: str) -> list[str]:
 
 
 def _joined(facts: Facts, names: list[str], stays: Sequence[Membership]) -> Iterator[tuple[Ints, Ints]]:
-    """The pairs of a delivery and each subscriber that its home had joined, without a gate, when it received the
-    delivery."""
+    """The pairs of a delivery and each subscriber that its home had joined, and that no gate held back, when it
+    received the delivery."""
     codes = {text: code for code, text in enumerate(names)}
     publishers = facts.rows.key.astype("S12")
     received = facts.at_home & facts.flags_of(Event.RECEIVED)

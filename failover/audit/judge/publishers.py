@@ -1,8 +1,10 @@
-"""Finds the fate of each delivery at its publisher and homes, and judges the answers that its publisher read.
+"""Finds what happened to each delivery at its publisher and its homes, and judges the answers that the publisher read.
 
-Hybrid clocks order the entries of routers. Wall clocks order an entry of a client and another entry: exactly on one
-host, within `SKEW_US` between two hosts. A rule finds a violation only if the missing entry cannot have been lost with
-the end of a log. Otherwise the delivery is *unknown*, and the verdict is not *holds*.
+Hybrid clocks order the entries of routers. Wall clocks order an entry of a client and any other entry: exactly if one
+host wrote both, and within `SKEW_US` otherwise.
+
+A rule finds a violation only if the missing entry cannot have been lost with the end of a log. Otherwise the delivery
+is *unknown*, and the verdict is not *holds*.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +25,7 @@ from topic.journal import BY_TTL, Event, LoggedOutcome
 
 @attrs.frozen
 class Fates:
-    """The fates of deliveries; each column has one element per delivery."""
+    """What happened to the deliveries. Each column has one element for each delivery."""
 
     lacking: Lacking
     home_doubted: Flags
@@ -33,20 +35,21 @@ class Fates:
     invented: Flags
     """Whether certainly no publisher published the delivery."""
     accepted_time: Ints
-    """The time of the acceptance by wall clock; `accepted_hlc` is the same by hybrid clock. `BIG` if the delivery was
-    not accepted."""
+    """When the delivery was accepted, by wall clock; `accepted_hlc` is the same by hybrid clock. `BIG` if it was not
+    accepted."""
     accepted_hlc: Ints
     position: Order
     """The place of the delivery in its publisher's order."""
     uses_doubted: Flags
     unheard: Flags
-    """Whether the publisher had read an outcome and settled the delivery, but no log shows this outcome or its time."""
+    """Whether the publisher had read an outcome and settled the delivery, but no log shows this outcome, or when it
+    came."""
     unheard_since: Ints
-    """The latest time, by the publisher's wall clock, at which the publisher had certainly read no outcome; `NONE` if
-    unknown."""
+    """The latest time, by the publisher's wall clock, at which the publisher had certainly not read an outcome yet;
+    `NONE` if unknown."""
     earlier: Flags
-    """Whether the delivery left traces in logs, and was published before its publisher last came back with its state
-    file."""
+    """Whether the delivery was published before its publisher last came back with its state file, and logs have entries
+    about it."""
 
 
 def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
@@ -77,7 +80,7 @@ def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
 
 
 def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: Fates, case: Case) -> Violating:
-    """Kind of violation -> flags of the deliveries with such a violation."""
+    """For each kind of violation, flags of the deliveries with such a violation."""
     sure = found.uses.sure
     violations, _ = concluded(
         {
@@ -91,20 +94,20 @@ def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: F
 
 
 def misreported(found: Deliveries) -> Flags:
-    """Flags the deliveries whose publisher read an outcome that no home of the delivery logs."""
+    """Flags the deliveries whose publisher read an outcome that no home of theirs logs."""
     accepted = (found.told_accepted >= 0) & (found.accepted < 0)
     wrong: Flags = accepted | (found.told_refused & ~found.refused)
     return wrong
 
 
 def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: Case) -> Flags:
-    """Flags the deliveries that the publisher settled after an outcome, by the home's log, although the publisher's own
-    logs are whole and have no outcome. The publisher's state file must have no outcome either: a process may be killed
-    after it has written its state file, and before it writes its log.
+    """Flags the deliveries that, by the home's log, the publisher settled after an outcome, although the publisher's
+    own logs are whole and have no outcome.
 
-    Three kinds of deliveries are left out, because a home settles them without an outcome that the publisher reads: a
-    delivery that only a subscriber's map names, and that the home has forgotten or never had; a delivery of a life that
-    has ended; and a delivery on a link in settle mode first.
+    The publisher's state file must have no outcome, either: a process may be killed after it has written its state file
+    and before it writes its log. Three kinds of deliveries are left out, because a home settles them without an outcome
+    that the publisher reads: a delivery that only a subscriber's map names, and that the home has forgotten or never
+    had; a delivery of a life that has ended; and a delivery on a link in settle mode first.
     """
     second = [name for name in case.whole if not case.clients.publishers[name].settles_first]
     logged = np.isin(found.uses.publisher(), [name.encode() for name in second])
@@ -125,9 +128,12 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
 
 
 def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
-    """Flags the deliveries that a router sent to a subscriber, although their home had told the publisher, in the same
-    epoch, that they expired before any subscriber got them. If a router sent the delivery under a later epoch, this is
-    no violation: the publisher had not read the answer, and transferred the delivery again."""
+    """Flags the deliveries that a router sent to a subscriber although their home had told the publisher, in the same
+    epoch, that they expired before any subscriber got them.
+
+    If a router sent the delivery in a later epoch, this is no violation: the publisher had not read the answer, and
+    transferred the delivery again.
+    """
     rows, (by_ttl,) = facts.rows, codes_of([BY_TTL], facts.rows.strings).tolist()
     ended = facts.at_home & facts.flags_of(Event.ACCEPTED) & (rows.detail == by_ttl) & (by_ttl != NONE)
     sent = np.flatnonzero(facts.by_router & facts.flags_of(Event.DELIVERED))
@@ -138,7 +144,7 @@ def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
 
 
 def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, logs: str) -> Flags:
-    """Flags the deliveries about which these logs may lack an entry."""
+    """Flags the deliveries about which these logs may lack an entry. `logs`: one of the groups in `kinds`."""
     if logs == HOME:
         return home_doubted
     spans = list(case.open_spans.values())
@@ -149,13 +155,16 @@ def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, l
 
 
 def _begun(found: Deliveries) -> Ints:
-    """The time at which each delivery began; `NONE` if it is unknown, which counts as the beginning of time."""
+    """When each delivery began. If this is unknown, the result is `NONE`, which counts as the beginning of time."""
     return np.where(found.begun_time == BIG, NONE, found.begun_time)
 
 
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
-    """Flags the deliveries of which a home may have lost entries. Homes are the routers that entries name as home; any
-    router, if no entry names a home; and the routers at which the publisher was attached at that time."""
+    """Flags the deliveries about which one of their homes may have lost entries.
+
+    The homes are the routers that entries name as home, and the routers at which the publisher was attached at that
+    time. If no entry names a home, any router may be one.
+    """
     if not case.open_homes:
         return np.zeros(len(found.uses.key), np.bool_)
     ended = np.where(found.told_time != BIG, found.told_time, taken(facts.rows.time, found.accepted_first, BIG))
@@ -167,14 +176,14 @@ def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
 
 def _named(facts: Facts, found: Deliveries, case: Case) -> Iterator[tuple[Flags, Sequence[Span]]]:
     """For each open log: flags of the deliveries whose entries name its router as a home, or name no home; and the span
-    of the doubt."""
+    in which entries may be missing."""
     for log, span in case.open_spans.items():
         yield found.groups.any(facts.home == facts.home_code(log)) | (found.first_home == NONE), [span]
 
 
 def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Sequence[Span]]) -> Spans:
-    """For each publisher with spans: flags of its deliveries, and the spans. Publishers that no control row names get
-    the spans of all open logs."""
+    """For each publisher with spans of doubt: flags of its deliveries, and the spans. A publisher that no control row
+    names gets the spans of all open logs."""
     publishers = found.uses.publisher()
     known = case.clients.publishers
     listed: Spans = [(publishers == name.encode(), spans(client)) for name, client in known.items() if spans(client)]
@@ -182,9 +191,9 @@ def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Seque
 
 
 def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags, Flags]:
-    """Two flags for each delivery of a publisher that came back with its state file: whether the file has the delivery
-    without an outcome, and the publisher did not settle it afterwards; and whether the delivery left traces in logs,
-    and was published before the publisher came back."""
+    """Returns two flags for each delivery of a publisher that came back with its state file. The first: the file has
+    the delivery without an outcome, and the publisher did not settle it afterwards. The second: the delivery was
+    published before the publisher came back, and logs have entries about it."""
     rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
     in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
     kept = found.groups.any(in_last & facts.flags_of(Event.KEPT) & (rows.outcome == LoggedOutcome.NONE))
@@ -197,14 +206,14 @@ def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags
 
 
 def _was_open(facts: Facts, published: Ints) -> Flags:
-    """Flags the rows of publishers' logs by which a delivery had no outcome yet."""
+    """Flags the rows of publishers' logs which show that a delivery had no outcome yet."""
     event, outcome = taken(facts.rows.event, published), taken(facts.rows.outcome, published)
     found: Flags = (event == Event.PUBLISHED) | ((event == Event.KEPT) & (outcome == LoggedOutcome.NONE))
     return found
 
 
 def _told_hlc(time_us: Ints, case: Case) -> Ints:
-    """The highest hybrid clock of any router at the time at which the publisher read the answer; `BIG` if it did
-    not."""
+    """The highest hybrid clock of any router at the time when the publisher read the answer; `BIG` if the publisher did
+    not read one."""
     known = time_us != BIG
     return np.where(known, case.hybrid.latest(np.where(known, time_us, 0)), BIG)

@@ -5,7 +5,7 @@ The mesh promises only *at least once* in four cases (protocol 1, 10). Each repe
 1. An attach of the subscriber began afresh between the two times.
 2. The publisher uses settle mode first, and attached again.
 3. A publisher without a timeout had ended for a router that lost contact with its home.
-4. A router read an attach of the publisher late, and this ended a life that went on at another router.
+4. A router read an attach of the publisher late, and thereby ended a life that went on at another router.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,8 @@ Rows = list[int]
 
 
 class Repeats:
-    """The repeats; one flag per pair of delivery and subscriber."""
+    """The deliveries that were processed more than once, as flags. There is one flag for each pair of a delivery and a
+    subscriber."""
 
     def __init__(self, each: Testimony) -> None:
         repeated = _suspects(each)
@@ -38,12 +39,13 @@ class Repeats:
         by_publisher = with_weaker_promise(each, repeated)
         afresh &= ~np.logical_or.reduce([*by_publisher.values()])
         self.unpromised: Mapping[str, Flags] = {**by_publisher, AFRESH: afresh}
-        """Reason of `kinds.REPEATED` -> flags of the pairs that were processed more than once for this reason."""
+        """For each reason in `kinds.REPEATED`, flags of the pairs that were processed more than once for this
+        reason."""
         self.duplicated: Flags = repeated & ~np.logical_or.reduce([*self.unpromised.values()])
 
 
 def with_weaker_promise(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
-    """Reason of `kinds.REPEATED` that is about publishers -> flags of the repeated pairs for which it holds."""
+    """For each reason in `kinds.REPEATED` that is about publishers, flags of the repeated pairs to which it applies."""
     first = repeated & _settled_first(each)
     ended = repeated & ~first & has_ended(each)
     late = repeated & ~first & ~ended & _given_up_late(each, repeated)
@@ -51,9 +53,12 @@ def with_weaker_promise(each: Testimony, repeated: Flags) -> Mapping[str, Flags]
 
 
 def _suspects(each: Testimony) -> Flags:
-    """Flags the pairs that may have been processed more than once. A subscriber's own logs show this directly. In the
-    logs of routers there are three signs: a router sent the delivery after its acceptance; routers sent it several
-    times; or there are more acceptances than routers with an acceptance."""
+    """Flags the pairs that may have been processed more than once.
+
+    A subscriber's own logs show this directly. In the logs of routers there are three signs: a router sent the delivery
+    after the subscriber had accepted it; routers sent it several times; or there are more acceptances than routers that
+    log one.
+    """
     pairs, accepted, facts = each.pairs, each.pairs.edge_stamp >= 0, each.facts
     later = pairs.last_sent_hlc > taken(facts.rows.hlc, pairs.edge_stamp)
     later |= pairs.groups.count(facts.by_router & facts.flags_of(Event.DELIVERED)) > 1
@@ -61,7 +66,8 @@ def _suspects(each: Testimony) -> Flags:
 
 
 def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
-    """Yields each of these pairs with all rows, in the logs that decide, by which it was sent or accepted."""
+    """Yields each of these pairs, with all rows in which the delivery was sent or accepted. The rows are from the logs
+    that decide."""
     if not len(pairs):
         return
     facts = each.facts
@@ -97,7 +103,7 @@ class _Witness(ABC):
 
 
 class _Itself(_Witness):
-    """The subscriber's own logs."""
+    """Reads the subscriber's own logs."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun_itself(
@@ -105,8 +111,8 @@ class _Itself(_Witness):
         )
 
     def repeats(self, rows: Rows) -> bool:
-        """Whether the rows show more than one acceptance. If the state that an earlier life had kept contains the
-        delivery, this counts as one acceptance of that life."""
+        """Whether the rows show more than one acceptance. If the state that an earlier life has left contains the
+        delivery, this counts as one acceptance by that life."""
         event, life = self._facts.rows.event, self._facts.incarnation
         processed, kept = ([int(life[row]) for row in rows if event[row] == of] for of in (Event.PROCESSED, Event.KEPT))
         return len(processed) > 1 or bool(processed and kept and max(processed) >= min(kept))
@@ -119,10 +125,13 @@ class _Routers(_Witness):
         return self._attaches.begun(self._subscriber, self._attach(row))
 
     def repeats(self, rows: Rows) -> bool:
-        """Whether the subscriber accepted the delivery twice at one router; or got it again on the attach on which it
-        accepted it; or got and accepted it on a later attach. If a router only sent it on a later attach, this does not
-        count, because the client may have left this link. No clock orders the entries of two routers about one client;
-        only the epochs of its attaches do, if the client echoes them."""
+        """Whether the rows show more than one acceptance by the subscriber.
+
+        They do if the subscriber accepted the delivery twice at one router; if it got the delivery again in the attach
+        in which it accepted it; or if it got and accepted it in a later attach. It does not count if a router only sent
+        the delivery in a later attach, because the client may have left that link. No clock orders what two routers log
+        about one client. Only the epochs of its attaches do, and only if the client echoes them.
+        """
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
         is_ordered = not self._client.is_read_in_disorder
         for row in rows:
@@ -153,8 +162,8 @@ class _Routers(_Witness):
 
 class _OfIngress(_Routers):
     """Reads the logs of routers about the ingress of a replica set. The set keeps each answer, and the next leader
-    gives the same answer again (protocol 14.3). So a delivery counts as repeated only if one attach accepts it
-    twice."""
+    gives the same answer again (protocol 14.3). So a delivery counts as repeated only if it is accepted twice in one
+    attach."""
 
     def repeats(self, rows: Rows) -> bool:
         attaches = defaultdict[Life, Rows](list)
@@ -171,7 +180,7 @@ def _witness(each: Testimony, pair: int) -> _Witness:
 
 
 def _settled_first(each: Testimony) -> Flags:
-    """Flags the pairs whose publisher ever used settle mode first, if homes received the delivery under several
+    """Flags the pairs whose publisher has ever used settle mode first, if homes received the delivery in several
     epochs."""
     facts = each.facts
     received = facts.at_home & facts.flags_of(Event.RECEIVED)
@@ -180,9 +189,12 @@ def _settled_first(each: Testimony) -> Flags:
 
 
 def sent_anew(each: Testimony) -> Flags:
-    """Flags the pairs whose publisher uses settle mode first and attached again after a home had answered the delivery,
-    which also settled it. The publisher has not read the answer; the home to which it transfers the delivery again
-    takes it for a new delivery."""
+    """Flags the pairs whose publisher uses settle mode first, and attached again after a home had answered the
+    delivery.
+
+    In this mode the answer also settles the delivery. If the publisher has not read the answer, it transfers the
+    delivery again, and the next home takes this for a new delivery.
+    """
     facts, deliveries = each.facts, each.deliveries
     answered = deliveries.groups.lowest(facts.at_home & facts.flags_of(Event.ACCEPTED), facts.epoch_hlc)
     found: Flags = (answered < deliveries.sent_last)[each.at]
@@ -190,7 +202,7 @@ def sent_anew(each: Testimony) -> Flags:
 
 
 def has_ended(each: Testimony) -> Flags:
-    """Flags the pairs whose delivery a router, other than its home, gave up because the publisher, which has no
+    """Flags the pairs whose delivery was given up by a router that was not its home. The publisher, which has no
     timeout, had ended for this router."""
     facts = each.facts
     given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (facts.rows.peer != NONE)
@@ -199,9 +211,11 @@ def has_ended(each: Testimony) -> Flags:
 
 
 def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
-    """Flags the repeated pairs whose delivery a router gave up because it read, late, that the publisher had begun
-    another life, although the former life went on. The sign: a home received the delivery on a later attach, which did
-    not belong to the other life."""
+    """Flags the repeated pairs whose delivery a router gave up because of a late attach. By this attach the publisher
+    seemed to have begun another life, although its former life went on.
+
+    The sign of this: a home received the delivery in a later attach that did not belong to the other life.
+    """
     facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
     given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (rows.detail != NONE)
     given_up &= facts.epoch_hlc < deliveries.sent_last[deliveries.uses.of]

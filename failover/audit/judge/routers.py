@@ -1,4 +1,4 @@
-"""Judges each router's record of a delivery against the log of the delivery's home.
+"""Judges each router's record of a delivery by comparing it with the log of the delivery's home.
 
 A rule finds a violation only if the logs of the router, the home and the publisher cannot lack entries.
 """
@@ -16,16 +16,16 @@ from failover.audit.read.facts import BIG, Facts, codes_of
 from topic.journal import Event
 
 FORGET_GRACE_US = 2_000_000
-"""A router may take this long to forget a record after it could hear that the delivery was settled."""
+"""After a router could learn that a delivery was settled, it may take this long (in µs) to forget its record."""
 
 
 @attrs.frozen
 class RouterVerdicts:
-    """One flag per record."""
+    """The verdicts on records. Each column has one flag for each record."""
 
     violations: Violating
     unseen: Flags
-    """The delivery is settled, but the router's log ends without FORGOTTEN, and the rules find no violation."""
+    """Whether the delivery is settled, but the router's log ends without FORGOTTEN, and the rules find no violation."""
 
 
 def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> RouterVerdicts:
@@ -43,10 +43,13 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
 
 
 def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
-    """Flags the records that a router settled too early: before every answer of a home to the publisher, or without an
-    answer.
-    Deliveries that the publisher has abandoned or left for good are left out. A delivery that is not in the publisher's
-    map needs no answer, unless the publisher has a whole log: the publisher may have settled it before an answer."""
+    """Flags the records that a router settled too early: before every answer that a home gave the publisher, or without
+    any answer.
+
+    Deliveries that the publisher has abandoned, or has left for good, are left out. A delivery that the publisher's map
+    lacks needs no answer, because the publisher may have settled it before an answer, unless the publisher has a whole
+    log.
+    """
     delivery, settled = found.delivery, found.settled
     answered = of.answered[delivery]
     told = (of.told_accepted >= 0) | of.told_refused
@@ -60,8 +63,8 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
 
 
 def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
-    """One flag for each of `records`: whether a router settled it before all answers of homes. A home and its zombie
-    may both answer, and by their own clocks either answer may be the first."""
+    """For each of `records`, whether a router settled it before all answers of homes. All answers must be later,
+    because a home and its zombie may both answer, and by their own clocks either answer may be the first."""
     answers = facts.at_home & facts.flags_of(Event.ACCEPTED)
     record, answer = of.groups.all_told(answers, found.delivery[records])
     late = ~_was_before(facts, found.settled[records[record]], answer)
@@ -71,7 +74,7 @@ def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> 
 
 def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
     """Flags the records of settled deliveries that a router still holds at the end of its whole log, although it could
-    hear of the settlement for long enough. Records that wait for a suspended subscriber are left out."""
+    learn of the settlement long enough before. Records that wait for a suspended subscriber are left out."""
     logs = [case.logs.get(log.name) for log in facts.rows.logs]
     stopped = np.array([log is not None and log.stopped and log.ordered for log in logs], np.bool_)[found.log]
     since = np.maximum(_ended(found, of), found.held_time)
@@ -81,7 +84,7 @@ def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) ->
 
 
 def _ended(found: Records, of: Deliveries) -> Ints:
-    """The time when each delivery was settled: the earlier one by the logs of this router and of its home."""
+    """When each delivery was settled: the earlier one of the times in the logs of this router and of the home."""
     return np.minimum(found.settled_time, of.home_settled_time[found.delivery])
 
 
@@ -91,7 +94,7 @@ def _over(found: Records, of: Deliveries) -> Flags:
 
 
 def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints, since: Ints) -> Flags:
-    """One flag for each of `records`: whether a router held it for longer than FORGET_GRACE_US after `since`, while it
+    """For each of `records`, whether a router held it for more than FORGET_GRACE_US after the time `since`, while it
     could learn from its contacts that the delivery was settled."""
     names, publisher = np.unique(of.uses.publisher()[found.delivery[records]], return_inverse=True)
     logs, heard = found.log[records], np.zeros(len(records), np.bool_)
@@ -104,9 +107,12 @@ def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: In
 
 
 def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
-    """Whether each settlement came before the answer. Hybrid clocks order the entries of one epoch. The home of a later
-    epoch learns from the publisher's map what happened before, and the map has no hybrid clock. So entries of two
-    epochs are ordered only by the wall clock of a common host."""
+    """Whether each settlement came before the answer.
+
+    Hybrid clocks order the entries of one epoch. The home of a later epoch learns from the publisher's map what
+    happened before, and the map has no hybrid clock. So entries of two epochs are ordered only by wall clock, and only
+    if one host wrote them.
+    """
     rows, host = facts.rows, facts.host
     one_home = facts.home[settled] == facts.home[answered]
     by_routers = one_home & (facts.epoch_hlc[settled] == facts.epoch_hlc[answered])
@@ -115,8 +121,8 @@ def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
 
 
 def _precedes(facts: Facts, one: Ints, other: Ints) -> Flags:
-    """Whether a router's row was certainly written before another row; both exist. Equal hybrid clocks order only two
-    rows of one router."""
+    """Whether a router's row was certainly written before another row. Both rows must exist. If the hybrid clocks are
+    equal, they order the rows only if one router wrote both."""
     hlc, place = facts.rows.hlc, facts.rows.place
     same = (facts.source[one] == facts.source[other]) & (place[one] < place[other])
     found: Flags = (hlc[one] < hlc[other]) | ((hlc[one] == hlc[other]) & same)
@@ -124,8 +130,8 @@ def _precedes(facts: Facts, one: Ints, other: Ints) -> Flags:
 
 
 class _Edges:
-    """The deliveries that edges received, compared with the homes' entries of sending them. A home writes such an entry
-    before it sends the frame, so the entry is in the home's log if the log is whole."""
+    """Compares the deliveries that edges received with the entries of homes that sent them. A home writes such an entry
+    before it sends the frame, so a whole log of the home has the entry."""
 
     def __init__(self, facts: Facts, uses: Uses, case: Case) -> None:
         self._facts = facts
@@ -141,15 +147,15 @@ class _Edges:
         self._here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]
 
     def forwarded_by_nobody(self) -> Flags:
-        """Flags the rows which say that an edge received a delivery, although the log of the home has no entry that it
-        forwarded the delivery to this edge in this epoch."""
+        """Flags the rows in which an edge received a delivery although, by the home's log, the home did not forward the
+        delivery to this edge in this epoch."""
         sent = self._stream[self._sent_at] * self._number + self._facts.rows.peer[self._sent_at]
         got = self._stream[self._at] * self._number + self._here[self._at]
         return self._flagged(~np.isin(got, sent))
 
     def misplaced(self) -> Flags:
-        """Flags the rows which say that an edge has a delivery at another place in the publisher's order than its home
-        has in the same epoch."""
+        """Flags the rows in which an edge has a delivery at another place in the publisher's order than its home has in
+        the same epoch."""
         n, home = self._facts.rows.n, self._home_at[self._facts.rows.n[self._home_at] >= 0]
         streams, place = np.unique(self._stream[home], return_inverse=True)
         if not len(streams):

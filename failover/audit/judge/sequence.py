@@ -1,9 +1,12 @@
-"""Finds the order in which a publisher published: the place of each delivery, comparable within one publisher.
+"""Finds the order in which a publisher published. The result is a place for each delivery; places of one publisher can
+be compared.
 
 If the publisher's log is whole, the log decides. Otherwise its homes decide, unless its epochs are not in the order of
-its attaches. If a publisher came back with its state file, its log lacks only the deliveries of the last moments of an
-earlier life. The logs of their homes show these deliveries; their places are after all deliveries in the log of that
-life. Deliveries that no home had received by then are in the state file, in order.
+its attaches.
+
+If a publisher came back with its state file, its log lacks only the deliveries of the last moments of an earlier life.
+The logs of their homes show these deliveries. Their places are after all deliveries in the log of that life. Deliveries
+that no home had received by then are in the state file, in order.
 """
 
 import numpy as np
@@ -19,19 +22,19 @@ from topic.journal import Event
 Order = tuple[Ints, Ints]
 """The place of each delivery, as a major and a minor number; the minor number is `NONE` if the place is unknown."""
 BEHIND = 1 << 62
-"""A number above all places in a log. The minor number of a place after the end of a log is this number plus 62 bits:
-31 for the epoch, 31 for `n`. So it stays below 2 ** 63."""
+"""A number above all places in a log. A delivery after the end of a log gets a minor number that is this number plus 62
+bits: 31 for the epoch, 31 for `n`. So it stays below 2 ** 63."""
 N_BITS = 31
 AGE_MS = 1 << 30
-"""Added to the epoch in a place after the end of a log. This epoch counts in ms from the start of the publisher's
-process, and would be negative if the router's clock is behind the clock of that process."""
+"""Added to the epoch in a place after the end of a log. There, the epoch counts milliseconds from the start of the
+publisher's process. Without this addition it would be negative if the router's clock is behind that of the process."""
 
 
 def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:
     names = found.uses.publisher()
     whole, resumed = (np.isin(names, [name.encode() for name in known]) for known in (case.whole, case.resumed))
     by_log, by_home = (whole | resumed) & (found.published >= 0), ~(whole | resumed) & (found.ranked >= 0)
-    by_home &= ~home_doubted  # the entry with an earlier place may be lost
+    by_home &= ~home_doubted  # the log may have lost the entry with an earlier place
     clients = case.clients.publishers.values()
     by_home &= ~np.isin(names, [client.name.encode() for client in clients if client.is_disordered])
     major = np.where(by_log, taken(facts.incarnation, found.published), taken(facts.epoch_hlc, found.ranked))
@@ -50,8 +53,11 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
 
 def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
     """Return two numbers for each delivery: the life of the publisher's process in which a router received it, and its
-    minor number after the end of the log of this life. The minor number is `NONE` if the log is whole, if router and
-    publisher are not known to have run on the same host, or if the epoch or `n` does not fit into its bits."""
+    minor number after the end of the log of this life.
+
+    The minor number is `NONE` in three cases: the log is whole; router and publisher are not known to have run on the
+    same host; or the epoch or `n` does not fit into its bits.
+    """
     logs = client.logs_in_order
     lives = np.array([log.incarnation for log in logs], np.int64)
     at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1

@@ -1,7 +1,7 @@
-"""Judges each pair of a delivery and a subscriber, with one function for each kind of violation; and each delivery of a
-balanced address, which one subscriber gets.
+"""Judges each pair of a delivery and a subscriber, with one function for each kind of violation. Also judges each
+delivery of a balanced address, which only one subscriber gets.
 
-`order` judges the order of the deliveries of a publisher to a subscriber, after all buckets.
+`order` judges the order of a publisher's deliveries to a subscriber, after all buckets.
 """
 
 from collections.abc import Mapping
@@ -24,31 +24,32 @@ SECOND = "second"
 
 @attrs.frozen
 class SubscriberVerdicts:
-    """The verdicts on pairs; each column has one flag per pair."""
+    """The verdicts on pairs. Each column has one flag for each pair."""
 
     violations: Violating
     owed: Flags
     taken: Flags
     unknown: Flags
     unplaced: Flags
-    """Whether it is unknown if the delivery came in order."""
+    """Whether it is unknown if the delivery came to the subscriber in order."""
     handed: Order
     vague: Flags
-    """Whether the audit concludes nothing about the pair."""
+    """Whether the audit concludes nothing about the pair, because the evidence is incomplete."""
     unordered: Flags
-    """Whether the delivery may come late for a good reason: a filter left it out at first; another subscriber had it
-    before; a router had given it up; its publisher sent it anew; or no attach shows in which order routers sent it."""
+    """Whether there is a good reason for which the delivery may come late: a filter left it out at first; another
+    subscriber had it before; a router had given it up; its publisher sent it anew; or no attach shows in which order
+    routers sent it."""
     unsure: Flags
-    """Whether a log that lacks its end may have lost such a reason."""
+    """Whether a log that lacks its end may have lost the reason for which the delivery came late."""
     timely: Flags
     """Whether the subscriber certainly answered the delivery before the publisher read an answer."""
     repeated: Mapping[str, Flags]
-    """Reason of `kinds.REPEATED` -> flags of the pairs that were processed more than once, which no promise
-    excludes."""
+    """For each reason in `kinds.REPEATED`, flags of the pairs that were processed more than once although no promise
+    was broken."""
     unowed: Mapping[str, Flags]
-    """Reason of `kinds.UNOWED` -> flags of the pairs that were processed, though not owed."""
+    """For each reason in `kinds.UNOWED`, flags of the pairs that were processed although they were not owed."""
     unprocessed: Mapping[str, Flags]
-    """Reason of `kinds.UNPROCESSED` -> flags of the pairs that were owed, and not processed."""
+    """For each reason in `kinds.UNPROCESSED`, flags of the pairs that were owed and not processed."""
 
 
 def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
@@ -67,7 +68,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
             "accepted too early": owed.got & too_early & ~vague,
             "accepted though refused": accepted_though_refused(each, owed) & ~vague,
             "never published": unasked,
-            "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # "never published" suffices
+            "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # the kind "never published" already covers these
             "sent though left out": sent_though_left_out(each) & sure,
             "outcome disputed": outcome_disputed(each, owed) & sure,
         },
@@ -103,13 +104,13 @@ def _unordered(each: Testimony) -> Flags:
 
 
 def lost(each: Testimony, owed: Owed) -> Flags:
-    """Flags the pairs that were owed, and neither processed nor refused."""
+    """Flags the pairs that were owed, and that the subscriber neither processed nor refused."""
     return owed.missing & ~each.refused
 
 
 def sent_though_left_out(each: Testimony) -> Flags:
-    """Flags the pairs whose delivery a router sent although it had left it out by the subscriber's filter before, and
-    the subscriber had not attached there again."""
+    """Flags the pairs whose delivery a router sent although the subscriber's filter had not let it pass there before,
+    and the subscriber had not attached there again."""
     rows, left_out, sent = each.facts.rows, each.pairs.left_out, each.pairs.last_sent
     found: Flags = (left_out != NONE) & (sent != NONE) & (taken(rows.log, left_out) == taken(rows.log, sent))
     found &= taken(rows.place, left_out) < taken(rows.place, sent)
@@ -121,13 +122,16 @@ def sent_though_left_out(each: Testimony) -> Flags:
 
 
 def early(each: Testimony) -> tuple[Flags, Flags]:
-    """Two flags for each pair: whether the publisher read *accepted* before the subscriber had accepted, and whether it
-    certainly did not. Hybrid clocks decide between two routers. A corrected wall clock proves nothing against them,
-    because the clock by which it was corrected may itself have been wrong."""
+    """Returns two flags for each pair: whether the publisher read *accepted* before the subscriber had accepted, and
+    whether it certainly did not.
+
+    Hybrid clocks decide between two routers. A corrected wall clock proves nothing against them, because the clock by
+    which it was corrected may itself have been wrong.
+    """
     later, known = _edge_later(each)
     after, before = _clocks(each)
     in_time = known & ~later
-    told_later = known & later & ~each.edge_doubted  # else a later router may have logged it
+    told_later = known & later & ~each.edge_doubted  # otherwise a later router may have logged it
     credible = ~(in_time & each.is_put_right(each.processed, _answer(each))) | _heard_too_soon(each)
     by_wall = after & credible & (each.own | ~(each.edge_doubted | known))
     return told_later | by_wall, in_time | before
@@ -150,9 +154,12 @@ def sent_by_nobody(each: Testimony) -> Flags:
 
 
 def outcome_disputed(each: Testimony, owed: Owed) -> Flags:
-    """Flags the pairs for which a router logs an acceptance that the subscriber's log lacks, or only refusals although
-    the subscriber accepted. Only subscribers with logs and in settle mode second count, because their routers log an
-    acceptance only when they read it. If a tag was used again, it is unknown which delivery a map names."""
+    """Flags the pairs for which the logs of router and subscriber disagree. Either a router logs an acceptance that the
+    subscriber's log lacks, or routers log only refusals although the subscriber accepted.
+
+    Only subscribers with logs and in settle mode second count, because their routers log an acceptance only when they
+    read it. If a tag was used again, it is unknown which delivery a map names.
+    """
     pairs, told, clear = each.pairs, each.pairs.edge_stamp >= 0, ~each.deliveries.uses.reused[each.at]
     own_doubted = each.doubted | each.bridged | _unended(each)
     invented = told & (clear | (pairs.edge_count > 0)) & (pairs.own_count == 0) & ~own_doubted & ~lost(each, owed)
@@ -172,14 +179,14 @@ def _is_refused_on_link(each: Testimony) -> Flags:
 
 
 def _unended(each: Testimony) -> Flags:
-    """Flags the pairs whose delivery may have lasted until the end of all logs, if any log lacks its end."""
+    """Flags the pairs whose delivery may have lasted until all logs end, if any log lacks its end."""
     found: Flags = (each.accepted_time == BIG) & bool(each.case.unfinished)
     return found
 
 
 def _before_any_answer(each: Testimony) -> Flags:
-    """Flags the pairs that were processed at a time at which the publisher, whose log breaks off later, certainly had
-    no answer."""
+    """Flags the pairs that were processed when the publisher certainly had no answer yet. The publisher's log breaks
+    off only later."""
     since, processed = each.fates.unheard_since[each.at], each.processed
     by = taken(each.facts.rows.time, processed) + each.slack(processed, each.deliveries.published[each.at])
     found: Flags = (processed >= 0) & (since != NONE) & (by <= since)
@@ -187,8 +194,8 @@ def _before_any_answer(each: Testimony) -> Flags:
 
 
 def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
-    """Two flags for each pair, by hybrid clocks: whether the subscriber's acceptance reached its router after the home
-    had accepted, and whether both times are known."""
+    """Returns two flags for each pair, by hybrid clocks: whether the subscriber's acceptance reached its router only
+    after the home had accepted, and whether both times are known."""
     rows, source = each.facts.rows, each.facts.source
     edge, home = each.pairs.edge_stamp, each.accepted
     known = (edge >= 0) & (home >= 0)
@@ -200,28 +207,31 @@ def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
 
 def _heard_too_soon(each: Testimony) -> Flags:
     """Flags the pairs for which the only router that sent the delivery logs the acceptance sooner than the subscriber
-    can have given it. Two durations show this: the router's wait for the answer, and the subscriber's time to process.
-    Each is measured by one clock, so the difference between the clocks does not matter."""
+    can have given it.
+
+    Two durations show this: how long the router waited for the answer, and how long the subscriber took to process.
+    Each is measured by one clock, so the difference of the two clocks does not matter.
+    """
     rows, pairs = each.facts.rows, each.pairs
     sent, heard, came, done = pairs.first_sent, pairs.edge_stamp, pairs.own_order, pairs.own_processed
     shown = (sent >= 0) & (heard >= 0) & (came >= 0) & (done >= 0) & ~taken(rows.undated, heard, True)
     for one, other in ((sent, heard), (pairs.last_sent, heard), (came, done)):
         shown &= taken(rows.log, one) == taken(rows.log, other)
     waited, took = (taken(rows.time, till) - taken(rows.time, since) for since, till in ((sent, heard), (came, done)))
-    found: Flags = shown & (waited + SET_BACK_US < took)  # a clock that was set back by less counts as right
+    found: Flags = shown & (waited + SET_BACK_US < took)  # a clock that was set back by less than this counts as right
     return found
 
 
 def _answer(each: Testimony) -> Ints:
-    """For each pair, the row at which the publisher read *accepted*; if no log of the publisher has it, the row at
-    which its home accepted the delivery."""
+    """For each pair, the row in which the publisher read *accepted*. If no log of the publisher has this row, the row
+    in which its home accepted the delivery."""
     told = each.deliveries.told_accepted[each.at]
     return np.where(told >= 0, told, each.accepted_first)
 
 
 def _clocks(each: Testimony) -> tuple[Flags, Flags]:
-    """Two flags for each pair, by wall clocks: whether the subscriber processed the delivery certainly after, and
-    certainly before, the publisher read the answer."""
+    """Returns two flags for each pair, by wall clocks: whether the subscriber processed the delivery certainly after,
+    and whether certainly before, the publisher read the answer."""
     time, processed, answer = each.facts.rows.time, each.processed, _answer(each)
     known = (processed >= 0) & (answer >= 0)
     slack = each.slack(processed, answer)
@@ -233,8 +243,8 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
 
 
 def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
-    """The violations, with one flag per delivery, and flags of the deliveries for which it is unknown whether one
-    subscriber had them."""
+    """The violations at balanced addresses, with one flag for each delivery. Also flags the deliveries for which it is
+    unknown whether one subscriber had them."""
     sure = each.deliveries.balanced & each.deliveries.uses.sure
     if not sure.any():
         return {"processed by several": sure, "processed by nobody": sure}, sure
@@ -246,16 +256,18 @@ def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
 
 
 def processed_by_several(each: Testimony) -> Flags:
-    """Flags the deliveries that more than one subscriber has processed. Subscribers whose link had ended at the
-    acceptance, or that were apart for too long, do not count: the home may have offered the delivery to another
-    subscriber after them."""
+    """Flags the deliveries that more than one subscriber has processed.
+
+    A subscriber does not count if its link had ended at the acceptance, or if it was apart for too long, because the
+    home may have offered the delivery to another subscriber after it.
+    """
     stays = each.taken & ~ended(each) & ~each.pairs.apart
     found: Flags = np.bincount(each.at[stays], minlength=len(each.deliveries.balanced)) > 1
     return found
 
 
 def accepted_before_processed(each: Testimony) -> Flags:
-    """Flags the deliveries that were accepted at a time at which certainly no subscriber had processed them."""
+    """Flags the deliveries that were accepted when certainly no subscriber had processed them yet."""
     too_early, _ = early(each)
     may_have = (each.taken & ~too_early) | each.doubted | each.edge_doubted
     number = len(each.deliveries.balanced)

@@ -1,7 +1,5 @@
-"""The result of judging a bucket: counts, and the first few violations of each kind.
-
-A tally does not grow with its bucket, and the tallies of several buckets can be added.
-"""
+"""The result of judging a bucket: counts, and the first few violations of each kind. Its size does not grow with the
+bucket, and the tallies of several buckets can be added."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +27,7 @@ Told = tuple[str, Iterable[int]]
 
 @attrs.frozen
 class Verdicts:
-    """The verdicts on one bucket."""
+    """All verdicts on one bucket."""
 
     fates: Fates
     publishers: Violating
@@ -38,7 +36,7 @@ class Verdicts:
     subscribers: SubscriberVerdicts
     routers: RouterVerdicts
     queues: QueueVerdicts | None
-    """None if the audit has not judged the entries of replicas about messages."""
+    """The verdicts on queues; None if the audit has not judged the entries of replicas about messages."""
 
 
 @attrs.frozen(slots=True, order=True)
@@ -56,11 +54,12 @@ class Violation:
 @attrs.define(slots=True)
 class Tally:
     publishers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Publisher and name of a count -> count. `pairs`: publisher, subscriber and name of a count -> count."""
+    """`publishers`: for each publisher and each name of a count, the count. `pairs`: the same for each publisher and
+    subscriber."""
     addresses: dict[str, str] = attrs.field(factory=dict)
     pairs: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
     violations: Counter[str] = attrs.field(factory=Counter)
-    """Kind of violation -> number of violations."""
+    """For each kind of violation, the number of violations."""
     findings: dict[str, list[Violation]] = attrs.field(factory=dict)
     in_vain: InVain = attrs.field(factory=Counter)
     without: Without = attrs.field(factory=dict)
@@ -69,9 +68,9 @@ class Tally:
     left_out: int = 0
     """The number of deliveries that began, or may have begun, before the start of all kept logs."""
     queues: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Address of a queue's egress and name of a count -> number of messages."""
+    """For the address of each queue's egress and each name of a count, the number of messages."""
     passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
-    """Log and set -> the messages that passed the set's queues."""
+    """For each log and set, the messages that came into the set's queues and left them."""
     unstored: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     """The result of `judge.queues.passages.unstored`."""
 
@@ -175,7 +174,7 @@ class Counting:
         _add(self.tally.pairs, names, which, flags)
 
     def _find(self, kind: str, flag: Flags, deliveries: Ints, tell: Callable[[int], Told]) -> None:
-        """Count the violations, and keep the violations with the lowest keys as findings."""
+        """Count the violations, and keep the ones with the lowest keys as findings."""
         at = np.flatnonzero(flag)
         if not len(at):
             return
@@ -203,8 +202,8 @@ class Counting:
 
 
 def _add(to: Counter[Any], names: Sequence[tuple[str, ...]], which: Ints, flags: Mapping[str, Flags]) -> None:
-    """Add the counts of the flagged elements to `to`, for each name and flag. `which`: the index of each element's name
-    in `names`."""
+    """Add the flagged elements to the counts `to`, for each name and each flag. `which`: for each element, the index of
+    its name in `names`."""
     for what, flag in flags.items():
         for name, number in zip(names, np.bincount(which[flag], minlength=len(names)).tolist(), strict=True):
             to[*name, what] += number

@@ -1,7 +1,7 @@
-"""The evidence for the verdicts on subscribers: the facts about each pair of a delivery and a subscriber from the logs
-that decide, and the entries that these logs may lack.
+"""The evidence for the verdicts on subscribers. For each pair of a delivery and a subscriber it has the facts from the
+logs that decide, and says which entries these logs may lack.
 
-If a subscriber has logs of its own, these decide; otherwise the logs of its routers decide.
+If a subscriber has logs of its own, these decide. Otherwise the logs of its routers decide.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ from failover.audit.read.facts import BIG, Facts, Groups, taken
 from topic.journal import Event
 
 UNORDERED_US = 1 << 60
-"""More than any difference of times."""
+"""A number of µs that exceeds any difference of two times."""
 
 
 class Testimony:
-    """The evidence about pairs; each column has one element per pair. `at`: the delivery of each pair."""
+    """The evidence about pairs. Each column has one element for each pair. `at`: the delivery of each pair."""
 
     def __init__(self, facts: Facts, pairs: Pairs, of: Deliveries, fates: Fates, case: Case) -> None:
         self.facts, self.pairs, self.case = facts, pairs, case
@@ -39,34 +39,36 @@ class Testimony:
         self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
         self.accepted, self.accepted_first, self.unmeant = self._acceptances()
         """`accepted` and `accepted_first`: the row of the first acceptance by a home, in the order of hybrid clocks and
-        of wall clocks. Acceptances without the subscriber do not count, unless all are without it: a zombie may have
-        accepted without a subscriber that the next home awaited. `unmeant`: whether the delivery was accepted only in
-        epochs before the subscriber was in any audience, or, if the subscriber is plain, only by homes that did not
-        know it."""
+        of wall clocks. Acceptances without the subscriber do not count, unless all are without it, because a zombie may
+        have accepted without a subscriber that the next home awaited.
+
+        `unmeant`: whether the delivery was accepted only in epochs before the subscriber was in any audience; or, if
+        the subscriber is plain, only by homes that did not know it.
+        """
         hlc, time = taken(facts.rows.hlc, self.accepted), taken(facts.rows.time, self.accepted_first)
         self.accepted_hlc = np.where(self.accepted != NONE, hlc, fates.accepted_hlc[at])
         self.accepted_time = np.where(self.accepted_first != NONE, time, fates.accepted_time[at])
-        """The time of the first acceptance; if no home logs one, the time at which the publisher read it."""
+        """When the delivery was first accepted. If no home logs this, when the publisher read it."""
         self.acceptor = taken(facts.home, self.accepted)
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
 
         self.own = self._flag(lambda client: bool(client.logs))
         """Whether the subscriber's own logs decide."""
         self.edge_doubted = self._overlaps(lambda client: client.custody, case.open_windows)
-        """Whether entries of its routers may be missing."""
+        """Whether entries of the subscriber's routers may be missing."""
         self.link_doubted = self._overlaps(lambda client: client.unseen, case.open_windows)
         self.link_doubted |= self._overlaps(lambda client: client.unmet) & ~self._joined()
-        """Whether entries about the end of its link, or about the routers that knew it, may be missing."""
+        """Whether entries about the end of the subscriber's link, or about the routers that knew it, may be missing."""
         self.bridged = self._overlaps(lambda client: client.bridged)
         self.doubted = self._overlaps(lambda client: client.doubts, case.open_windows)
-        self.doubted |= self.bridged & self.edge_doubted  # the logs that decide may lack entries
+        self.doubted |= self.bridged & self.edge_doubted  # the logs that decide may lack entries there
         by_edge = pairs.edge_stamp >= 0
         count = np.where(self.own, np.maximum(pairs.own_count, self.bridged & by_edge), by_edge)
         self.taken: Flags = count > 0
         """Whether the subscriber processed the delivery."""
         self.refused: Flags = np.where(self.own, pairs.own_refused, pairs.edge_refused)
         self.processed: Ints = np.where(self.own, pairs.own_processed, pairs.edge_accepted)
-        """The first row by which the subscriber processed the delivery."""
+        """The first row in which the subscriber processed the delivery."""
         self.handed = self._handed()
         self.disordered = self._flag(lambda client: not client.logs and client.is_read_in_disorder)
 
@@ -88,8 +90,8 @@ class Testimony:
 
     @cached_property
     def taken_over_hlc(self) -> Ints:
-        """The hybrid clock at which the home that accepted the delivery had received it; `BIG` if this home's log does
-        not show it."""
+        """The hybrid clock at which the accepting home received the delivery; `BIG` if this home's log does not show
+        it."""
         facts, number = self.facts, len(self.facts.homes) + 1
         rows = np.flatnonzero(facts.at_home & facts.flags_of(Event.RECEIVED))
         told, of = np.unique(self.deliveries.uses.of[rows] * number + facts.home[rows] + 1, return_inverse=True)
@@ -101,7 +103,7 @@ class Testimony:
         return np.where(is_told, first[place], BIG)
 
     def lacking(self, logs: str) -> Flags:
-        """Flags the pairs about which these logs may lack an entry."""
+        """Flags the pairs about which these logs may lack an entry. `logs`: one of the groups in `kinds`."""
         known = {OWN: self.doubted, EDGE: self.edge_doubted, LINK: self.link_doubted}
         return known[logs] if logs in known else self.fates.lacking(logs)[self.at]
 
@@ -123,7 +125,7 @@ class Testimony:
         return found
 
     def slack(self, one: Ints, other: Ints) -> Ints:
-        """How far the wall clocks of these two rows may differ, in µs."""
+        """By how many µs the wall clocks of these two rows may differ."""
         host, undated = self.facts.host, self.facts.rows.undated
         unordered = taken(undated, one, False) | taken(undated, other, False)
         one_clock = (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
@@ -137,9 +139,12 @@ class Testimony:
         return found
 
     def _handed(self) -> Order:
-        """The place at which the subscriber first got the delivery, in the order of its own log. Without a log, the
-        place at which its routers sent the delivery, in the order of its attaches, because no clock orders the
-        transfers of two routers out of contact to one client."""
+        """The place at which the subscriber first got the delivery.
+
+        If the subscriber has a log, this is a place in its own log. Otherwise it is the place at which its routers sent
+        the delivery, in the order of the subscriber's attaches. The attaches decide because no clock orders what two
+        routers out of contact send to one client.
+        """
         rows, pairs, life = self.facts.rows, self.pairs, sent_under(self.facts, self.case)
         sent = pairs.groups.first(life != NONE, life, rows.place)
         index = np.where(self.own, pairs.own_order, sent)
@@ -169,8 +174,9 @@ class Testimony:
         return found
 
     def _overlaps(self, of: Callable[[Client], Sequence[Span]], otherwise: Sequence[Span] = ()) -> Flags:
-        """Flags the pairs whose delivery was under way in a span in which entries about the subscriber may have been
-        lost. `of`: the spans of a subscriber. `otherwise`: the spans of subscribers that no control row names."""
+        """Flags the pairs whose delivery was under way in a span for which entries about the subscriber may be lost.
+        `of`: a function that returns these spans of a subscriber. `otherwise`: the spans of a subscriber that no
+        control row names."""
         spans: Spans = [
             (self.pairs_of(code), otherwise if client is None else of(client)) for code, client in self.clients
         ]
@@ -180,8 +186,8 @@ class Testimony:
 
 
 def sent_under(facts: Facts, case: Case) -> Ints:
-    """For each row by which a router sent a delivery to a subscriber without a log, the clock of the epoch of the
-    attach under which the router sent it; if no log names this attach, the hybrid clock of the row. `NONE` for all
+    """For each row in which a router sent a delivery to a subscriber without a log, the attach in which it did so,
+    given by the clock of the attach's epoch. If no log names this attach, the hybrid clock of the row. `NONE` for all
     other rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)

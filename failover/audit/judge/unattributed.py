@@ -1,9 +1,13 @@
-"""Finds accepted deliveries that a subscriber may have missed although no rule says that it was owed them.
+"""Finds accepted deliveries that a subscriber may have missed although no rule says that it was owed them. There are
+three kinds:
 
-*Unaddressed*: the audience of the delivery is lost with the log of the home, so other logs have to show which
-subscribers were owed the delivery. *Without*: the home accepted the delivery while it did not know, or no longer
-awaited, a subscriber that was there; the delivery was not owed, but reports show it. *Away*: like *without*, but the
-subscriber was gone for longer than its timeout.
+*Unaddressed*: the audience of the delivery is lost with the home's log, so other logs have to show which subscribers
+were owed it.
+
+*Without*: the home accepted the delivery while it did not know, or no longer awaited, a subscriber that was there. The
+delivery was not owed, but reports show it.
+
+*Away*: like *without*, but the subscriber was gone for longer than its timeout.
 """
 
 from collections import Counter
@@ -22,16 +26,16 @@ from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, Facts, taken
 
 InVain = Counter[tuple[str | None, bool]]
-"""Last known home of a delivery, and whether a known subscriber did not get the delivery -> number of deliveries."""
+"""Counts deliveries by two keys: the last known home of the delivery, and whether a known subscriber did not get it."""
 Without = dict[tuple[str, str, str], "Missed"]
-"""Keyed by publisher, subscriber and home."""
+"""The missed deliveries of each publisher, subscriber and home."""
 Away = Counter[tuple[str, str]]
-"""Keyed by publisher and subscriber."""
+"""The number of deliveries for each publisher and subscriber."""
 
 
 @attrs.frozen(slots=True)
 class Missed:
-    """The number of missed deliveries, and the hybrid clocks at which the first and the last of them were accepted."""
+    """How many deliveries were missed, and the hybrid clocks at which the first and the last of them were accepted."""
 
     count: int
     first: int
@@ -44,7 +48,7 @@ class Missed:
 
 
 class Unattributed:
-    """The accepted deliveries of a bucket, and the pairs in which a subscriber had the delivery."""
+    """Looks through the accepted deliveries of a bucket, and the pairs that show which subscribers got them."""
 
     def __init__(self, facts: Facts, found: Deliveries, fates: Fates, pairs: Pairs, case: Case) -> None:
         self._facts, self._found, self._fates, self._pairs, self._case = facts, found, fates, pairs, case
@@ -52,8 +56,11 @@ class Unattributed:
         self._received_hlc = np.where(found.received_hlc != BIG, found.received_hlc, fates.accepted_hlc)
 
     def unaddressed(self, verdicts: SubscriberVerdicts) -> tuple[InVain, Flags]:
-        """The number of unaddressed deliveries, and their flags. Left out are deliveries that were accepted after all
-        routers had lost their stores, if the logs of this are whole: then no subscriber was owed anything."""
+        """The number of unaddressed deliveries, and flags of them.
+
+        Deliveries that were accepted after all routers had lost their stores are left out, if the logs of this are
+        whole, because no subscriber was owed anything then.
+        """
         unheard = self._fates.unheard
         astray = (self._fates.is_accepted | unheard) & ~self._found.has_audience
         for lost in self._case.state_losses:
@@ -74,7 +81,8 @@ class Unattributed:
         return counted, found
 
     def without(self, verdicts: SubscriberVerdicts) -> tuple[Without, Away]:
-        """The numbers of missed deliveries: of subscribers that were there, and of subscribers that were away."""
+        """The numbers of missed deliveries: first of subscribers that were there, then of subscribers that were
+        away."""
         without, away = Without(), Away()
         for name, at, there in self.missed(verdicts):
             away.update((publisher, name) for publisher in self._publishers(at[~there]))
@@ -83,9 +91,12 @@ class Unattributed:
         return without, away
 
     def missed(self, verdicts: SubscriberVerdicts) -> Iterator[tuple[str, Ints, Flags]]:
-        """Yields each subscriber that routers had to know, with the deliveries that it missed, and a flag for each of
-        them: whether the subscriber was there. A delivery is missed if the subscriber was not owed it and did not get
-        it, and its filter did not leave it out."""
+        """Yields each subscriber that routers had to know, the deliveries that it missed, and for each of these a flag:
+        whether the subscriber was there.
+
+        A delivery is missed if the subscriber was not owed it and did not get it, and its filter would have let it
+        pass.
+        """
         got = self._served(verdicts.owed | verdicts.taken | self._pairs.passed)
         for name, presence in self._case.presences.items():
             meant = self._fates.is_accepted & ~self._found.balanced
@@ -96,8 +107,8 @@ class Unattributed:
             yield name, at, self._within(at, presence.there)
 
     def _within(self, at: Ints, spans: Sequence[Span]) -> Flags:
-        """Flags the deliveries `at` that a router received after the begin of a span, and that the home accepted before
-        the end of the same span. Spans are in hybrid clocks."""
+        """Flags the deliveries `at` that a router received after a span had begun, and that the home accepted before
+        the same span ended. Spans are in hybrid clocks."""
         received, accepted = self._received_hlc[at], self._fates.accepted_hlc[at]
         found = np.zeros(len(at), np.bool_)
         for since, till in spans:
@@ -108,7 +119,7 @@ class Unattributed:
         return [name.decode() for name in self._found.uses.publisher()[deliveries].tolist()]
 
     def _by_home(self, deliveries: Ints) -> Iterator[tuple[str, str, Missed]]:
-        """Yields publisher, home and missed deliveries. The home is the one that accepted the deliveries, "" if it is
+        """Yields publisher, home and missed deliveries. The home is the one that accepted the deliveries; "" if it is
         unknown."""
         rows, accepted = self._facts.rows, self._found.accepted[deliveries]
         homes = [*(log.name for log in rows.logs), ""]
@@ -124,7 +135,7 @@ class Unattributed:
         return self._facts.rows.meets(self._found.address, address)
 
     def _served(self, flags: Flags) -> Ints:
-        """The flagged pairs, each as one number, sorted."""
+        """The flagged pairs, sorted, each encoded as one number."""
         return np.sort(self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags]))
 
     def _number(self, deliveries: Ints, subscriber: Ints | int) -> Ints:
@@ -132,8 +143,8 @@ class Unattributed:
         return found
 
     def _are(self, served: Ints, deliveries: Ints, name: str) -> Flags:
-        """Flags the deliveries whose pair with this subscriber is in `served`. It does not sort, because it is called
-        for many subscribers."""
+        """Flags the deliveries whose pair with this subscriber is in `served`. It is called for many subscribers, so it
+        does not sort."""
         numbers = self._number(deliveries, self._codes.get(name, len(self._codes)))
         found: Flags = np.searchsorted(served, numbers, side="right") > np.searchsorted(served, numbers, side="left")
         return found
@@ -143,8 +154,8 @@ class Unattributed:
         return (names[home] for home in self._found.last_home[deliveries].tolist())
 
     def _may_have_been_there(self, at: Ints, name: str, client: Client) -> Flags:
-        """Flags the deliveries at whose acceptance an attach of the subscriber had begun and not ended; also deliveries
-        of which no log shows the outcome."""
+        """Flags the deliveries that were accepted while an attach of the subscriber had begun and not ended. If no log
+        shows the outcome of a delivery, it is flagged, too."""
         hlc, time = self._fates.accepted_hlc[at], self._fates.accepted_time[at]
         begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
         found = np.zeros(len(at), np.bool_)
@@ -156,9 +167,12 @@ class Unattributed:
         return (found | self._fates.unheard[at]) & self._addressed(client.address)[at]
 
     def _unwatched(self, at: Ints) -> Flags:
-        """Flags the deliveries whose home, or possible home, has a log without a clean end, while no router with a
-        whole log was in contact with it and saw which subscribers it joined. The wall clocks of the two routers may
-        differ; this does not matter for a router that died, because the other one loses the contact after the death."""
+        """Flags the deliveries whose audience no router could observe. Their home, or possible home, has a log without
+        a clean end, and no router with a whole log was in contact with it and saw which subscribers it joined.
+
+        The wall clocks of the two routers may differ. For a router that died this does not matter, because the other
+        router loses the contact after the death.
+        """
         blind = np.zeros(len(at), np.bool_)
         first, last = self._found.first_home[at], self._found.last_home[at]
         time = self._fates.accepted_time[at]

@@ -1,12 +1,13 @@
-"""Separates deliveries with the same key: a publisher may use a tag again after it has settled the earlier delivery.
+"""Distinguishes deliveries that have the same key. A publisher may use a tag again after it has settled the earlier
+delivery.
 
 Each *use* of a key is one delivery. Routers withhold a key until the old delivery is forgotten (protocol 5, Reused
-tags), so the uses of one key follow each other in the mesh. If the logs do not show for certain to which use an entry
+tags), so in the mesh the uses of one key follow each other. If the logs do not show for certain to which use an entry
 belongs, no use of that key is *sure*, and the audit concludes nothing about it.
 
 If the publisher's own log is whole, it shows the number of uses. Otherwise the routers' logs show it, by the places in
-the publisher's order (epoch, n) at which they received the key. If the publisher's log shows one use, a second transfer
-of the key is no new use; this is how the audit finds duplicates.
+the publisher's order (epoch, n) at which they received the key. If the publisher's log shows only one use, a second
+transfer of the key is no new use; in this way the audit finds duplicates.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,20 +25,20 @@ from topic.journal import Event
 
 Locate = Callable[[DeliveryEntry], int]
 Stamp = tuple[int, str, int]
-"""A place in the order of hybrid clocks; entries with equal clocks are in the order of their logs."""
+"""A place in the order of hybrid clocks. Rows with equal clocks are ordered by their logs."""
 
 
 @attrs.frozen
 class Uses:
-    """The deliveries of a bucket; the columns but `of` have one element per delivery."""
+    """The deliveries of a bucket. All columns but `of` have one element for each delivery."""
 
     of: Ints
-    """For each row, the delivery that the row concerns."""
+    """For each row, the delivery to which the row belongs."""
     key: Texts
     number: Ints
-    """The number of this use of the key, from 1 on; 0 if the key was used once."""
+    """The number of this use of the key, from 1 on; 0 if the key was used only once."""
     sure: Flags
-    """Whether it is certain which rows concern the delivery."""
+    """Whether it is certain which rows belong to the delivery."""
 
     @property
     def reused(self) -> Flags:
@@ -47,17 +48,19 @@ class Uses:
         return self.key.astype(f"S{NAME_LENGTH}")
 
     def name(self, delivery: int) -> tuple[str, int]:
-        """The key and the number of the use, as reports show them. The number is 0 if the key was used once, or if it
-        is not certain which rows concern the delivery."""
+        """The key and the number of the use, as reports show them. The number is 0 if the key was used only once, or if
+        it is uncertain which rows belong to the delivery."""
         return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
 
 
 def tell_apart(
     facts: Facts, whole: Collection[str], disordered: Collection[str] = (), settling_first: Collection[str] = ()
 ) -> Uses:
-    """Finds the uses of all keys. `whole`: the publishers with whole logs. `disordered`: the publishers for
-    which hybrid clocks do not order the entries of different routers. `settling_first`: the publishers that ever used
-    receiver settle mode first."""
+    """Find the uses of all keys.
+
+    `whole`: the publishers with whole logs. `disordered`: the publishers for which hybrid clocks do not order the
+    entries of different routers. `settling_first`: the publishers that have ever used receiver settle mode first.
+    """
     of, keys = by_key(facts.rows.key)
     number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
     more: list[tuple[int, int, bool]] = []
@@ -88,8 +91,9 @@ def tell_apart(
 
 
 def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -> Flags:
-    """Flags the keys that may have been used again: the publisher sent them more than once, or homes received them at
-    several places in the publisher's order. Keys that were sent once by a whole log are left out."""
+    """Flags the keys that may have been used more than once: the publisher sent them more than once, or homes received
+    them at several places in the publisher's order. A key that, by a whole log of the publisher, was sent once is not
+    flagged."""
     sent = groups.count(facts.flags_of(Event.PUBLISHED))
     received = facts.flags_of(Event.RECEIVED) & (facts.rows.n >= 0)
     moved = groups.distinct(received, facts.epoch_hlc, facts.rows.n) > 1
@@ -99,9 +103,11 @@ def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -
 
 
 def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) -> tuple[list[int], bool]:
-    """For each row about one key, the number of the use to which it belongs, from 1 on; and whether this is certain for
-    all rows. `whole`: the log of the publisher is whole. `first`: the publisher ever used receiver settle mode
-    first."""
+    """For each row about one key, the number of the use to which it belongs, from 1 on. Also returns whether this is
+    certain for all rows.
+
+    `whole`: the log of the publisher is whole. `first`: the publisher has ever used receiver settle mode first.
+    """
     publishing = _in_order(row for row in rows if row.role == "publisher")
     uses = {id(row): use for row, use in zip(publishing, _publications(publishing), strict=True)}
     routed = _routed(rows)
@@ -115,9 +121,11 @@ def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) 
 
 
 def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
-    """Whether these rows can only be about one use, although no clock orders the entries of different routers. A home
-    gives each use one place in the publisher's order, and the publisher settles each use at one home. Once a map of the
-    publisher lacks the delivery, its use is over, so no home receives it under that epoch or a later one."""
+    """Whether these rows can only be about one use, although no clock orders the entries of different routers.
+
+    A home gives each use one place in the publisher's order, and the publisher settles each use at one home. Once a map
+    of the publisher lacks the delivery, its use is over, so no home receives it in that epoch or a later one.
+    """
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     received = [(row.epoch_hlc or 0, row.n) for row in told if row.event == Event.RECEIVED and row.n >= 0]
     settled = {row.epoch_hlc for row in told if _is_settled_by(row)}
@@ -127,9 +135,11 @@ def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
 
 
 def _is_settled_by(row: DeliveryEntry) -> bool:
-    """Whether a home logs that the publisher has settled the delivery, or will not resume it. If a home gave the
-    delivery up because of another life of the publisher, this does not count: the former life may go on at another
-    router (protocol 10), where the publisher sends the same delivery again."""
+    """Whether this row is a home's statement that the publisher has settled the delivery, or will not resume it.
+
+    It does not count if the home gave the delivery up because of another life of the publisher. The former life may go
+    on at another router (protocol 10), where the publisher sends the same delivery again.
+    """
     given_up = row.event == Event.ABANDONED and row.detail is None
     return row.peer is None and (given_up or row.event == Event.SETTLED)
 
@@ -147,25 +157,30 @@ def _publications(rows: Iterable[DeliveryEntry]) -> Iterable[int]:
 
 @attrs.frozen
 class _Routed:
-    """The uses of one key, by the logs of routers."""
+    """The uses of one key, as the logs of routers show them."""
 
     starts: Sequence[DeliveryEntry]
-    """The row with which each use began."""
+    """For each use, the row with which it began."""
     ends: Sequence[Stamp]
-    """The end of each use: its settlement, or the begin of the next use. The last use may have no end."""
+    """For each use, where it ended: at its settlement, or where the next use began. The last use may have no end."""
     places: Mapping[tuple[int, int], int]
-    """Place in the publisher's order (epoch, n) -> the number of the use that homes received there."""
+    """For each place in the publisher's order (epoch, n), the number of the use that homes received there."""
     sent_again: bool
-    """Whether any use began in another epoch than the use before it. In receiver settle mode first this may be the same
-    use: the home settles each delivery with its answer, and a publisher that has not read the answer sends the delivery
-    again."""
+    """Whether any use began in another epoch than the use before it.
+
+    In receiver settle mode first, these two may be the same use: the home settles each delivery with its answer, and a
+    publisher that has not read the answer sends the delivery again.
+    """
 
 
 def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
-    """The uses of one key, by the logs of routers. A use begins at a new place in the same epoch, or after the
-    publisher has settled the use before. Without such a settlement, a receipt in a later epoch belongs to the same use,
-    which the publisher resumes at its next home. A receipt in an earlier epoch is no new use: a former home was paused,
-    and reads an old transfer late."""
+    """Find the uses of one key in the logs of routers.
+
+    A use begins at a new place in the same epoch, or after the publisher has settled the use before. If a home receives
+    the delivery in a later epoch, without such a settlement, this is the same use, which the publisher resumes at its
+    next home. A receipt in an earlier epoch is no new use, either: a former home was paused, and reads an old transfer
+    late.
+    """
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     omitting = _omitting(told)
     starts: list[DeliveryEntry] = []
@@ -184,7 +199,8 @@ def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
         elif _is_settled_by(row) and epoch >= latest:
             ends.setdefault(len(starts), _stamp(row))
             ended = True
-        elif row.event == Event.RESOLVED and epoch > latest:  # the answer of a later home that never received the key
+        elif row.event == Event.RESOLVED and epoch > latest:
+            # the answer of a later home that never received the key, so the use is over
             ends.setdefault(len(starts), _stamp(row))
     return _Routed(starts, [ends[use] for use in range(1, len(starts) + 1) if use in ends], places, sent_again)
 
@@ -194,9 +210,11 @@ def _stamp(row: DeliveryEntry) -> Stamp:
 
 
 def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
-    """The epochs in which a home answered that the delivery is settled, although no home settled it in this epoch. The
-    publisher had settled the delivery earlier, so a transfer of the key in this epoch is another use. A home without a
-    record answers only routers that ask, and these may read the answer after the transfer."""
+    """The epochs in which a home answered that the delivery is settled although no home settled it in this epoch.
+
+    The publisher had then settled the delivery earlier, so a transfer of the key in this epoch is another use. A home
+    without a record answers only routers that ask, and these may read the answer after the transfer.
+    """
     omitting, settling = set[int](), set[int]()
     for row in told:
         epoch = row.epoch_hlc or 0
@@ -208,14 +226,14 @@ def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
 
 
 class _Clocks:
-    """Finds to which use of a delivery key a row belongs, by the time of the row. The class compares wall clocks if
-    the time at which each use began is known by the clock of the row's host; otherwise it compares hybrid clocks."""
+    """Finds to which use of a key a row belongs, by the time of the row. If it is known, by the clock of the row's
+    host, when each use began, the class compares wall clocks. Otherwise it compares hybrid clocks."""
 
     def __init__(self, publishing: Sequence[DeliveryEntry], routed: _Routed, *, whole: bool) -> None:
         self.certain = True
         starts = routed.starts
         published = sum(row.event == Event.PUBLISHED for row in publishing)
-        unreceived = published - len(starts)  # the last use may never have reached a router
+        unreceived = published - len(starts)  # the last use may not have reached any router
         told = unreceived <= 0 or (unreceived == 1 and publishing[-1].event == Event.PUBLISHED)
         self._by_stamp = told and (unreceived >= 0 or not whole or not published)
         self._routed = routed
@@ -234,9 +252,12 @@ class _Clocks:
             self._walls[self._own_host] = self._guess
 
     def of_router(self, row: DeliveryEntry) -> int:
-        """The use that a router's row concerns. If the row has a place in the publisher's order, the place decides. If
-        the row is about a settlement, the use had ended by then. For other rows the publisher's own clock decides best;
-        hybrid clocks decide if the begin of every use is known."""
+        """The use to which a router's row belongs.
+
+        If the row has a place in the publisher's order, the place decides. If the row is about a settlement, its use
+        had ended by then. For other rows the publisher's own clock decides best. Hybrid clocks decide if it is known
+        when every use began.
+        """
         if self._by_stamp and (use := self._routed.places.get((row.epoch_hlc or 0, row.n))):
             return use
         if row.event in (Event.RESOLVED, Event.SETTLED):
@@ -246,8 +267,8 @@ class _Clocks:
         return self.of_client(row)
 
     def _of_settled(self, row: DeliveryEntry) -> int:
-        """The last use that had ended at the row's time. By the row's clock, a later use may have begun already,
-        because the clock of the row's router may be ahead."""
+        """The last use that had ended when the row was written. By the row's own clock, a later use may already have
+        begun, because the clock of the row's router may be ahead."""
         if self._by_stamp:
             return max(bisect_right(self._routed.ends, _stamp(row)), 1)
         return max(min(bisect_right(self._over, row.time), self.of_client(row)), 1)
@@ -263,14 +284,14 @@ class _Clocks:
 
 
 def _only_host(rows: Sequence[DeliveryEntry]) -> str:
-    """The host that wrote all rows; empty if it is unknown, or if several hosts wrote them."""
+    """The host that wrote all these rows; empty if it is unknown, or if there are several."""
     hosts = {row.host for row in rows}
     return hosts.pop() if len(hosts) == 1 else ""
 
 
 def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
-    """The earliest time of each publication: the time of the last entry about the publication before it. One entry
-    stands for all publications within a moment, so the time of the entry itself is less exact."""
+    """The earliest possible time of each publication, which is the time of the last entry about the publication before
+    it. One entry stands for all publications within a moment, so the time of the entry itself is less exact."""
     ends: list[int] = []
     for before, row in zip([None, *publishing], publishing, strict=False):
         if row.event == Event.PUBLISHED:
@@ -279,9 +300,12 @@ def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
 
 
 def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
-    """Maps each row of a router (by its id) to its use. A record that begins with a subscriber's map belongs to the use
-    that the router next receives or sees settled. No hybrid clock orders the entries of a map: a router with a faster
-    clock may have sent the subscriber these deliveries."""
+    """Maps each row of a router (by its id) to its use.
+
+    A record that begins with a subscriber's map belongs to the use that the router next receives or sees settled.
+    Hybrid clocks cannot decide this, because the subscriber may have got the deliveries in its map from a router with a
+    faster clock.
+    """
     following: DeliveryEntry | None = None
     told: dict[int, DeliveryEntry] = {}
     for row in reversed(log):
@@ -294,9 +318,11 @@ def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
 
 
 def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Locate) -> dict[int, int]:
-    """Maps each row of a log (by its id) to its use: the use of the last `opening` row before it. The clock alone does
-    not decide, because entries about the end of one use may come after the next use has begun elsewhere. After a
-    FORGOTTEN row, any row opens a use, because outcomes from a map come before the PLACEHOLDER row."""
+    """Maps each row of a log (by its id) to its use. This is the use of the last `opening` row before it.
+
+    The clock alone cannot decide, because entries about the end of one use may come after the next use has begun
+    elsewhere. After a FORGOTTEN row, any row opens a use, because outcomes from a map come before the PLACEHOLDER row.
+    """
     uses: dict[int, int] = {}
     current, incarnation = 0, None
     for row in log:
@@ -311,9 +337,11 @@ def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Loca
 def _of_subscriber(
     log: Sequence[DeliveryEntry], rows: Iterable[DeliveryEntry], known: dict[int, int], clocks: _Clocks
 ) -> dict[int, int]:
-    """Maps each row of a subscriber (by its id) to its use, by the wall clock of the subscriber's host. If this clock
-    does not show the begin of each use, the first transfer that the subscriber got is the first that routers sent, and
-    so on, provided that it got as many as routers sent."""
+    """Maps each row of a subscriber (by its id) to its use, by the wall clock of the subscriber's host.
+
+    If this clock does not show when each use began, transfers are matched by their order: the first one that the
+    subscriber got is the first one that routers sent, and so on. For this the numbers of transfers have to be equal.
+    """
     handed = [row for row in log if row.event == Event.DELIVERED]
     if all(clocks.known_at(row.host) for row in log):
         return _follow(log, (Event.DELIVERED,), clocks.of_client)

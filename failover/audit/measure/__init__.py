@@ -1,2 +1,2 @@
-"""Measures the run in figures: latencies, pauses, and the fates of deliveries that were under way during a fault. The
-verdict does not depend on these figures."""
+"""Measures the run: latencies, pauses, and what happened to deliveries that were under way during a fault. The verdict
+does not depend on these figures."""

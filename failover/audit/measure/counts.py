@@ -1,7 +1,8 @@
-"""Counts, in one bucket of deliveries, the numbers from which the figures are computed.
+"""Counts, in one bucket of deliveries, the numbers from which the figures of a run are computed.
 
-A latency is a difference of two times of wall clock, so it is known only if one host wrote both entries. The times of
-faults are by the clock of the host in the frame. A time in a state is a difference of two times of one router's clock.
+A latency is the difference of two wall-clock times, so it is known only if one host wrote both entries. The times of
+faults are by the clock of the host in the frame. The time that a record spent in a state is a difference of two times
+of one router's clock.
 """
 
 from collections import Counter
@@ -19,11 +20,11 @@ from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
 STEPS = 8
-"""Buckets of a histogram for each doubling of the latency, so that a quantile is exact within 5 %."""
+"""The number of histogram buckets for each doubling of the latency. With this number a quantile is exact within 5 %."""
 UNKNOWN = -1
-"""The bucket of unknown latencies."""
+"""The number of the bucket for unknown latencies."""
 MOST_BUCKETS = 63 * STEPS + 1
-"""The number of buckets that an int64 needs."""
+"""The number of buckets that all values of an int64 need."""
 ACCEPTED, PROCESSED = "accepted", "processed"
 MEASURES = (PROCESSED, ACCEPTED)
 STATES = {
@@ -35,12 +36,13 @@ STATES = {
     "settled": "at a router after settlement, until it was forgotten",
 }
 Who = tuple[str, str, str]
-"""A client: its role, its name and its host."""
+"""A client: its role, its name and the host on which it runs."""
 
 
 @attrs.define(slots=True)
 class Progress:
-    """The progress of one client, in fine bins of time; empty bins are left out."""
+    """The progress of one client: the number of its deliveries in short intervals of time (bins). Empty bins are left
+    out."""
 
     fine: Ints
     count: Ints
@@ -64,17 +66,17 @@ class Progress:
 
 @attrs.define(slots=True)
 class Metered:
-    """The counts of a bucket. Their size does not depend on the size of the bucket, and the counts of several buckets
-    add up."""
+    """The counts of a bucket. Their size does not depend on the size of the bucket, and counts of several buckets can
+    be added."""
 
     latencies: Counter[tuple[str, int, int]] = attrs.field(factory=Counter)
-    """Measure, slice and bucket of the histogram -> number of deliveries."""
+    """The number of deliveries for each measure, each slice, and each bucket of the histogram."""
     longest: Counter[tuple[str, int]] = attrs.field(factory=Counter)
-    """Measure and slice -> the longest latency, in µs."""
+    """The longest latency, in µs, for each measure and slice."""
     progress: dict[Who, Progress] = attrs.field(factory=dict)
     waits: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Router and state -> number of records. The next two fields have the sum of the times in this state, and the
-    longest one, in µs."""
+    """The number of records for each router and state. The next two fields have the sum of the times in this state, and
+    the longest one, in µs."""
     waited_us: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     longest_us: Counter[tuple[str, str]] = attrs.field(factory=Counter)
 
@@ -82,7 +84,7 @@ class Metered:
         self.latencies.update(other.latencies)
         self.waits.update(other.waits)
         self.waited_us.update(other.waited_us)
-        self.longest |= other.longest  # `|` of counters is the maximum
+        self.longest |= other.longest  # for Counters, `|` takes the maximum
         self.longest_us |= other.longest_us
         for who, progress in other.progress.items():
             if who in self.progress:
@@ -124,15 +126,15 @@ def _count_latencies(metered: Metered, facts: Facts, uses: Uses, frame: Frame) -
 
 
 def _slices(begun: Ints, ended: Ints, frame: Frame) -> Ints:
-    """The slice of each delivery: the slice in which it was published, or, if the next fault began before the delivery
-    ended, the first slice of this fault."""
+    """The slice of each delivery. It is the slice in which the delivery was published; but if the next fault began
+    before the delivery ended, it is the first slice of this fault."""
     boundaries = np.array(frame.boundaries, np.int64)
     first, last = (np.searchsorted(boundaries, time, side="right") for time in (begun, ended))
     return np.where(np.isin(first, frame.calm), np.minimum(first + 1, last), first)
 
 
 def _of_subscribers(facts: Facts, frame: Frame) -> Iterator[tuple[Who, Progress]]:
-    """The deliveries that each subscriber has processed, by its own log, or by its routers' logs if it has none."""
+    """The deliveries that each subscriber has processed. Its own log shows this; without one, its routers' logs do."""
     subscriber, names = facts.rows.subscriber, facts.rows.strings
     logged = np.array([*(name in frame.subscribers for name in names), False])
     answered = facts.by_router & facts.flags_of(Event.OUTCOME) & ~logged[subscriber] & (subscriber != NONE)
@@ -177,7 +179,7 @@ def _count_waits(metered: Metered, facts: Facts, records: Records) -> None:
 
 
 def _spans(facts: Facts, records: Records) -> Iterator[tuple[str, Ints, Ints]]:
-    """The states of `STATES`, each with the times at which records entered and left it."""
+    """The states in `STATES`, each with the times at which records entered and left it."""
 
     def first(*events: Event) -> Ints:
         return records.groups.lowest(facts.flags_of(*events), facts.rows.time)

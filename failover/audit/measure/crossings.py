@@ -1,8 +1,5 @@
-"""The fates of deliveries that were under way when a fault struck, and how often routers had to retry, resolve and
-fence.
-
-Workers count `Happened` by bucket; all else comes from the sum.
-"""
+"""What happened to deliveries that were under way when a fault struck, and how often routers had to retry, resolve and
+fence. Workers count `Happened` in each bucket; everything else is computed from the sum."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,13 +24,13 @@ DOINGS = ("received", "received_again", "sent", "sent_again", "refused", "rehome
 
 @attrs.frozen(slots=True)
 class Crossing:
-    """The deliveries that were published before a fault struck, and had no outcome yet."""
+    """The deliveries that were published before a fault struck, and that had no outcome when it struck."""
 
     fault: str
     at_us: int
     crossed: int
     fates: dict[str, int]
-    """Fate (one of `FATES`) -> number of deliveries. These fates do not include the order of deliveries."""
+    """The number of deliveries for each of `FATES`. Whether they came in order does not count here."""
 
 
 @attrs.frozen(slots=True)
@@ -43,31 +40,31 @@ class RouterRow:
     router: str
     incarnations: int
     unended: int
-    """Incarnations whose log has no clean end."""
+    """The number of incarnations whose log has no clean end."""
     received: int
-    """Deliveries from publishers. `received_again` counts the deliveries that some home had received before."""
+    """The number of deliveries from publishers. `received_again` has the ones that some home had received before."""
     received_again: int
     sent: int
-    """Deliveries to subscribers. `sent_again` counts the deliveries that some router had sent to the same subscriber
-    before."""
+    """The number of deliveries to subscribers. `sent_again` has the ones that some router had sent to the same
+    subscriber before."""
     sent_again: int
     refused: int
-    """Outcomes of its subscribers other than acceptances."""
+    """The number of outcomes of its subscribers that were no acceptances."""
     rehomed: int
     placeholders: dict[str, int]
-    """Fate of a placeholder -> number of placeholders. Fates are `RESOLUTIONS`, "forgotten", "held" and "unknown"."""
+    """The number of placeholders for each fate: one of `RESOLUTIONS`, "forgotten", "held" or "unknown"."""
     fenced: int
     stolen: int
-    """Links that attached at another router while they were attached here."""
+    """The number of links that attached at another router while they were attached here."""
 
 
 @attrs.define(slots=True)
 class Happened:
     routers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Router and one of `DOINGS` -> count."""
+    """The count for each router and each of `DOINGS`."""
     placeholders: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     crossed: Counter[tuple[int, str]] = attrs.field(factory=Counter)
-    """Instant of a fault and fate -> number of deliveries."""
+    """The number of deliveries for each fault (given by when it struck) and each fate."""
 
     def add(self, other: "Happened") -> None:
         for name in ("routers", "placeholders", "crossed"):
@@ -136,7 +133,7 @@ def _by_subscriber(facts: Facts, found: Deliveries) -> Groups:
 
 
 def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
-    """Flags the rows of each group, except the first one."""
+    """Flags all rows of each group except the first one."""
     first = groups.first(rows, hlc)
     again = rows.copy()
     again[first[first >= 0]] = False
@@ -144,7 +141,7 @@ def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
 
 
 def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[str, str]]:
-    """Yields the router and the fate of each record that began as a placeholder."""
+    """Yields for each record that began as a placeholder its router and its fate."""
 
     def last(event: Event) -> Ints:
         return records.groups.highest(facts.flags_of(event), facts.rows.place)
@@ -161,8 +158,8 @@ def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[
 
 
 def _ended(facts: Facts, found: Deliveries) -> Ints:
-    """The time at which the publisher of each delivery read an outcome or gave the delivery up, in µs of wall clock;
-    `BIG` if no log shows it."""
+    """When the publisher of each delivery read an outcome or gave the delivery up, in µs of wall clock; `BIG` if no log
+    shows it."""
     given_up = found.groups.lowest(facts.by_router & facts.flags_of(Event.ABANDONED), facts.rows.time)
     ended = found.told_time
     for other in (taken(facts.rows.time, found.answered, BIG), found.home_settled_time, given_up):
@@ -171,8 +168,8 @@ def _ended(facts: Facts, found: Deliveries) -> Ints:
 
 
 def fates(found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts, unaddressed: Flags) -> Ints:
-    """The fate of each delivery, as an index into `FATES`. If several apply, the worst one counts: the last one of this
-    list."""
+    """The fate of each delivery, as an index into `FATES`. If several fates apply, the worst one counts, which is the
+    last one in this list."""
     of_pairs, of_routers = verdicts.subscribers, verdicts.routers
     told: list[tuple[str, Flags | Ints]] = [
         ("abandoned", found.abandoned),

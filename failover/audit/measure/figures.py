@@ -1,6 +1,6 @@
-"""The run in figures: latencies by phase, deliveries over time, pauses around faults, time in each state.
+"""The figures of a run: latencies by phase, deliveries over time, pauses around faults, times in each state.
 
-`counts` counts by bucket; this module computes the figures from the sum. No figure changes the verdict.
+`counts` counts in each bucket; this module computes the figures from the sum. No figure changes the verdict.
 """
 
 import math
@@ -18,12 +18,12 @@ from failover.audit.read.faults import Chaos, ChaosFile, Fault
 from failover.audit.read.inventory import Log
 
 LINGER_US = 1_000_000
-"""A pause also counts for a fault if it begins at most this long after the fault."""
+"""A pause still counts for a fault if it begins this long (in µs) after the fault, or sooner."""
 
 
 @attrs.frozen(slots=True)
 class Quantiles:
-    """Quantiles in µs; None without deliveries."""
+    """Quantiles of latencies, in µs; None if there are no deliveries."""
 
     count: int
     p50: int | None = None
@@ -36,14 +36,15 @@ class Quantiles:
 class Distribution:
     quantiles: Quantiles
     unknown: int
-    """Deliveries whose latency is unknown: their publisher has no log, or the clocks are of different hosts."""
+    """The number of deliveries whose latency is unknown: their publisher has no log, or the clocks are of different
+    hosts."""
     buckets: tuple[tuple[int, int], ...]
-    """Pairs of a bucket's number (`bucket_us`) and its count."""
+    """Pairs of a bucket's number (`bucket_us`) and the count in it."""
 
 
 @attrs.frozen(slots=True)
 class PhaseLatency:
-    """Latencies of the deliveries that were published in one phase."""
+    """The latencies of the deliveries that were published in one phase."""
 
     phase: str
     accepted: Distribution
@@ -58,14 +59,14 @@ class Pause:
     us: int
 
     def is_of(self, fault: Fault) -> bool:
-        """Whether the pause overlaps a fault, or begins right after it."""
+        """Whether the pause overlaps a fault, or begins shortly after it."""
         till = FOREVER - LINGER_US if fault.until_us is None else fault.until_us
         return self.since_us + self.us > fault.at_us and self.since_us < till + LINGER_US
 
 
 @attrs.frozen(slots=True)
 class Pauses:
-    """The longest times without deliveries around one fault, of the clients of one role."""
+    """The longest times without deliveries around one fault, for the clients of one role."""
 
     count: int
     worst: str | None = None
@@ -77,17 +78,18 @@ class Pauses:
 class FaultMeasure:
     fault: Fault
     accepted: tuple[Quantiles, ...]
-    """The quantiles before, during and after the fault."""
+    """The quantiles of the latency to the acceptance, before, during and after the fault."""
     processed: tuple[Quantiles, ...]
     subscribers: Pauses
-    """Pauses between processed deliveries."""
+    """The pauses between deliveries that subscribers processed."""
     publishers: Pauses
-    """Pauses between acceptances."""
+    """The pauses between acceptances that publishers got."""
 
 
 @attrs.frozen(slots=True)
 class Series:
-    """One client's deliveries over time: processed by a subscriber, or accepted for a publisher."""
+    """One client's deliveries over time: the ones that a subscriber processed, or that were accepted for a
+    publisher."""
 
     party: str
     role: str
@@ -96,7 +98,7 @@ class Series:
     """One count for each bin, from `Measures.began_us` on."""
     longest: Pause | None
     calm: Pause | None
-    """The longest pause outside faults."""
+    """The longest pause outside of faults."""
 
 
 @attrs.frozen(slots=True)
@@ -114,7 +116,7 @@ class Measures:
     began_us: int
     bin_us: int
     fine_us: int
-    """The length of the shortest pause that counts."""
+    """Pauses shorter than this number of µs do not count."""
     chaos: Chaos | None
     phases: tuple[PhaseLatency, ...]
     faults: tuple[FaultMeasure, ...]

@@ -1,1 +1,1 @@
-"""Judges the messages of queues by the entries that replicas of sets log about them (protocol 14)."""
+"""Judges the messages of queues by the entries that replicas of sets write about them (protocol 14)."""

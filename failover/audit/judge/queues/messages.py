@@ -1,8 +1,8 @@
-"""Judges the messages of queues. It compares the entries of replicas with the entries of homes and clients about the
-deliveries that bring messages to queues and take them to consumers (protocol 14).
+"""Judges the messages of queues (protocol 14). It compares what replicas log about messages with what homes and clients
+log about the deliveries that bring messages to queues and take them to consumers.
 
 Each replica logs the changes of messages when it applies the log of its set, and all replicas apply the same entries.
-So an entry of one replica is enough. A replica without the entry may only be behind.
+So an entry of one replica is enough. A replica without the entry may just be behind.
 """
 
 from collections import Counter
@@ -27,37 +27,37 @@ from topic.journal import Event, LoggedOutcome
 from topic.queues.logged.message_log import MessageEnd
 
 ANSWERED: Final = (LoggedOutcome.ACCEPTED, LoggedOutcome.REJECTED)
-"""The outcomes by which a consumer ends a message."""
+"""The outcomes with which a consumer ends a message."""
 
 
 def apart(rows: Rows) -> tuple[Rows, Rows]:
-    """The rows about deliveries, and the rows of replicas about messages."""
+    """Splits rows into the rows about deliveries, and the rows of replicas about messages."""
     of_messages = np.isin(rows.event, OF_MESSAGES)
     return chosen(rows, ~of_messages), chosen(rows, of_messages)
 
 
 @attrs.frozen
 class Messages:
-    """The messages that queues have, or had; each column has one element for each delivery key and queue."""
+    """The messages that queues have or had. Each column has one element for each delivery key and queue."""
 
     groups: Groups
     rows: Rows
     key: Texts
     address: Ints
-    """The code of the address of the egress of the queue."""
+    """The code of the address of the queue's egress."""
     delivery: Ints
     """The first delivery with this key; `NONE` if only replicas log the key."""
     uses: Ints
     """The number of deliveries with this key."""
     judged: Flags
-    """Whether this number is certain, and the set was never recovered."""
+    """Whether `uses` is certain, and no operator has recovered the set."""
 
     def has_event(self, *events: Event) -> Flags:
         found: Flags = np.isin(self.rows.event, [int(event) for event in events])
         return found
 
     def left(self, *why: MessageEnd) -> Flags:
-        """Flags the rows by which messages have left their queue for one of these reasons."""
+        """Flags the rows in which messages have left their queue for one of these reasons."""
         codes = codes_of([each.value for each in why], self.rows.strings)
         found: Flags = self.has_event(Event.LEFT) & np.isin(self.rows.detail, codes[codes != NONE])
         return found
@@ -87,26 +87,26 @@ def _messages(told: Rows, each: Testimony) -> Messages:
 
 @attrs.frozen
 class QueueVerdicts:
-    """The verdicts on one bucket."""
+    """The verdicts on the messages of one bucket."""
 
     messages: Messages
     accepted: Violating
-    """The violations of deliveries: one flag per delivery."""
+    """The violations by deliveries. There is one flag for each delivery."""
     unknown: Flags
     """Flags the deliveries for which it is unknown whether a queue got them."""
     violations: Violating
-    """The violations of messages: one flag per message."""
+    """The violations by messages. There is one flag for each message."""
     repeated: Mapping[str, Flags]
-    """Reason of `kinds.REPEATED` -> flags of the pairs of delivery and ingress whose message was enqueued more than
-    once, which this reason excuses."""
+    """For each reason in `kinds.REPEATED`, flags of the pairs (a delivery and an ingress) whose message was enqueued
+    more than once, which this reason excuses."""
     passed: Mapping[tuple[str, str], Passage]
-    """Log and set -> the messages that passed the set's queues."""
+    """For each log and set, the messages that came into the set's queues and left them."""
     unstored: Counter[tuple[str, str]]
     """The result of `passages.unstored`."""
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """Address of a queue's egress and name of a count -> number of messages. The counts are `enqueued`, `returned`
-        and each `MessageEnd`."""
+        """For the address of each queue's egress and each name of a count, the number of messages. The counts are
+        `enqueued`, `returned` and each `MessageEnd`."""
         of, found = self.messages, Counter[tuple[str, str]]()
         flags = {why.value: of.groups.any(of.left(why)) for why in MessageEnd}
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}
@@ -148,15 +148,15 @@ def _lacking(case: Case, each: Testimony, logs: str) -> Flags:
 
 
 def _by_ingress(each: Testimony) -> Flags:
-    """The pairs whose subscriber is the ingress of a set, or of a binding."""
+    """The pairs whose subscriber is the ingress of a set, or the subscriber of a binding."""
     codes = [code for code, client in each.clients if client is not None and client.is_ingress]
     found: Flags = np.isin(each.pairs.subscriber, codes)
     return found
 
 
 def never_enqueued(of: Messages, each: Testimony) -> Flags:
-    """Flags the deliveries that an ingress accepted although no replica logs that their queue has them, or that a
-    leader accepted before its own replica logged this."""
+    """Flags the deliveries that an ingress accepted too early: no replica logs that their queue has them, or the leader
+    accepted them before its own replica logged this."""
     facts, rows = each.facts, each.facts.rows
     codes = np.unique(each.pairs.subscriber[_by_ingress(each)])
     answered = facts.by_router & facts.flags_of(Event.OUTCOME) & facts.accepted & (rows.detail == NONE)
@@ -177,9 +177,9 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
 
 
 def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
-    """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address: the
-    code of the address of the queue's egress. `NONE` if the queue is unknown; a code that no text has if no log names
-    the queue."""
+    """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address,
+    given by the code of the address of the queue's egress. `NONE` if the queue is unknown. If no log names the queue, a
+    code that no text has."""
     strings, clients = each.facts.rows.strings, dict(each.clients)
     known = {text: code for code, text in enumerate(strings)}
     number = len(strings) + 1
@@ -194,15 +194,16 @@ def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
 
 
 def _queue_of(client: Client, address: str) -> str:
-    """The address of the egress of the queue that the ingress puts a delivery of this address into; empty if it is not
-    known."""
+    """The address of the egress of the queue into which the ingress puts a delivery of this address; empty if the queue
+    is unknown."""
     if client.bound is not None:
         return egress_address(*client.bound)
     return egress_address(*queue_of(address)) if address.startswith(INSIDE) else ""
 
 
 def _find(of: Messages, key: Texts, address: Ints) -> Ints:
-    """The index of the message with each key in each queue; `NONE` if no replica logs such a message."""
+    """The index of the message with this key in this queue, for each key and queue; `NONE` if no replica logs such a
+    message."""
     if not len(of.key):
         return np.full(len(key), NONE, np.int64)
     _, group = np.unique(np.concatenate([of.key, key]), return_inverse=True)
@@ -226,7 +227,8 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
     answer of a consumer."""
     facts = each.facts
     answered = facts.at_home & facts.flags_of(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
-    has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])  # any use of the key
+    # an answer for any use of the key counts
+    has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])
     is_open = bool(each.case.open_homes or each.case.cut)
     doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]
     found: Flags = of.judged & of.groups.any(of.left(MessageEnd.DEQUEUED)) & ~has_answer & ~doubted
@@ -234,8 +236,8 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
 
 
 def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
-    """Flags the messages that came back to their queue, expired or were purged, although a consumer with a timeout had
-    processed them, and its link had not ended by then."""
+    """Flags the messages that came back to their queue, expired or were purged although a consumer with a timeout had
+    processed them and its link had not ended by then."""
     taken_back = of.has_event(Event.RETURNED) | of.left(MessageEnd.EXPIRED, MessageEnd.PURGED)
     when = of.groups.highest(taken_back, of.rows.hlc)
     at = np.full(len(each.deliveries.uses.key), NONE, np.int64)

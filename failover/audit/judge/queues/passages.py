@@ -1,4 +1,4 @@
-"""Counts the messages that came into the queues of a set and left them, by the log of each replica, and compares these
+"""Counts the messages that came into the queues of a set and left them, by the log of each replica. Then compares the
 counts with the content that the replica logs."""
 
 from collections import Counter
@@ -20,14 +20,14 @@ WRAP: Final = 1 << 64
 
 @attrs.define(slots=True)
 class Passage:
-    """The messages that came into the queues of a set and left them, by one log. The first element of each list counts
-    the messages before the set's first CONTENT entry; each later element counts the messages after the next CONTENT
-    entry."""
+    """The messages that came into the queues of a set and left them, by one log. The first element of each list is for
+    the messages before the first CONTENT entry of the set; each later element is for the messages after the next
+    CONTENT entry."""
 
     messages: list[int]
-    """The growth of the number of messages."""
+    """By how much the number of messages grew."""
     positions: list[int]
-    """The growth of the sum of their positions, modulo `WRAP`."""
+    """By how much the sum of the messages' positions grew, modulo `WRAP`."""
 
     def add(self, other: "Passage") -> None:
         self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
@@ -35,7 +35,7 @@ class Passage:
 
 
 def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
-    """Log and set -> the messages that passed the set's queues, by this log."""
+    """For each log and set, the messages that, by this log, came into the set's queues and left them."""
     signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     logs = {log.name: code for code, log in enumerate(told.logs)}
@@ -51,10 +51,12 @@ def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
 
 
 def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
-    """Return three sums for each set, by the set and the name of the sum. `messages`: the number of messages that were
-    enqueued and have not left, and that are in no store of the set. `positions`: the sum of the positions of these
-    messages. `former`: the number of entries of an earlier life of the set. The sums are right only after those of all
-    buckets are added."""
+    """Return three sums for each set, keyed by the set and the name of the sum.
+
+    `messages`: the number of messages that were enqueued and have not left, and that no store of the set has.
+    `positions`: the sum of the positions of these messages. `former`: the number of entries of an earlier life of the
+    set. The sums are right only after the sums of all buckets are added.
+    """
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     found = Counter[tuple[str, str]]()
     for set_ in at_rest.replicas:
@@ -68,8 +70,8 @@ def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
 
 
 def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
-    """Yields a text for each CONTENT entry that does not fit the entry before it and the messages logged in between:
-    the set and the index of the entry, and the log of the replica."""
+    """Yields two texts for each CONTENT entry that does not fit the entry before it and the messages logged in between:
+    the set and the index of the entry, and the replica's log."""
     for (log, set_), through in passed.items():
         listed = contents[log, set_]
         for before, content, more, sum_ in zip(
