@@ -6,8 +6,8 @@ delivery is not owed in these cases:
 1. The home logs that it accepted the delivery without the subscriber.
 2. The delivery is for a balanced address, so it is for only one of the subscribers.
 3. The subscriber's own router logs that the subscriber's filter does not let the delivery pass.
-4. The delivery was accepted after the subscriber's link had ended for that home, or after the whole mesh had started without
-   its state stores.
+4. The delivery was accepted after the subscriber's link had ended for that home, or after the whole mesh had started
+   without its state stores.
 5. A later home accepted the delivery, and cannot have known of the subscriber.
 """
 

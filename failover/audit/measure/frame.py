@@ -26,7 +26,7 @@ from failover.audit.read.inventory import Log
 
 FINE_US = 50_000
 FINES = 4_000
-"""Reports name pauses of 50 ms or more; in a run of more than 200 s, pauses of at least a 4,000th of the run."""
+"""The shortest pause that reports name: 50 ms (`FINE_US`), or in a run of more than 200 s a 4,000th of the run."""
 BINS = 240
 WIDTHS_US = tuple(
     round(seconds * 1_000_000)
@@ -34,7 +34,7 @@ WIDTHS_US = tuple(
 )
 MOST_FAULTS = 100
 ELSEWHERE = -1
-"""The slice of entries with the clock of another host."""
+"""Stands in place of a slice for entries with the clock of another host."""
 WHOLE, BEFORE, DURING, AFTER = "the whole run", "before the first fault", "during faults", "after and between faults"
 
 
@@ -43,12 +43,12 @@ class Phases:
         self._spans = [(fault.at_us, FOREVER if fault.until_us is None else fault.until_us) for fault in faults]
         edges = {instant for span in self._spans for instant in span}
         self.boundaries = sorted(edges - {FOREVER})
-        """Instants in µs of wall clock. Slice k ends before the k-th of them."""
+        """The moments at which faults begin or end, in µs of wall clock. Slice k ends at moment k."""
         begins = [(number + 1, instant) for number, instant in enumerate(self.boundaries)]
         struck = {number for number, at in begins if any(since <= at < till for since, till in self._spans)}
         self.every = set(range(len(self.boundaries) + 1))
         self.calm = self.every - struck
-        """The slices without a fault. The slice after each of them begins with a fault."""
+        """The slices in which no fault is under way. Each of them is followed by a slice that begins with a fault."""
 
     @property
     def names(self) -> list[str]:
@@ -72,21 +72,21 @@ class Frame:
     """The facts about the whole run that workers need."""
 
     host: str
-    """The host whose clock places the faults."""
+    """The host whose clock gives the times of the faults."""
     fine_us: int
     boundaries: tuple[int, ...]
     calm: tuple[int, ...]
-    """The slices without a fault, see `Phases`."""
+    """The slices in which no fault is under way, as in `Phases`."""
     subscribers: frozenset[str]
     publishers: frozenset[str]
-    """The publishers, like the subscribers, that have logs of their own."""
+    """The publishers with logs of their own; the next field has the subscribers with logs of their own."""
     instants: tuple[tuple[str, int], ...]
-    """(text, µs of wall clock) of each fault."""
+    """For each fault, its text, and when it struck in µs of wall clock."""
 
 
 @attrs.frozen(slots=True)
 class RunWindow:
-    """The time in which clients ran, by the clock of one host."""
+    """The time during which clients ran, by the clock of one host."""
 
     host: str
     began_us: int
@@ -119,7 +119,7 @@ def make_frame(logs: Sequence[Log], clients: KnownClients, found: ChaosFile) -> 
 
 
 def run_window(logs: Sequence[Log]) -> RunWindow:
-    """The window of the run. The clients' logs show it best; if no client has a log, the routers' logs do."""
+    """Find the window of the run. The logs of clients show it best; if no client has a log, the logs of routers do."""
     writers = [log for log in logs if log.role != "router"] or list(logs)
     hosts = Counter(log.host for log in writers)
     host = max(sorted(hosts), key=lambda name: hosts[name], default="")
@@ -133,7 +133,7 @@ def measured_faults(found: ChaosFile) -> Sequence[Fault]:
 
 
 def fault_instants(chaos: Chaos | None, logs: Iterable[Log]) -> list[tuple[str, int]]:
-    """The faults in chaos.json. Without this file, the ends of routers' logs that break off."""
+    """The faults that chaos.json lists. If there is no such file, the places where routers' logs break off."""
     if chaos is not None:
         return [(fault.text, fault.at_us) for fault in chaos.faults[:MOST_FAULTS]]
     ends = sorted((log.last_time, log.name, log.source) for log in logs if log.role == "router" and not log.stopped)

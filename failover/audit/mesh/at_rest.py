@@ -1,14 +1,14 @@
-"""The messages of queues in the stores of replica sets that no process uses (protocol 13.5, 14).
+"""Finds messages that are lost in the stores of replica sets, while no process uses the stores (protocol 13.5, 14).
 
 An entry that a replica has applied is decided: a majority of the stores has the entry, and each later snapshot has its
-effect. So a message that was enqueued and never left its queue, by the logs, is lost in two cases:
+effect. So a message that, by the logs, was enqueued and never left its queue is lost in two cases:
 
 1. A snapshot after its entry lacks the message.
-2. So many stores lack the message that the others are no majority.
+2. So many stores lack the message that the other stores are no majority.
 
-In case 2, some stores count as if they had the message: a store that was set aside, is in use, or has begun anew. If
-the stores have different configurations, case 2 does not apply, because a majority of former voters may have the
-message. Entries after a snapshot need not be decided.
+In case 2, a store counts as if it had the message if it was set aside, is in use, or has begun anew. If the stores have
+different configurations, case 2 does not apply, because a majority of former voters may have the message. Entries after
+a snapshot need not be decided.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +28,15 @@ from topic.raft.configuration import Configuration, Replica
 
 @attrs.frozen
 class StoredReplica:
-    """One store's part of a set."""
+    """The part of one store that belongs to one set."""
 
     replica: Replica
     life: int
     snapshot: int
-    """The index of its snapshot."""
+    """The log index of the snapshot in the store."""
     has: Ints
-    """The positions of the messages in the snapshot, and of the messages that later entries enqueue, sorted."""
+    """The positions of the messages in the snapshot, and of the messages that later entries enqueue, in ascending
+    order."""
     configurations: frozenset[Configuration]
     """The configurations in the snapshot and in the later entries."""
 
@@ -64,14 +65,14 @@ def stored_replica(router: str, content: SetContent) -> StoredReplica:
 
 @attrs.frozen
 class AtRest:
-    """All stores of the run directories that could be read."""
+    """All stores in the run directories that could be read."""
 
     replicas: Mapping[str, Sequence[StoredReplica]] = attrs.Factory(dict)
-    """Set -> its stored replicas, without those that have no life."""
+    """The stored replicas of each set, without the ones that have accepted no life."""
     stamps: Stamps = attrs.Factory(dict)
 
     def lacking(self, set_: str, positions: Ints) -> Flags:
-        """Flags the positions at which the stores of the set have no message."""
+        """Flags the positions at which the set's stores have no message any more."""
         stored = self.replicas[set_]
         lost = np.zeros(len(positions), np.bool_)
         for one in stored:
@@ -88,7 +89,7 @@ class AtRest:
         return found
 
     def of(self, contents: Contents) -> "AtRest":
-        """The stores of the sets for which logs and stores show a single life."""
+        """The stores of those sets for which logs and stores show only one life."""
         lives: dict[str, set[int]] = {}
         for (_, set_), told in contents.items():
             lives.setdefault(set_, set()).update(content.life for content in told)
@@ -100,7 +101,7 @@ class AtRest:
         return AtRest(found, self.stamps)
 
     def life_of(self, set_: str) -> int:
-        """The life of the set, which is a clock. All entries of replicas in this life have later clocks."""
+        """The life of the set, which is a clock. All entries that replicas wrote in this life have later clocks."""
         return self.replicas[set_][0].life
 
     @property
@@ -110,7 +111,7 @@ class AtRest:
 
 
 def at_rest(contents: Iterable[StoreOf], stamps: Stamps | None = None) -> AtRest:
-    """The stored replicas. `contents`: each router with the contents of the sets in its store."""
+    """The stored replicas of all sets. `contents`: each router, with what its store has of each set."""
     found: dict[str, list[StoredReplica]] = {}
     for router, sets in contents:
         for set_, content in sets.items():

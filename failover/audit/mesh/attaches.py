@@ -1,8 +1,8 @@
-"""Finds the attaches of subscribers, and the attaches that began afresh.
+"""Finds the attaches of subscribers, and which of them began afresh.
 
 An attach begins afresh if the client or its router sent a null map, or if the client uses settle mode first or used it
-in its attach before. A delivery before such an attach may be delivered again after it (protocol 1, *at least once*),
-because no router knows which deliveries the subscriber has processed.
+in its previous attach. A delivery from before such an attach may be delivered again after it (protocol 1, *at least
+once*), because no router knows which deliveries the subscriber has processed.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,7 +17,7 @@ from failover.audit.read.inventory import ControlRow
 from topic.journal import Event
 
 Life = tuple[int, str]
-"""The epoch of an attach: its clock, and router.incarnation."""
+"""The epoch of an attach: its clock, and the text "router.incarnation"."""
 UNKNOWN: Final[Life] = 0, ""
 """Stands for all attaches before the first one in a log."""
 UNANSWERED: Final[Life] = 1 << 63, ""
@@ -29,16 +29,16 @@ At = TypeVar("At", bound=tuple[int, object])
 @attrs.frozen
 class SubscriberAttaches:
     told: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """Router's log and subscriber -> the answers to the subscriber's attaches: the place of each in the log, and its
-    epoch."""
+    """For each router's log and subscriber, the answers to the subscriber's attaches: their places in the log, and the
+    epochs."""
     begins: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """Router's log and subscriber -> the begins of the subscriber's attaches: the place of each in the log, and its
-    epoch. The router logs the outcomes in the attach's map before the begin."""
+    """For each router's log and subscriber, the beginnings of the subscriber's attaches: their places in the log, and
+    the epochs. Before the beginning of an attach, the router logs the outcomes in the attach's map."""
     afresh: Mapping[str, Sequence[Life]]
-    """Subscriber -> its attaches that began afresh, by routers' logs, in order."""
+    """For each subscriber, the attaches that, by routers' logs, began afresh, in order."""
     own: Mapping[str, Sequence[tuple[int, int]]]
-    """Subscriber -> its attaches that began afresh, by its own logs, in order: the incarnation of the log, and the
-    place in it."""
+    """For each subscriber, the attaches that, by its own logs, began afresh, in order: the incarnation of the log, and
+    the place in it."""
 
     def between(self, log: str, subscriber: str, since: int, till: int) -> bool:
         """Whether the router answered an attach of the subscriber between these places."""
@@ -47,8 +47,11 @@ class SubscriberAttaches:
 
     def at(self, log: str, subscriber: str, place: int, *, by_map: bool) -> Life:
         """The attach to which an entry at this place of a router's log belongs: the last one that the router answered
-        before. With `by_map`, the entry is an outcome from a map; it belongs to the attach that begins next, answered
-        or not. If that attach began afresh, the outcome is older."""
+        before.
+
+        With `by_map`, the entry is an outcome from a map. It belongs to the attach that begins next, whether or not
+        this one is answered. If that attach began afresh, the outcome is older.
+        """
         if by_map:
             begins = self.begins.get((log, subscriber), ())
             following = bisect_right(begins, place, key=_place)
@@ -59,11 +62,11 @@ class SubscriberAttaches:
         return told[following - 1][1] if following else UNKNOWN
 
     def begun(self, subscriber: str, life: Life) -> int:
-        """How often the subscriber had begun afresh up to this attach, by the routers' logs."""
+        """How often, by the routers' logs, the subscriber had begun afresh up to this attach."""
         return bisect_right(self.afresh.get(subscriber, ()), life)
 
     def begun_itself(self, subscriber: str, incarnation: int, place: int) -> int:
-        """How often the subscriber had begun afresh up to this place of its own log."""
+        """How often, by its own log, the subscriber had begun afresh up to this place in the log."""
         return bisect_right(self.own.get(subscriber, ()), (incarnation, place))
 
 
@@ -94,7 +97,7 @@ def find_attaches(rows: Iterable[ControlRow]) -> SubscriberAttaches:
 
 
 def _afresh(attaches: Iterable[tuple[At, ControlRow]]) -> list[At]:
-    """The attaches of one subscriber that began afresh."""
+    """The attaches of one subscriber that began afresh, according to these rows."""
     found, settled_first = list[At](), False
     for at, row in sorted(attaches, key=itemgetter(0)):
         settles_first = row.details.get("mode") == "first"

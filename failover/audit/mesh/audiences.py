@@ -1,9 +1,9 @@
-"""Computes the times in which routers had joined subscribers. It reads only the control rows.
+"""Computes when routers had joined subscribers. It reads only the control rows.
 
 Routers log the audiences that they compute. *Stays* check these audiences: a router owes a subscriber each delivery
 that it receives from a publisher between the subscriber's JOINED entry and its departure. Deliveries of a publisher
-that gates the subscriber are not owed. *Terms* show when a home no longer owes a subscriber the deliveries that it owed
-before. Both belong to one epoch: a subscriber that comes back begins a new stay and a new term.
+that gates the subscriber are not owed. *Terms* show from when on a home no longer owes a subscriber the deliveries that
+it owed before. A stay and a term belong to one epoch: a subscriber that comes back begins new ones.
 """
 
 from collections import defaultdict
@@ -15,13 +15,13 @@ from failover.audit.mesh.clients import CLOSING, FOREVER, Client, life_of
 from failover.audit.read.inventory import ControlRow
 from topic.journal import Event
 
-Gate = tuple[str, int, int]  # publisher, since, till
-Who = tuple[str, int, str]  # router, incarnation, subscriber
+Gate = tuple[str, int, int]  # a publisher, and from when to when its gate lasted
+Who = tuple[str, int, str]  # a router, its incarnation, and a subscriber
 
 
 @attrs.define(slots=True)
 class Membership:
-    """The stay of one subscriber in the audiences of one incarnation of a router. Places are positions in that router's
+    """The stay of one subscriber in the audiences of one incarnation of a router. Places are places in that router's
     log."""
 
     source: str
@@ -32,23 +32,26 @@ class Membership:
     since: int
     till: int = FOREVER
     closed: int = FOREVER
-    """The hybrid clock of the departure, if another router logged it. The stay ends when the clock of this router is
-    past this clock, because it cannot know of the departure earlier. A subscriber without a timeout also departs from a
-    router when it attaches at another one."""
+    """The hybrid clock of the departure, if another router logged it.
+
+    The stay ends when the clock of this router has passed this clock, because the router cannot know of the departure
+    earlier. A subscriber without a timeout also departs from a router when it attaches at another one.
+    """
     gates: list[Gate] = attrs.field(factory=list)
 
 
 @attrs.frozen(slots=True)
 class Term:
-    """The time from one JOINED entry of a subscriber at a home to the next one, or without an end. All times are hybrid
-    clocks."""
+    """The time from one JOINED entry of a subscriber at a home to the next one; without a next one, it has no end. All
+    times are hybrid clocks."""
 
     home: str
-    """router.incarnation; empty in the terms of the subscriber's attaches, which hold for all homes."""
+    """The home, as router.incarnation. It is empty in terms that come from the subscriber's attaches and so hold for
+    all homes."""
     since: int
     till: int
     ended: int
-    """From this time on, the home no longer owes the subscriber the deliveries of this term."""
+    """From this clock on, the home no longer owes the subscriber the deliveries of this term."""
 
 
 def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -> list[Membership]:
@@ -67,7 +70,7 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
         if row.event == Event.JOINED and who not in current:
             client = subscribers[who[2]]
             closed = closed_at(client, life)
-            if not client.timeout_s:  # its home does not wait for it at its former router
+            if not client.timeout_s:  # its home does not wait for it at its former router any more
                 closed = min([closed, *(at for at in stolen[who[2], row.home] if at > life)])
             stay = Membership(*who[:2], row.address or client.address or "", who[2], life, row.place, closed=closed)
             stay.gates = gates.get(who, [])
@@ -77,7 +80,7 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
 
 
 def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], list[int]]:
-    """Maps (subscriber, router.incarnation) to the hybrid clocks at which this router learned that the subscriber had
+    """For each subscriber and router.incarnation, the hybrid clocks at which this router learnt that the subscriber had
     attached elsewhere."""
     found: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
     for row in rows:
@@ -87,7 +90,7 @@ def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], l
 
 
 def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Term]]:
-    """Subscriber -> its terms at each home that joined it, and the terms of its attaches."""
+    """For each subscriber, its terms at each home that joined it, and the terms from its attaches."""
     joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":
@@ -102,8 +105,8 @@ def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict
 
 
 def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Term]:
-    """The terms at homes for which the subscriber expired before they joined it: a home also awaits subscribers that it
-    knows from its state store, or from other routers."""
+    """The terms at homes for which the subscriber expired before they joined it. Such terms exist because a home also
+    awaits subscribers that it knows from its state store, or from other routers."""
     for life, at, home in client.closings:
         if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
             yield Term(home, 0, at, min(at, closed_at(client, life)))
@@ -112,14 +115,15 @@ def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) ->
 def _terms_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Term]:
     ordered = sorted(begun)
     ends = [*(since for since, _ in ordered[1:]), FOREVER]
-    for (since, life), till in zip(ordered, ends, strict=False):  # `ordered` is empty if logs have only its departure
+    # `ordered` is empty if logs have only the subscriber's departure
+    for (since, life), till in zip(ordered, ends, strict=False):
         expired = [at for ended, at, where in client.closings if where == home != "" and ended >= life and at > since]
         yield Term(home, since, till, min([closed_at(client, life), *expired]))
 
 
 def closed_at(client: Client, life: int) -> int:
-    """The hybrid clock at which this life of the subscriber, or a later one, was closed. Unlike an expiry, a close
-    holds for every home."""
+    """The hybrid clock at which this life of the subscriber, or a later one, was closed. A close holds for every home;
+    an expiry does not."""
     return min((at for ended, at, where in client.closings if where == "" and ended >= life), default=FOREVER)
 
 
@@ -130,8 +134,8 @@ def _who(row: ControlRow) -> Who | None:
 
 
 def _gates(rows: Sequence[ControlRow]) -> dict[Who, list[Gate]]:
-    """The gates of each subscriber at each router incarnation. A new JOINED entry ends all gates; the router logs the
-    gates that remain after it."""
+    """The gates of each subscriber at each router incarnation. A new JOINED entry ends all gates; after it the router
+    logs the gates that remain."""
     since: dict[Who, dict[str, int]] = {}
     gates: dict[Who, list[Gate]] = {}
     for row in rows:

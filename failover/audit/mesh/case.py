@@ -1,5 +1,5 @@
-"""Everything that a worker needs to judge deliveries, besides the deliveries themselves: logs, clients, contacts,
-clocks."""
+"""A case: all that a worker needs to judge deliveries, apart from the deliveries themselves. It has logs, clients,
+contacts and clocks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -46,15 +46,15 @@ from topic.journal import Event
 @attrs.frozen
 class Case:
     logs: Mapping[str, Log]
-    """Name (source.incarnation) -> log."""
+    """The logs by name (source.incarnation)."""
     clients: KnownClients
     terms: Mapping[str, Sequence[Term]]
-    """Subscriber -> its terms."""
+    """The terms of each subscriber."""
     stays: Sequence[Membership]
     presences: Mapping[str, Presence]
-    """Subscriber -> its presence."""
+    """The presence of each subscriber."""
     partings: Partings
-    """Home and subscriber -> their partings."""
+    """The partings of each home and subscriber."""
     ended_in_use: Sequence[EndedLink]
     acquaintance: Acquaintance
     state_losses: Sequence[StateLoss]
@@ -62,24 +62,25 @@ class Case:
     """The names of the logs of routers that started without the state store of their earlier incarnations."""
     hearing: Hearing
     attaches: SubscriberAttaches
-    """The attaches of subscribers."""
+    """All attaches of subscribers, as logs show them."""
     suspended: Mapping[str, frozenset[str]]
-    """Log -> the subscribers whose last entry about their link in this log is SUSPENDED."""
+    """For each log, the subscribers whose last entry about their link in it is SUSPENDED."""
     hybrid: HybridTimeline
     clocks: Clocks
     contents: Contents
     recovered: frozenset[str]
-    """The names of sets that an operator has recovered."""
+    """The names of the sets that an operator has recovered."""
     heard: Sequence[ControlRow]
-    """Made-up EXPIRED entries: endings of links that a router can have heard of, and has not logged."""
+    """EXPIRED entries that no router has logged, and that the audit adds: a router can have learnt of these endings of
+    links from others."""
     watched: Mapping[str, Sequence[Span]]
-    """Router's open log -> the spans, in µs of wall clock, in which no client can have attached there without an entry
-    in another log. Empty if the state stores show that no client has attached like this anywhere."""
+    """For each router's open log, spans in µs of wall clock. In them, no client can have attached at that router
+    without an entry in another log. Empty if the state stores show that no client has attached in this way anywhere."""
     since: int
-    """µs of wall clock. The audit does not judge deliveries that began earlier, because logs of that time are deleted;
-    0 if none are."""
+    """A time in µs of wall clock; 0 if no log is deleted. The audit does not judge deliveries that began earlier,
+    because logs of that time are deleted."""
     at_rest: AtRest = attrs.Factory(AtRest)
-    """The stores of the routers; empty if a process uses them."""
+    """The content of the routers' stores; empty if a process uses the stores."""
 
     @cached_property
     def open_homes(self) -> list[str]:
@@ -88,7 +89,7 @@ class Case:
 
     @cached_property
     def open_spans(self) -> dict[str, Span]:
-        """Router's open log -> the span, in µs of wall clock, in which its entries may be missing."""
+        """For each router's open log, the span in µs of wall clock for which entries may be missing."""
         return {log.name: span(log, end) for log, end in open_ends(self.logs.values()).items()}
 
     @cached_property
@@ -98,8 +99,8 @@ class Case:
 
     @cached_property
     def ends(self) -> dict[str, int]:
-        """Log with a gap, which its writer could not write for a while -> the place from which on the audit ignores its
-        entries."""
+        """For each log with a gap (its writer could not write it for a while), the place from which on the audit
+        ignores its entries."""
         return _ends(self.logs.values())
 
     @cached_property
@@ -113,13 +114,13 @@ class Case:
 
     @cached_property
     def resumed(self) -> dict[str, Resumption]:
-        """Publisher that came back with its state file -> its last resumption."""
+        """For each publisher that came back with its state file, its last resumption."""
         publishers = self.clients.publishers.values()
         return {client.name: client.resumed for client in publishers if client.resumed is not None}
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """The publishers that have logs of their own, all of them whole."""
+        """The publishers that have logs of their own, if all of these are whole."""
         return frozenset(client.name for client in self.clients.publishers.values() if client.logged)
 
     @cached_property
@@ -137,8 +138,11 @@ class Case:
 def make_case(
     control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = (), past: Past = NO_PAST
 ) -> Case:
-    """Build the case from the rows about links and routers. `some`: packed rows of some deliveries, to compare clocks
-    by them. `past`: the facts from rows before `control` that the audit has forgotten."""
+    """Build the case from the rows about links and routers.
+
+    `some`: packed rows of some deliveries, by which clocks are compared. `past`: the facts from rows before `control`
+    that the audit has forgotten.
+    """
     ends, begins = _ends(inventory.logs), {log.name: log.begin for log in inventory.logs}
     told = [
         row
@@ -204,7 +208,8 @@ def _began(log: Log) -> int:
 
 
 def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]:
-    """The logs of routers that started without their state store. A router's first start forgets nothing."""
+    """The logs of routers that started without their state store. The first start of a router does not count, because
+    it forgets nothing."""
     first: dict[str, int] = {}
     for log in logs:
         first[log.source] = min(log.incarnation, first.get(log.source, log.incarnation))

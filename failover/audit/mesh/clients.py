@@ -1,8 +1,8 @@
-"""Finds the publishers and subscribers of a run: their names, their own logs, the times when they were attached, and
-the times about which logs may lack entries.
+"""Finds the publishers and subscribers of a run: their names, their own logs, when they were attached, and for which
+times logs may lack entries about them.
 
-The module reads the control rows in plain Python. A writer's log is *open* if it may lack its end. Each open log gives
-the clients that it concerns a *doubt*: a span of time in which an absent entry proves nothing.
+The module reads the control rows in plain Python. A log is *open* if it may lack its end. Each open log causes a
+*doubt* about the clients that it concerns: a span of time in which the absence of an entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,68 +27,75 @@ Span = tuple[int, int]
 
 @attrs.define(slots=True)
 class Client:
-    """A publisher or a subscriber: one link identity."""
+    """A publisher or a subscriber, which stands for one link identity."""
 
     name: str
     identity: str
     address: str | None = None
     mode: str = "second"
     settles_first: bool = False
-    """Whether it, or its router, ever used receiver settle mode first."""
+    """Whether the client, or its router, ever used receiver settle mode first."""
     echoes: bool = True
-    """False if it ever resumed without an echo of its last epoch."""
+    """False if the client ever resumed without an echo of its last epoch."""
     timeout_s: float = 0.0
-    """The longest timeout that it was granted."""
+    """The longest timeout, in seconds, that the client was granted."""
     logs: list[Log] = attrs.field(factory=list)
     """The logs that the client itself wrote."""
     lives: list[tuple[int, int, str]] = attrs.field(factory=list)
-    """(life, opened, custodian) of each attach: the clock of its epoch, the hybrid clock at which it was first seen,
-    and router.incarnation."""
+    """A triple (life, opened, custodian) for each attach: the clock of its epoch, the hybrid clock at which a log first
+    has it, and the router as router.incarnation."""
     opened: dict[int, int] = attrs.field(factory=dict)
-    """Maps a life to the wall clock at which it was first seen, in µs."""
+    """For each life, the wall clock at which a log first has it, in µs."""
     generation: str = ""
-    """The last generation of a publisher in the logs of routers."""
+    """The last generation of a publisher that logs of routers have."""
     generations: dict[int, str] = attrs.field(factory=dict)
-    """Maps a life to its generation."""
+    """The generation of each life."""
     afresh: set[int] = attrs.field(factory=set)
-    """The lives of attaches with a null map. Such an attach need not have echoed an epoch."""
+    """The lives whose attach had a null map. Such an attach need not have echoed an epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
-    """(life, when, where), `life` and `when` as hybrid clocks: from `when` on, nothing is owed to attaches up to
-    `life`. This holds for deliveries whose home is `where`, or for all deliveries if `where` is empty. Only one router
-    knows of an expiry. A closing detach holds for all routers, and so does another generation of a publisher."""
+    """Triples (life, when, where) with hybrid clocks: from `when` on, nothing is owed to attaches up to `life`. This
+    holds for deliveries whose home is `where`; for all deliveries if `where` is empty.
+
+    An expiry is known to only one router. A closing detach holds for all routers, and so does a new generation of a
+    publisher.
+    """
     doubts: list[Span] = attrs.field(factory=list)
-    """Spans in which entries about the client may be missing: (from, to) in µs of wall clock."""
+    """Spans (from, to), in µs of wall clock, for which entries about the client may be missing."""
     custody: list[Span] = attrs.field(factory=list)
-    """Spans in which entries of its routers may be missing, even if its own logs are whole."""
+    """Spans for which entries of the client's routers may be missing, even if the client's own logs are whole."""
     unseen: list[Span] = attrs.field(factory=list)
-    """Spans in which a router may have considered its link ended, though the router's log lacks the entry. Each span
-    ends with the client's next attach. Times at which the client was attached at a router whose log is whole and has no
-    ending are left out: that router would have logged the ending, too."""
+    """Spans in which a router may have ended the client's link although its log lacks the entry. Each span ends with
+    the client's next attach.
+
+    Some times are left out: the client was attached at a router whose whole log has no ending of the link. That router
+    would have logged the ending, too.
+    """
     unmet: list[Span] = attrs.field(factory=list)
-    """Spans in which a router may have come to know the client, though the router's log lacks the entry. Each span ends
-    with the client's next attach."""
+    """Spans in which a router may have come to know the client although its log lacks the entry. Each span ends with
+    the client's next attach."""
     bridged: list[Span] = attrs.field(factory=list)
-    """Spans in which the client's own entries may be missing, but its state file, which it logged later, replaces
-    them."""
+    """Spans for which the client's own entries may be missing, but are replaced by its state file, which a later log of
+    the client has."""
     resumed: "Resumption | None" = None
-    """Set for a publisher whose last log begins with its state file: the file shows which earlier deliveries are
+    """Set for a publisher whose last log begins with its state file. The file shows which earlier deliveries are
     settled."""
     present: list[Span] = attrs.field(factory=list)
-    """Spans in which it may have been attached, by its own log: one for each attach, (from, to) in µs of wall clock."""
+    """Spans (from, to), in µs of wall clock, in which the client may have been attached by its own log; one for each
+    attach."""
     open_logs: list[str] = attrs.field(factory=list)
-    """The sources of the open logs that cause the doubts."""
+    """The writers of the open logs that cause the doubts about the client."""
     is_ingress: bool = False
-    """Whether it is the subscriber that takes messages into the queues of a set, or into a bound queue (protocol 14.3,
-    14.10)."""
+    """Whether the client is the subscriber that takes messages into the queues of a set, or into a bound queue
+    (protocol 14.3, 14.10)."""
     bound: tuple[str, str] | None = None
-    """The set and the name of the queue, if it is the subscriber of a binding (protocol 14.10)."""
+    """For the subscriber of a binding, the set and the name of the queue; otherwise None (protocol 14.10)."""
     far: bool = False
-    """Whether the clocks of its routers differ, or may differ, so much that a new epoch may be below the epoch that it
-    echoes (protocol 2)."""
+    """Whether the clocks of the client's routers differ, or may differ, very much. A new epoch may then be below the
+    epoch that the client echoes (protocol 2)."""
 
     def anew(self) -> "Client":
-        """Copy the client without its lives and spans. Only its names and settings remain, and the last entry of
-        `closings` for all routers if this entry closed the client's last life."""
+        """Copy the client without its lives and spans. The copy has only its names and settings. It also has the last
+        entry of `closings` for all routers, if this entry closed the client's last life."""
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
         return Client(
@@ -108,19 +115,22 @@ class Client:
 
     @property
     def last_life(self) -> int:
-        """The clock of its latest epoch; 0 if no log has an attach."""
+        """The clock of the client's latest epoch; 0 if no log has an attach."""
         return max((life for life, _, _ in self.lives), default=0)
 
     @property
     def short(self) -> str:
-        """Its identity without the address."""
+        """The client's identity as a text, without the address."""
         return self.identity.removesuffix(f" on {self.address}")
 
     @property
     def is_disordered(self) -> bool:
         """Whether an attach may have a lower epoch than an earlier attach, because the clocks of two routers out of
-        contact differ. If the client echoes no epoch, this can happen to two attaches at different routers within the
-        time by which these clocks may differ."""
+        contact differ.
+
+        If the client echoes no epoch, this can happen to two attaches at different routers, if the time between them is
+        shorter than the difference that these clocks may have.
+        """
         lives = [(self.opened[life], where) for life, _, where in sorted(self.lives) if self.opened[life]]
         if not self.echoes and len(lives) < len(self.lives):
             return True
@@ -133,10 +143,12 @@ class Client:
 
     @property
     def _may_begin_below(self) -> bool:
-        """Whether the client may have begun afresh with a lower epoch than that of an earlier attach. An attach that
-        begins afresh echoes no epoch, so only the clocks of two routers out of contact order it and the attach before
-        it. If the attach with the lowest epoch began afresh, no resuming attach came before it: that attach would have
-        resumed one with a still lower epoch."""
+        """Whether the client may have begun afresh with a lower epoch than that of an earlier attach.
+
+        An attach that begins afresh echoes no epoch. So only the clocks of two routers, which may be out of contact,
+        order it and the attach before it. If the attach with the lowest epoch began afresh, no resuming attach came
+        before it, because that attach would have resumed one with a still lower epoch.
+        """
         lives, began, again = sorted(self.lives), -FOREVER, -FOREVER
         for place, ((life, _, former), (higher, _, router)) in enumerate(pairwise(lives)):
             if life in self.afresh:
@@ -150,12 +162,12 @@ class Client:
     @property
     def is_read_in_disorder(self) -> bool:
         """Whether routers may have read a subscriber's attaches in another order than the client sent them. A router
-        may read an attach late, with the outcomes in its map. Only the epochs that a client echoes show this."""
+        may read an attach, with the outcomes in its map, late. Only the epochs that a client echoes show this."""
         return self.is_disordered or not self.echoes
 
     @property
     def logged(self) -> bool:
-        """Whether it has logs of its own and all of them are whole."""
+        """Whether the client has logs of its own and all of them are whole."""
         return bool(self.logs) and all(log.whole for log in self.logs)
 
     @property
@@ -166,14 +178,16 @@ class Client:
 
 @attrs.frozen(slots=True)
 class Resumption:
-    """The state file with which a publisher came back for the last time, as its log shows it. The publisher has settled
-    all earlier deliveries that the file does not name. The file also has the number of deliveries that the publisher
-    had published."""
+    """What a publisher's log shows about the state file with which the publisher came back for the last time.
+
+    The publisher has settled all earlier deliveries that the file does not name. The file also has the number of
+    deliveries that the publisher had published.
+    """
 
     log: str
-    """The name of the log that begins with this state; the log is whole."""
+    """The name of the log that begins with this state. This log is whole."""
     published: int
-    """The number of deliveries that were published before that log began, and that must appear in some log."""
+    """How many deliveries were published before that log began. All of them must appear in some log."""
 
 
 @attrs.frozen(slots=True)
@@ -186,7 +200,7 @@ NOBODY: Final = KnownClients({}, {})
 
 
 def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownClients = NOBODY) -> KnownClients:
-    """All clients in the control rows, and the clients that were known `before`."""
+    """All clients in the control rows, and those that were known `before`."""
     keeping = {row.log_name for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
     publishers = _clients("publisher", ordered, logs, before.publishers)
@@ -196,7 +210,8 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
     for client in publishers.values():
         broken = list(_broken_custody(client, by_name, left))
         client.custody = [span(log, end) for log, end in broken]
-        if len(client.present) > len(client.lives):  # no router's log has one attach: any open log may have lost it
+        # No router's log has this attach, so any open log may have lost it.
+        if len(client.present) > len(client.lives):
             client.custody += open_windows(logs)
         if not client.logged:
             client.resumed = _resumed(client, rows)
@@ -214,7 +229,7 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
 
 
 def _named(role: str, row: ControlRow) -> str | None:
-    """The name of the client of this role that the row is about, or None."""
+    """The name of the client with this role that the row is about; None if it is about none."""
     name = row.publisher if role == "publisher" else row.subscriber
     if name is None and row.event == Event.ATTACHED and row.details.get("role", row.role) == role:
         identity = _identity(row)
@@ -257,7 +272,7 @@ def _clients(
         if own and own not in client.logs:
             client.logs.append(own)
         _note_life(client, row, hybrid)
-    for row in rows:  # attaches that are only in the client's own log
+    for row in rows:  # some attaches are only in the client's own log
         if row.role == role and row.event == Event.ATTACHED and row.epoch_hlc is not None and row.home is not None:
             client, life = clients[_named(role, row) or ""], life_of(row)
             if life not in client.opened:
@@ -269,14 +284,17 @@ def _clients(
             writers.setdefault(source, []).append(client)
     for log in logs:
         match writers.get(log.source, []):
-            case [client] if log not in client.logs:  # the log ends before it names its client
+            case [client] if log not in client.logs:  # the log ends before the entry that names its client
                 client.logs.append(log)
     return clients
 
 
 def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
-    """Note the life that a row opens or closes. Rows of routers open and close lives. A client's own row can close a
-    life, too; its hybrid clock is then only known as exactly as the client's wall clock."""
+    """Note the life that a row opens or closes.
+
+    Rows of routers open and close lives. A client's own row can close a life, too. The hybrid clock of such a row is
+    only known as exactly as the client's wall clock.
+    """
     if row.role != "router":
         if row.event in (Event.KEPT, Event.BOOT):
             return
@@ -291,30 +309,35 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     if row.event == Event.ATTACHED and row.generation is not None:
         client.generations[life] = row.generation
         if client.generation not in ("", row.generation):
-            client.closings.append((client.last_life, life, ""))  # the answer tells the client that its old life ended
+            # The answer tells the client that its old life has ended.
+            client.closings.append((client.last_life, life, ""))
         client.generation = row.generation
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in client.lives):
-        opened = life if row.event == Event.KEPT else row.hlc  # a link in the state store was attached earlier
+        # A link in the state store was attached before the router started.
+        opened = life if row.event == Event.KEPT else row.hlc
         client.lives.append((life, opened, _custodian(row)))
         client.opened[life] = min(row.time, wall_us(life)) if row.event == Event.KEPT else row.time
 
 
 def life_of(row: ControlRow) -> int:
-    """The clock of the row's epoch, which orders the lives of a link; the row's own clock if the row has no epoch."""
+    """The clock of the row's epoch, by which the lives of a link are ordered. If the row has no epoch, the clock of the
+    row."""
     return row.hlc if row.epoch_hlc is None else row.epoch_hlc
 
 
 def _custodian(row: ControlRow) -> str:
-    """The router.incarnation that gave the row's epoch."""
+    """The router, as router.incarnation, that gave the row's epoch."""
     return row.home or row.log_name
 
 
 def _judge_broken_off(client: Client, keeping: Collection[str]) -> None:
-    """Note the spans for which the client's own logs may lack entries. If a later log begins with the client's state
-    file, the file replaces the lost entries. The file lacks only the deliveries that its router settled meanwhile, and
-    the router's log has these."""
+    """Note the spans for which the client's own logs may lack entries.
+
+    If a later log begins with the client's state file, the file replaces the lost entries. The file lacks only
+    deliveries that its router settled meanwhile, and the router's log has these.
+    """
     logs = client.logs_in_order
     for place, log in enumerate(logs):
         later = logs[place + 1 :]
@@ -330,9 +353,12 @@ def _began(log: Log) -> int:
 
 
 def _resumed(client: Client, rows: Iterable[ControlRow]) -> Resumption | None:
-    """The publisher's last resumption; None if no log has it. None also if the publisher had published before its first
-    log, or began another life meanwhile: then the number of deliveries may include keys that the logs lack, or one
-    delivery may have two keys."""
+    """The publisher's last resumption; None if no log has it.
+
+    It is also None if the publisher had published before its first log, or began another life meanwhile. In the first
+    case the number of deliveries may include keys that the logs lack. In the second case one delivery may have two
+    keys.
+    """
     logs = client.logs_in_order
     names = {log.name for log in logs}
     own = [(row.log_name, row.event, row.details) for row in rows if row.log_name in names]
@@ -347,19 +373,20 @@ def _resumed(client: Client, rows: Iterable[ControlRow]) -> Resumption | None:
 def _broken_custody(
     client: Client, logs: Mapping[str, Log], left: Mapping[tuple[str, str], int]
 ) -> Iterator[tuple[Log, int]]:
-    """The open logs of the client's routers that do not show that the client left, each with the time of the client's
-    next attach."""
+    """The open logs of the client's routers in which no entry says that the client left. Each comes with the time of
+    the client's next attach."""
     lives = sorted(client.lives)
     ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
-    for (life, _, custodian), end in zip(lives, ends, strict=False):  # `lives` is empty if logs have only its departure
+    # `lives` is empty if logs have only the client's departure.
+    for (life, _, custodian), end in zip(lives, ends, strict=False):
         log = logs.get(custodian)
         if log and not log.whole and left.get((client.name, custodian), -1) < life:
             yield log, end
 
 
 def span(log: Log, end: int) -> Span:
-    """The span in which entries of an open log may be missing, in µs of wall clock: from its last entry to `end` (0:
-    unknown, so forever). If the audit cannot use the log's clock, the span is all time."""
+    """The span for which an open log may lack entries, in µs of wall clock. It goes from the log's last entry to `end`
+    (0 if unknown, which means for ever). If the audit cannot use the log's clock, the span covers all time."""
     if not log.ordered:
         return 0, FOREVER
     end = end or FOREVER
@@ -373,8 +400,8 @@ def _doubt(client: Client, broken: Iterable[tuple[Log, int]]) -> None:
 
 
 def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """Maps (client, router.incarnation) to the hybrid clock at which this router's log last saw the client leave. This
-    ended every attach that the router had given the client before."""
+    """For each client and router.incarnation, the hybrid clock at which the client last left, by this router's log.
+    This ended every attach that the client had at the router before."""
     left: dict[tuple[str, str], int] = {}
     for row in rows:
         name = row.publisher or row.subscriber
@@ -396,7 +423,7 @@ def _watched(client: Client, logs: Mapping[str, Log]) -> Iterator[Span]:
 
 
 def _without(spans: Iterable[Span], others: Iterable[Span]) -> Iterator[Span]:
-    """The parts of the spans that are in none of the others."""
+    """The parts of `spans` that lie in none of the `others`."""
     left = list(spans)
     for since, till in others:
         left = [
@@ -413,12 +440,12 @@ def _attached_after(client: Client, time: int) -> int:
 
 
 def open_windows(logs: Iterable[Log]) -> list[Span]:
-    """The spans of doubt about all clients: one for each router's log that may lack its end."""
+    """The spans for which entries about any client may be missing; one for each router's log that may lack its end."""
     return [span(log, FOREVER) for log in logs if log.role == "router" and not log.whole]
 
 
 def open_ends(logs: Iterable[Log]) -> dict[Log, int]:
-    """Maps each router's log that may lack its end to the wall clock, in µs, at which the router's next life had begun;
+    """For each router's log that may lack its end, the wall clock, in µs, at which the router's next incarnation began;
     `FOREVER` if there is none."""
     found: dict[Log, int] = {}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))

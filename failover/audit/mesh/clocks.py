@@ -2,9 +2,9 @@
 compares times.
 
 Two routers log their contact at almost the same time. A router and a client log an attach at almost the same time. If
-the times of the two entries differ by more than `SKEW_US`, one clock is wrong, even if both logs name the same host.
-Clocks that agree within `SKEW_US` are not corrected. All times are converted to the clock of most clients. Hybrid
-clocks need no correction, but they are ahead of the wall clock by as much as the fastest clock of the mesh: see
+the times of two such entries differ by more than `SKEW_US`, one clock is wrong, even if both logs name the same host.
+Clocks that agree within `SKEW_US` are not corrected. All times are converted to the clock that most clients have.
+Hybrid clocks need no correction, but they are ahead of the wall clock by as much as the fastest clock of the mesh; see
 `HybridTimeline`.
 
 The audit cannot correct a clock that was set while its log was written, or that disagrees with other clocks of its
@@ -28,15 +28,16 @@ from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
 SET_BACK_US = 100_000
-"""A clock that was set back by less counts as right."""
+"""A clock that was set back by less than this (in µs) counts as right."""
 COUNTER_BITS = 16
-"""The bits of a hybrid clock below its milliseconds (protocol 2)."""
+"""The number of bits of a hybrid clock below its milliseconds (protocol 2)."""
 SKEW_US = 1_000_000
-"""Times of different hosts that differ by at most this count as equal."""
+"""Times of two hosts count as equal if they differ by no more than this (in µs)."""
 BELIEVED_US: Final = 10_000_000
-"""A router believes an echoed epoch that is at most this far ahead of the router's clock (protocol 2)."""
+"""A router believes an epoch that a client echoes if it is no more than this (in µs) ahead of the router's clock
+(protocol 2)."""
 Differences = Mapping[tuple[str, str], int]
-"""Two clocks, or two logs -> how far the second one's clock is ahead of the first one's, in µs."""
+"""For each two clocks, or two logs, how far the second one's clock is ahead of the first one's, in µs."""
 
 
 @attrs.frozen(slots=True)
@@ -46,24 +47,25 @@ class Disagreement:
     one: str
     other: str
     us: int
-    """How far the second clock is ahead, in µs."""
+    """How far the clock of the second log is ahead, in µs."""
 
 
 @attrs.frozen
 class Clocks:
-    """The wall clocks of all logs. `clock`: log (source.incarnation) -> the name of its clock, "" if unknown.
-    `ahead_us`: log -> how far its clock is ahead, in µs."""
+    """The wall clocks of all logs. `clock`: the name of each log's clock; "" if unknown. `ahead_us`: how far each log's
+    clock is ahead, in µs. A log is named source.incarnation."""
 
     clock: Mapping[str, str]
     ahead_us: Mapping[str, int]
     unordered: Mapping[str, str] = attrs.field(factory=dict)
-    """Log -> the reason for which its clock cannot be used: each entry of the log may have happened at any time."""
+    """The logs whose clock cannot be used, each with the reason. Each entry of such a log may have happened at any
+    time."""
     met: Differences = attrs.field(factory=dict)
-    """Two logs that noted the same events -> how far the second one's clock is ahead."""
+    """For each two logs that noted the same events, how far the second one's clock is ahead."""
 
     def differ(self, names: Iterable[str]) -> bool:
-        """Whether the clocks of these logs differ, or may differ, by so much that routers do not believe each other's
-        epochs when a client echoes them."""
+        """Whether the clocks of these logs differ, or may differ, by so much that, when a client echoes one router's
+        epoch, another router does not believe it."""
         logs = {name for name in names if name in self.clock}
         ahead = [self.ahead_us.get(name, 0) for name in logs]
         return bool(logs & self.unordered.keys()) or (bool(ahead) and max(ahead) - min(ahead) > BELIEVED_US - SKEW_US)
@@ -95,11 +97,11 @@ Compare = Callable[[Clocks], Sequence[Disagreement]]
 def find_clocks(
     rows: Sequence[ControlRow], logs: Sequence[Log], before: Clocks = NO_CLOCKS, compare: Compare = lambda _: ()
 ) -> Clocks:
-    """The clocks of all logs. `before`: the clocks of logs whose rows are forgotten. `compare`: finds further
-    disagreements of corrected clocks, by deliveries."""
+    """Find the clocks of all logs. `before`: the clocks of logs whose rows are forgotten. `compare`: a function that
+    finds, by deliveries, further disagreements of corrected clocks."""
     met = {**dict(_met(rows, {log.name: log.host for log in logs})), **before.met}
     unordered = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
-    while True:  # again without the blamed logs, because their clocks must not correct others
+    while True:  # once more without the blamed logs, whose clocks must not correct others
         trusted = {pair: us for pair, us in met.items() if not unordered.keys() & {*pair}}
         clock = {**_clocks(logs, trusted), **before.clock}
         ahead = _ahead(_references(logs, clock), _between(trusted, clock))
@@ -113,8 +115,8 @@ def find_clocks(
 
 
 def _cut_off(found: Clocks, ahead: Mapping[str, int], trusted: Differences, logs: Sequence[Log]) -> dict[str, str]:
-    """Log -> reason, for logs whose clock disagrees with the reference clock, and can be compared with it only through
-    logs that order nothing. It is unknown how far such a clock is ahead."""
+    """The logs that cannot be compared with the reference clock, each with the reason. They disagree with it, and all
+    other ways to compare go through logs that order nothing. So it is unknown how far such a clock is ahead."""
     references = _references(logs, found.clock)[:1]
     known = _ahead(references, _between(trusted, found.clock))
     guessed = _ahead(references, _between(found.met, found.clock))
@@ -132,8 +134,9 @@ def _set_back(log: Log) -> str:
 
 
 def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequence[Log]) -> Iterator[Disagreement]:
-    """Pairs of logs that noted the same event at different times even after the correction: one of their clocks was
-    set. Two routers may note their contact a second apart, and a client may read the answer to its attach late."""
+    """The pairs of logs that, even after the correction, noted the same event at different times. So one of their
+    clocks was set. Two routers may note their contact a second apart, and a client may read the answer to its attach
+    late."""
     here, routers = {log.name for log in logs}, {log.name for log in logs if log.role == "router"}
     for (one, other), us in met.items():
         if {one, other} <= here:
@@ -143,8 +146,8 @@ def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequenc
 
 
 def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) -> dict[str, str]:
-    """Blamed log -> reason. A log is blamed if its clock disagrees with the most other clocks. If logs of one host
-    disagree, only disagreements within a host count."""
+    """The logs that are to blame for disagreements, each with the reason. A log is to blame if its clock disagrees with
+    the most other clocks. If logs of one host disagree, only disagreements within this host count."""
     host = {log.name: log.host for log in logs}
     clock = {log.name: clocks.clock[log.name] or log.name for log in logs}
     trusted = [each for each in found if not {each.one, each.other} & {*clocks.unordered}]
@@ -165,8 +168,8 @@ def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) 
 
 
 def _most(found: Iterable[Disagreement]) -> Iterator[tuple[str, Disagreement]]:
-    """The names that disagree with the most other names, each with its largest disagreement. If several names disagree
-    with equally many, all of them are returned, because no log shows which one is right."""
+    """The names that disagree with the most other names, each with its largest disagreement. If several disagree with
+    equally many, all of them are returned, because no log shows which one is right."""
     worst: dict[str, dict[str, Disagreement]] = {}
     for each in sorted(found, key=lambda each: abs(each.us)):
         worst.setdefault(each.one, {})[each.other] = worst.setdefault(each.other, {})[each.one] = each
@@ -179,7 +182,7 @@ def _seconds(us: int) -> str:
 
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yields each two logs that noted the same event, and how much later the second one noted it, by their clocks, in
+    """Yields each two logs that noted the same event, and how much later, by their clocks, the second one noted it, in
     µs."""
     noted: dict[tuple[str, str], list[ControlRow]] = {}
     attached: dict[tuple[bool, str], list[ControlRow]] = {}
@@ -196,13 +199,15 @@ def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple
     for (by_router, name), told in attached.items():
         for a, b in _same_attaches(told, attached.get((False, name), [])) if by_router else ():
             heard.setdefault((a.log_name, b.log_name), []).append(b.time - a.time)
-    yield from ((logs, min(later)) for logs, later in heard.items())  # an answer may be read late, but not early
+    yield from ((logs, min(later)) for logs, later in heard.items())  # an answer may be read late, but never early
 
 
 def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Iterator[tuple[ControlRow, ControlRow]]:
-    """The attaches that both a router (`told`) and a client (`own`) have logged, matched by their epochs. Some attaches
-    are in one log only, because the client gave up before the answer, or the router's machine went down. If the
-    client's entries have no epochs, the attaches match only if both logs have equally many."""
+    """The attaches that both a router (`told`) and a client (`own`) have logged, matched by their epochs.
+
+    Some attaches are in only one of the logs, because the client gave up before the answer, or the router's machine
+    went down. If the client's entries have no epochs, attaches are matched only if both logs have equally many.
+    """
     by_epoch = {(row.epoch_hlc, row.home): row for row in told}
     if any(row.epoch_hlc is not None for row in own):
         yield from ((by_epoch[epoch], row) for row in own if (epoch := (row.epoch_hlc, row.home)) in by_epoch)
@@ -212,25 +217,26 @@ def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Ite
 
 def _same_contacts(told: Sequence[ControlRow], others: Sequence[ControlRow]) -> list[tuple[ControlRow, ControlRow]]:
     """The contacts that both routers have logged, matched by their hybrid clocks, which agree when a contact begins.
-    Some contacts are in one log only."""
+    Some contacts are in only one of the logs."""
     nearest = [_nearest(one, others) for one in told]
     pairs = [(one, other) for one, other in zip(told, nearest, strict=True) if other is not None]
     return [(one, other) for one, other in pairs if _nearest(other, told) is one and _apart(one, other) <= SKEW_US]
 
 
 def _nearest(row: ControlRow, others: Sequence[ControlRow]) -> ControlRow | None:
-    """The row of `others` with the nearest hybrid clock. `others`: rows of one log, in the order of hybrid clocks."""
+    """The row of `others` whose hybrid clock is nearest. `others`: rows of one log, in the order of hybrid clocks."""
     at = bisect_right(others, row.hlc, key=lambda other: other.hlc)
     return min(others[max(at - 1, 0) : at + 1], key=partial(_apart, row), default=None)
 
 
 def _apart(one: ControlRow, other: ControlRow) -> int:
-    """The difference of the hybrid clocks of two rows, in µs."""
+    """The difference between the hybrid clocks of two rows, in µs."""
     return abs(wall_us(other.hlc) - wall_us(one.hlc))
 
 
 def _clocks(logs: Sequence[Log], met: Differences) -> dict[str, str]:
-    """Log -> its clock. All logs of a host have one clock, except logs that disagree with most other logs there."""
+    """The clock of each log. All logs of a host have the same clock, except logs that disagree with most other logs of
+    the host."""
     apart: Counter[str] = Counter()
     together: Counter[str] = Counter()
     host = {log.name: log.host for log in logs}
@@ -251,16 +257,20 @@ def _between(met: Differences, clock: Mapping[str, str]) -> dict[tuple[str, str]
 
 
 def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
-    """All clocks, sorted by the number of their clients' logs, then by the number of all their logs; highest first."""
+    """All clocks. They are sorted by how many logs of clients have them, then by how many logs have them at all; the
+    most frequent first."""
     clients = Counter(clock[log.name] for log in logs if log.role != "router")
     all_logs = Counter(clock[log.name] for log in logs)
     return sorted({*clock.values()}, key=lambda of: (-clients[of], -all_logs[of], of))
 
 
 def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
-    """Clock -> how far it is ahead of the first reference with which it can be compared, directly or through other
-    clocks. Of several ways through other clocks, the one with the smallest differences counts, because two logs may
-    note one event up to a second apart."""
+    """For each clock, how far it is ahead of the first reference clock with which it can be compared, directly or
+    through other clocks.
+
+    If there are several ways through other clocks, the one with the smallest differences counts, because two logs may
+    note one event up to a second apart.
+    """
     others: dict[str, list[tuple[str, int]]] = {}
     for (one, other), us in between.items():
         others.setdefault(one, []).append((other, us))
@@ -277,7 +287,7 @@ def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
 
 
 def aligned(rows: Rows, clocks: Clocks) -> Rows:
-    """The rows, with corrected wall clocks. Changes `rows`."""
+    """Correct the wall clocks of the rows. Changes and returns `rows`."""
     ahead = np.array([clocks.ahead_us.get(log.name, 0) for log in rows.logs], np.int64)
     if ahead.any():
         rows.time = rows.time - ahead[rows.log]
@@ -304,17 +314,17 @@ class HybridTimeline:
         return wall_hlc(time_us + self._ahead[bisect_right(self._times, time_us)])
 
     def latest(self, time_us: Ints) -> Ints:
-        """The highest hybrid clock in the millisecond of each time."""
+        """For each time, the highest hybrid clock within the same millisecond."""
         ahead = np.array(self._ahead, np.int64)[np.searchsorted(self._times, time_us, side="right")]
         found: Ints = ((time_us + ahead) // 1000 << 16) + 65535
         return found
 
 
 def wall_hlc(time_us: int) -> int:
-    """The hybrid clock at a time of wall clock, if no clock is ahead."""
+    """The hybrid clock for a time of wall clock, if no clock in the mesh is ahead."""
     return time_us // 1000 << 16
 
 
 def wall_us(hlc: int) -> int:
-    """The wall clock in a hybrid clock, in µs, exact to the millisecond."""
+    """The wall clock that a hybrid clock contains, in µs, exact to the millisecond."""
     return (hlc >> COUNTER_BITS) * 1000

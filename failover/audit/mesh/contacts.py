@@ -1,18 +1,20 @@
-"""Computes from the contacts between routers which facts each router could know. It reads only the control rows.
+"""Computes from the contacts between routers what each router could know. It reads only the control rows.
 
 *Watched*: a router answers a subscriber's attach when every router in contact has joined the subscriber, and each of
-them logs this. So if a router's log is lost, but the router was in contact with a router whose log is whole, that log
-shows all attaches of this time. A contact counts until one of the two routers logs its loss.
+these routers logs this. So if a router's log is lost, but the router was in contact with a router whose log is whole,
+that log shows all attaches of this time. A contact counts until one of the two routers logs its loss.
 
 *Hearing*: a publisher's home knows which deliveries the publisher has settled, and tells the routers in contact. While
 the publisher has no home, no router knows. A router that holds a delivery of this publisher keeps it until the
-publisher comes back or its life has ended for certain (protocol 8).
+publisher comes back, or until its life has certainly ended (protocol 8).
 
 *Heard endings*: a router that ends a subscriber's link logs this, and so does the subscriber's custodian. Other routers
-hear of the ending from their contacts (protocol 3.3), log nothing, and no longer wait for the subscriber. A router that
-cannot have heard of the ending must still wait. If a router joins the subscriber in the life that ended, the custodian
-sent news of the subscriber before it ended the link, and the news of the ending arrives after the join. If a router
-joins the subscriber again before the news of the ending arrives, other routers have told it that the link lives.
+learn of the ending from their contacts (protocol 3.3), log nothing, and no longer wait for the subscriber. A router
+that cannot have learnt of the ending must still wait.
+
+If a router joins the subscriber in the life that ended, the custodian sent news of the subscriber before it ended the
+link. So the news of the ending arrives after the join. If a router joins the subscriber once more before the news of
+the ending arrives, other routers have told it that the link still exists.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,18 +28,19 @@ from failover.audit.mesh.clocks import wall_us
 from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
-Ends = tuple[str, str]  # the log of one router, and the router.incarnation (or the router) at the other end
+# the log of one router, and the other end of its contact: as router.incarnation, or only as the router
+Ends = tuple[str, str]
 Hearing = Mapping[tuple[str, str], Sequence[Span]]
-"""Maps a router's log and a publisher to spans in µs of wall clock."""
+"""For each router's log and publisher, spans in µs of wall clock."""
 Heard = dict[str, int]
-"""Maps a router's log to a hybrid clock."""
+"""For each router's log, a hybrid clock."""
 Neighbours = Mapping[str, list[tuple[str, Span]]]
-"""Maps a router's log to the contacts of this router: the other router, and the span by the first router's hybrid
+"""For each router's log, the contacts of this router: the other router, and the span by the first router's hybrid
 clock."""
 
 
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
-    """Maps a router's open log to the spans, in µs of wall clock, in which the router was in contact with a router
+    """For each router's open log, the spans, in µs of wall clock, in which the router was in contact with a router
     whose log is whole."""
     routers = [log for log in logs if log.role == "router"]
     met = contacts(rows, {log.name: log for log in routers})
@@ -54,8 +57,8 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
 
 
 def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
-    """Whether every router whose log breaks off found its state store when it started again. A durable link whose
-    attach no log shows is in one of these stores, and so in the router's next log."""
+    """Whether every router whose log breaks off found its state store when it started again. If so, a durable link
+    whose attach no log shows is in one of these stores, and then also in the router's next log."""
     found = {row.log_name for row in rows if row.event == Event.KEPT and row.details.get("found")}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     pairs = zip_longest(routers, routers[1:])
@@ -66,8 +69,8 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
 
 
 def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log], *, by_hlc: bool = False) -> dict[Ends, list[Span]]:
-    """Maps a router's log and another router.incarnation to the spans of their contact, by the first router's wall
-    clock or hybrid clock. A contact without an end in the log lasts for ever, or, by wall clock, until a whole log
+    """For each router's log and each other router.incarnation, the spans of their contact, by the first router's wall
+    clock or hybrid clock. A contact without an end in the log lasts for ever; by wall clock it lasts until a whole log
     ends."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}
@@ -95,8 +98,8 @@ def _both(ones: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
 def hearing(
     rows: Sequence[ControlRow], logs: Sequence[Log], publishers: Iterable[Client]
 ) -> dict[tuple[str, str], list[Span]]:
-    """Maps a router's log and a publisher to the spans in which the router could hear of settlements: it was the
-    publisher's last home or in contact with it, and the publisher was attached there or had closed its link."""
+    """For each router's log and publisher, the spans in which the router could learn of settlements. In them the router
+    was the publisher's last home or in contact with it, and the publisher was attached there or had closed its link."""
     routers = {log.name: log for log in logs if log.role == "router"}
     met = contacts(rows, routers)
     lost = _suspended(rows)
@@ -115,8 +118,8 @@ def hearing(
 
 
 def _suspended(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """Maps a router's log and a publisher to the time when the publisher's link was suspended there for the last time,
-    in µs of wall clock. A link that came back or was closed is left out."""
+    """For each router's log and publisher, when the publisher's link was last suspended there, in µs of wall clock.
+    Links that came back or were closed are left out."""
     found: dict[tuple[str, str], int] = {}
     told = (row for row in rows if row.publisher is not None and row.role == "router")
     for row in sorted(told, key=lambda row: row.place):
@@ -141,9 +144,11 @@ def heard_endings(
     subscribers: Mapping[str, Client],
     before: Sequence[ControlRow] = (),
 ) -> list[ControlRow]:
-    """The EXPIRED entries of `before`, and a new entry for each router that can have heard of an ending and has no
-    entry of its own. Subscribers without a timeout are left out: their link ends only for routers that lose contact
-    with their custodian."""
+    """The EXPIRED entries of `before`, and an added entry for each router that can have learnt of an ending and has no
+    entry of its own.
+
+    Subscribers without a timeout are left out: their link ends only for routers that lose contact with their custodian.
+    """
     told = [row for row in rows if row.role == "router"]
     said, heard = (_endings(those, subscribers) for those in (told, before))
     around = neighbours(told, logs) if said or heard else {}
@@ -154,9 +159,11 @@ def heard_endings(
 
 
 def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Iterator[ControlRow]:
-    """Yields an EXPIRED entry for each subscriber without a timeout at each router that no longer waits for it. A
-    router logs one GIVEN_UP entry for all such subscribers of a custodian. A router whose LOST entry has no grace waits
-    only until the contact ends."""
+    """Yields an EXPIRED entry for each subscriber without a timeout at each router that no longer waits for it.
+
+    For all such subscribers of one custodian, a router logs only one GIVEN_UP entry. A router whose LOST entry has no
+    grace waits only until the contact ends.
+    """
     plain = _by_custodian(subscribers)
     met: dict[tuple[str, str | None], object] = {}
     for row in sorted(rows, key=lambda row: (row.source, row.incarnation, row.place)) if plain else ():
@@ -183,7 +190,8 @@ def begun_anew(
     rows: Iterable[ControlRow], subscribers: Iterable[Client]
 ) -> Iterator[tuple[Client, tuple[int, int, str]]]:
     """Yields each subscriber without a timeout whose custodian has started again, because this ends its link for all
-    routers. Each comes with a closing: the life of the attach, the hybrid clock, and "" for all routers."""
+    routers. Each comes with a closing: the life of the attach, the hybrid clock, and "", which stands for all
+    routers."""
     plain = _by_custodian(subscribers)
     told = (row for row in rows if row.event == Event.BOOT and row.role == "router") if plain else ()
     for former, row in pairwise(sorted(told, key=lambda row: (row.source, row.incarnation))):
@@ -194,9 +202,13 @@ def begun_anew(
 def departures(
     rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Client]
 ) -> Iterator[ControlRow]:
-    """Yields an EXPIRED entry for each subscriber without a timeout that has left its custodian, at each router that
-    can have heard of this before it knew of a later attach: for this router the subscriber is gone. A subscriber leaves
-    when it attaches elsewhere, or when the custodian ends its link because a home has accepted a message without it."""
+    """Yields EXPIRED entries for subscribers without a timeout that have left their custodian. There is one for each
+    router that can have learnt of this before it knew of a later attach, so that the subscriber was gone for this
+    router.
+
+    A subscriber leaves when it attaches elsewhere, or when the custodian ends its link because a home has accepted a
+    message without it.
+    """
     plain = {name for name, client in subscribers.items() if not client.timeout_s}
     told = [row for row in rows if row.role == "router" and row.subscriber in plain]
     around = neighbours(rows, logs) if any(row.event in (Event.STOLEN, Event.EXPIRED) for row in told) else {}
@@ -223,12 +235,12 @@ def departures(
 
 
 def _leaves(row: ControlRow, life: int) -> bool:
-    """Whether this row ends the attach of this life at its custodian."""
+    """Whether this row ends the attach of this life at the subscriber's custodian."""
     return row.event == Event.STOLEN or (row.event == Event.EXPIRED and life_of(row) == life)
 
 
 def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:
-    """Maps a router's log and a subscriber to pairs: a life of the subscriber, and the hybrid clock at which the router
+    """For each router's log and subscriber, pairs: a life of the subscriber, and the hybrid clock at which the router
     joined it."""
     found: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
     for row in rows:
@@ -238,7 +250,7 @@ def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[t
 
 
 def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client, int]]]:
-    """Maps a custodian to its subscribers without a timeout, each with its life there."""
+    """For each custodian, its subscribers without a timeout, each with its life there."""
     found: dict[str, list[tuple[Client, int]]] = {}
     for client in subscribers:
         for life, _, custodian in () if client.timeout_s else client.lives:
@@ -247,7 +259,7 @@ def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client,
 
 
 def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[tuple[str, int], list[ControlRow]]:
-    """Maps a subscriber with a timeout and its life to the EXPIRED entries about it."""
+    """For each subscriber with a timeout and each of its lives, the EXPIRED entries about it."""
     found: dict[tuple[str, int], list[ControlRow]] = {}
     for row in (row for row in rows if row.event == Event.EXPIRED):
         name = row.subscriber or ""
@@ -257,7 +269,7 @@ def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> d
 
 
 def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
-    """Maps a subscriber and its life to the hybrid clock at which each router joined it for the last time."""
+    """For each subscriber and life, the hybrid clock at which each router last joined it."""
     found: dict[tuple[str, int], Heard] = {}
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None:
@@ -269,9 +281,11 @@ def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
 def _heard(
     said: Sequence[ControlRow], before: Sequence[ControlRow], neighbours: Neighbours, joined: Heard
 ) -> Iterator[ControlRow]:
-    """Yields new EXPIRED entries for the routers that can have heard of one ending. `said`: the entries that routers
-    have logged of it; `before`: the entries that earlier calls have made; `joined`: when each router joined the
-    subscriber."""
+    """Yields added EXPIRED entries for the routers that can have learnt of one ending.
+
+    `said`: the entries that routers have logged about it. `before`: the entries that earlier calls have added.
+    `joined`: when each router joined the subscriber.
+    """
     own: Heard = {}
     for row in (*said, *before):
         own[row.log_name] = min(row.hlc, own.get(row.log_name, row.hlc))
@@ -294,9 +308,11 @@ def neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
 
 
 def earliest(said: Heard, neighbours: Neighbours, later: Heard | None = None, takes: int = 0) -> Heard:
-    """The earliest hybrid clock at which each router can have heard some news, directly or through other routers.
-    `said`: the routers that know it first, and when. `later`: a router in it hears the news only after the clock there.
-    `takes`: the least time of a message between two routers."""
+    """The earliest hybrid clock at which each router can have learnt some news, directly or through other routers.
+
+    `said`: the routers that know the news first, and when. `later`: a router in it learns the news only after the clock
+    given there. `takes`: the least time of a message between two routers.
+    """
     heard: Heard = {}
     waiting = sorted((at, name) for name, at in said.items())
     while waiting:

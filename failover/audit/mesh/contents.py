@@ -1,4 +1,4 @@
-"""The contents of queues. Replicas of a set log them at some indices of the set's log (protocol 13, 14).
+"""The contents of queues, which replicas of a set log at certain indices of the set's log (protocol 13, 14).
 
 All replicas log their content at the same indices, and also when they begin with a state. The module reads the control
 rows in plain Python.
@@ -15,25 +15,25 @@ from topic.journal import Event
 
 @attrs.frozen(slots=True)
 class ToldContent:
-    """One CONTENT entry."""
+    """The content of a set's queues, as one CONTENT entry states it."""
 
     place: int
-    """Position in the router's log."""
+    """The place of the entry in the router's log."""
     life: int
     index: int
     messages: int
     positions: int
-    """The sum of the messages' positions."""
+    """The sum of the positions of all messages."""
     begins: bool
-    """Whether the replica has begun with this state. Then its log does not show how the state came about."""
+    """Whether the replica has begun with this state. If so, its log does not show how the state came about."""
 
 
 Contents = Mapping[tuple[str, str], Sequence[ToldContent]]
-"""Log and set -> the contents, in the order of the log."""
+"""For each log and set, the logged contents, in the order of the log."""
 
 
 def find_contents(rows: Iterable[ControlRow]) -> Contents:
-    """The CONTENT entries; incomplete ones are left out."""
+    """Find the CONTENT entries. Incomplete ones are left out."""
     found = defaultdict[tuple[str, str], list[ToldContent]](list)
     for row in sorted(rows, key=lambda row: row.place):
         match row.details if row.event == Event.CONTENT else {}:
@@ -51,7 +51,7 @@ def find_contents(rows: Iterable[ControlRow]) -> Contents:
 
 
 def recovered_sets(contents: Contents) -> frozenset[str]:
-    """The sets that have begun a new life: an operator has recovered them, and they may have lost messages."""
+    """The sets that have begun a new life, because an operator has recovered them. They may have lost messages."""
     lives = defaultdict[str, set[int]](set)
     for (_, set_), told in contents.items():
         lives[set_].update(content.life for content in told)
@@ -59,8 +59,8 @@ def recovered_sets(contents: Contents) -> frozenset[str]:
 
 
 def disagreeing(contents: Contents) -> Iterator[tuple[str, str]]:
-    """Yields two texts for each index at which the contents of two replicas differ: the set and the index; and the two
-    logs."""
+    """Yields two texts for each index at which the contents of two replicas differ. The first has the set and the
+    index, the second the two logs."""
     known: dict[tuple[str, int, int], tuple[str, ToldContent]] = {}
     for (log, set_), told in contents.items():
         for content in told:

@@ -21,12 +21,13 @@ from failover.audit.read.facts import Facts, Groups, by_key, taken
 from topic.journal import Event
 
 LEAST = 3
-"""The least number of exchanges that must show a disagreement."""
+"""A disagreement counts only if at least this number of exchanges show it."""
 
 
 @attrs.frozen
 class _Exchanges:
-    """The four rows of each exchange, one per delivery (and subscriber); `NONE` if there is no such row."""
+    """The four rows of each exchange. There is one exchange for each delivery (and subscriber); `NONE` stands for a
+    missing row."""
 
     asked: Ints
     came: Ints
@@ -35,7 +36,7 @@ class _Exchanges:
 
 
 def disagreements(rows: Rows) -> list[Disagreement]:
-    """The disagreements of two logs, each with the largest difference that an exchange shows."""
+    """The pairs of logs whose clocks disagree, each with the largest difference that an exchange shows."""
     facts = Facts(rows)
     of, keys = by_key(rows.key)
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -73,8 +74,8 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
 
 
 def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterator[_Exchanges]:
-    """The exchanges of homes, and of publishers, with a router that had the acceptance of its subscriber before the
-    home accepted. Publishers are compared, too, because the home's clock may be wrong."""
+    """The exchanges of homes, and of publishers, with a router that got the acceptance of its subscriber before the
+    home accepted. Publishers are compared, too, because the home's own clock may be wrong."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
@@ -90,10 +91,12 @@ def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterato
 
 
 def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _Exchanges) -> Iterator[_Exchanges]:
-    """The exchanges of publishers, and of homes, with a subscriber. They count if the subscriber's router has waited
-    for the acceptance, and had it before the home accepted. A comparison with this router alone does not suffice,
-    because the router's clock may be wrong. Exchanges on one host are left out: there, one clock shows that the home
-    accepted too early, which is a violation."""
+    """The exchanges of publishers, and of homes, with a subscriber. An exchange counts if the subscriber's router
+    waited for the acceptance, and got it before the home accepted.
+
+    To compare only with this router does not suffice, because the router's clock may be wrong. Exchanges on one host
+    are left out: there, one clock shows that the home accepted too early, which is a violation.
+    """
     time, hlc, host = facts.rows.time, facts.rows.hlc, facts.host
     told = np.logical_and.reduce([rows >= 0 for rows in attrs.astuple(subscribers)])
     sent, came, answered, heard = (rows[told] for rows in attrs.astuple(subscribers))
@@ -108,8 +111,8 @@ def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _
 
 
 def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yields the two logs of each exchange that shows a disagreement, and the least number of µs by which the second
-    clock is ahead."""
+    """Yields the two logs of each exchange that shows a disagreement, and by how many µs, at least, the second clock is
+    ahead."""
     log, time = facts.rows.log, facts.rows.time
     each = (told.asked, told.came, told.answered, told.heard)
     whole = np.logical_and.reduce([rows >= 0 for rows in each])

@@ -1,8 +1,8 @@
-"""Finds the times at which a whole mesh forgot its links: all routers had ended, and none found its state store when it
-started again.
+"""Finds when a whole mesh forgot its links: all routers had ended, and none found its state store when it started
+again.
 
-No subscriber is owed the deliveries that the mesh accepted before the subscriber was back, because no router knew the
-subscriber (protocol 10, Limits). If a single router remembers its links, this excuse does not hold.
+Until a subscriber was back, no router knew it. So the subscriber is not owed the deliveries that the mesh accepted
+before then (protocol 10, Limits). If even one router remembers its links, this excuse does not hold.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,15 +19,15 @@ from topic.journal import Event
 @attrs.frozen(slots=True)
 class StateLoss:
     at: int
-    """The hybrid clock from which on no router knows of earlier links."""
+    """The hybrid clock from which on no router knew of earlier links."""
     homes: tuple[str, ...]
-    """The incarnations of routers that began at this clock or later."""
+    """The incarnations of routers that began at the clock `at` or later."""
     whole: bool
-    """Whether the logs of all these incarnations are whole."""
+    """Whether the logs of all incarnations in `homes` are whole."""
 
 
 class RouterLife(NamedTuple):
-    """One incarnation of a router, with its begin and end as hybrid clocks."""
+    """One incarnation of a router, with its beginning and end as hybrid clocks."""
 
     name: str
     began: int

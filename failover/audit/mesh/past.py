@@ -1,7 +1,5 @@
-"""The facts about links and routers from control rows that the audit has forgotten, as far as it still needs them.
-
-Only an audit that forgets rows (`follow.forgetting`) has a past.
-"""
+"""The facts about links and routers from control rows that the audit has forgotten, as far as the audit still needs
+them. Only an audit that forgets rows (`follow.forgetting`) has a past."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -22,15 +20,15 @@ class Past:
     clients: KnownClients = NOBODY
     """All clients in the control rows so far."""
     clocks: Clocks = NO_CLOCKS
-    """The clocks of logs that have ended, and the comparisons (`met`) of logs that have not."""
+    """The clocks of logs that have ended, and how logs that have not ended compare with others (`met`)."""
     told: Mapping[str, Mapping[int, Heard]] = attrs.field(factory=dict)
-    """Subscriber -> its last life -> the routers that may still know the subscriber, each with the hybrid clock from
-    which on."""
+    """For each subscriber and its last life, the routers that may still know the subscriber, each with the hybrid clock
+    from which on."""
     heard: Sequence[ControlRow] = ()
-    """The endings of links that other routers can have heard of: EXPIRED entries."""
+    """EXPIRED entries for endings of links of which other routers can have learnt."""
     partings: Partings = attrs.field(factory=dict)
-    """Earlier partings of homes and subscribers, only where the home has accepted a delivery without the subscriber: a
-    report may name them as the reason."""
+    """Earlier partings of homes and subscribers. Only those are kept in which the home has accepted a delivery without
+    the subscriber, because a report may name them as the reason."""
     ended_in_use: Sequence[EndedLink] = ()
 
 

@@ -1,11 +1,15 @@
-"""Computes three kinds of times: when every router had to know a subscriber, when the subscriber was there, and when it
-was apart from a home. It reads only the control rows.
+"""Computes when every router had to know a subscriber, when the subscriber was there, and when it was apart from a
+home. It reads only the control rows.
 
-A subscriber is *known* from the answer to its attach until it closes its link: it has to get the deliveries that
-routers receive in that time (protocol 1). It is *there* while its process runs, by its own logs; without logs, while a
-router has its link. A gap of at most its timeout does not count, because routers wait for so long. A subscriber that is
-away for longer has no promise. A subscriber is *apart* from a home while the home is out of contact with its custodian,
-or while the custodian does not have its link.
+A subscriber is *known* from the answer to its attach until it closes its link. It has to get the deliveries that
+routers receive in that time (protocol 1).
+
+A subscriber is *there* while its process runs, by its own logs. Without logs, it is there while a router has its link.
+A gap that is no longer than its timeout does not count, because routers wait that long. A subscriber that is away for
+longer is promised nothing.
+
+A subscriber is *apart* from a home while the home is out of contact with its custodian, or while the custodian does not
+have its link.
 
 A link is *ended in use* if a router ended it as expired while its client was attached there.
 """
@@ -28,8 +32,8 @@ OF_HOME = (Event.JOINED, Event.EXPIRED, Event.CONTACT, Event.LOST, Event.KEPT, E
 
 @attrs.frozen(slots=True)
 class Presence:
-    """The spans, in hybrid clocks, in which routers had to know one subscriber or publisher (`known`), and in which it
-    was there (`there`)."""
+    """The times of one subscriber or publisher, as spans of hybrid clocks: when routers had to know it (`known`), and
+    when it was there (`there`)."""
 
     known: Sequence[Span]
     there: Sequence[Span]
@@ -37,34 +41,34 @@ class Presence:
 
 @attrs.frozen(slots=True)
 class Parting:
-    """A *parting*: a time in which a subscriber and a home were out of contact. `since` and `till` are hybrid
+    """A *parting*: a time during which a subscriber and a home were out of contact. `since` and `till` are hybrid
     clocks."""
 
     since: int
     till: int
     known: bool
-    """Whether the home knew the subscriber before."""
+    """Whether the home knew the subscriber before the parting."""
     lasted_us: int | None
-    """The length in µs of wall clock. None if the parting lasted until the end of the log, or if one of its two entries
-    has no time because the clock of that log orders nothing."""
+    """How long the parting lasted, in µs of wall clock. None if it lasted until the end of the log, or if one of its
+    two entries has no usable time."""
     ending: str | None
-    """If the parting began because a router ended the link: the reason that the router logged, maybe empty. Else
-    None."""
+    """If the parting began because a router ended the link, the reason that the router logged, which may be empty.
+    Otherwise None."""
 
     @property
     def weight(self) -> tuple[bool, int]:
-        """A key to sort partings. Reports name the parting with the highest key."""
+        """The key by which partings are sorted. Of several partings, reports name the one with the highest key."""
         return self.known, self.till - self.since
 
 
 Partings = Mapping[tuple[str, str], Sequence[Parting]]
-"""Home (router.incarnation) and subscriber -> their partings."""
+"""The partings of each home (router.incarnation) and subscriber."""
 
 
 def presences(
     rows: Iterable[ControlRow], clients: Mapping[str, Client], hybrid: HybridTimeline, logs: Mapping[str, Log]
 ) -> dict[str, Presence]:
-    """Client -> its presence. `clients`: all clients of one role."""
+    """The presence of each client. `clients`: all clients of one role."""
     told: dict[str, list[ControlRow]] = defaultdict(list)
     for row in rows:
         name = row.subscriber or row.publisher or ""
@@ -83,15 +87,15 @@ def _presence(client: Client, rows: Sequence[ControlRow], hybrid: HybridTimeline
 
 
 def _known(client: Client, row: ControlRow, hybrid: HybridTimeline) -> Span:
-    """The span from an ATTACHED entry to the end of the link. A router's entry has a hybrid clock, a client's entry
-    only a wall clock."""
+    """The span from an ATTACHED entry to the end of the link. A router's entry has a hybrid clock, but a client's entry
+    has only a wall clock."""
     if row.role == "router":
         return row.hlc, closed_at(client, life_of(row))
     return hybrid.at(row.time + SKEW_US), closed_at(client, hybrid.at(row.time - SKEW_US))
 
 
 def _held(rows: Iterable[ControlRow], hybrid: HybridTimeline, logs: Mapping[str, Log]) -> Iterator[Span]:
-    """The spans in which a router had the client's link, by the log of this router."""
+    """The spans in which a router had the client's link, according to the router's log."""
     since: dict[str, int] = {}
     for row in sorted((row for row in rows if row.role == "router"), key=lambda row: row.place):
         begun = since.pop(row.log_name, None)
@@ -104,7 +108,7 @@ def _held(rows: Iterable[ControlRow], hybrid: HybridTimeline, logs: Mapping[str,
 
 
 def joined(spans: Iterable[Span], gap: int) -> list[Span]:
-    """The spans in order. Spans that are at most `gap` apart become one."""
+    """Sort the spans, and join two spans if the gap between them is at most `gap`."""
     found: list[Span] = []
     for since, till in sorted(span for span in spans if span[0] <= span[1]):
         if found and since - found[-1][1] <= gap:
@@ -131,15 +135,15 @@ def partings(rows: Iterable[ControlRow], subscribers: Iterable[str]) -> dict[tup
 
 
 def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Parting]:
-    """The partings of the subscriber from one home. The home does not know the subscriber before it joins it or finds
-    it in its store."""
+    """The partings of the subscriber from one home. Before the home joins the subscriber, or finds it in its store, the
+    home does not know the subscriber."""
     custodian: str | None = None
     known, ended, life = False, False, 0
     apart: ControlRow | None = None
     for row in rows:
         mine = row.subscriber == subscriber
         if row.event == Event.BOOT:
-            apart = attrs.evolve(row, time=row.incarnation * 1000)  # a BOOT entry has no time of its own yet
+            apart = attrs.evolve(row, time=row.incarnation * 1000)  # a BOOT entry does not have a usable time yet
         elif mine and row.event == Event.KEPT:
             known, custodian, life = True, (row.home or "").rpartition(".")[0], life_of(row)
         elif mine and row.event == Event.EXPIRED:
@@ -186,7 +190,7 @@ class EndedLink:
 
 
 def ended_in_use(rows: Iterable[ControlRow], presences: Mapping[str, Presence]) -> Iterator[EndedLink]:
-    """Yields the links that a router ended as expired while they were in use. A client that was already gone does not
+    """Yields the links that a router ended as expired while they were in use. A client that had already gone does not
     count, even if its router did not know this yet."""
     attached: dict[tuple[str, str], int] = {}
     events = (Event.ATTACHED, Event.SUSPENDED, Event.STOLEN, *CLOSING)

@@ -2,11 +2,13 @@
 control rows.
 
 A router that was cut off or down while a subscriber attached elsewhere does not know the subscriber. If a publisher
-brings a delivery to this router that the subscriber should get, the router accepts the delivery without the subscriber:
-this is a limit (protocol 10). Three kinds of routers log that they know of an attach: the custodian, each router that
-joined the subscriber, and a router that found the subscriber in its state store. All other routers can only have heard
-of the attach from these, by their contacts. `Acquaintance.reach` has the routers that can have heard of it.
-`Acquaintance.spans` has the times at which a router must have heard of it, if no log lacks its end.
+brings this router a delivery that the subscriber should get, the router accepts the delivery without the subscriber.
+This is a limit (protocol 10).
+
+Three kinds of routers log that they know of an attach: the custodian, each router that joined the subscriber, and a
+router that found the subscriber in its state store. All other routers can only have learnt of the attach from these,
+through their contacts. `Acquaintance.reach` has the routers that can have learnt of it. `Acquaintance.spans` has the
+times at which a router must have learnt of it, provided that no log lacks its end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,33 +24,35 @@ from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
 DEADS: Final = 3
-"""A message between two routers in contact is under way for at most this many times `timing.dead`. When the contact is
-lost, messages under way may be lost: the next router on the path is silent for `timing.dead` before its neighbour gives
-it up, and several routers on the path may be silent one after another."""
+"""A message between two routers in contact is under way for at most this many times `timing.dead`.
+
+When the contact is lost, messages under way may be lost, too. Then the next router on the path is silent for
+`timing.dead` before its neighbour gives it up, and several routers on the path may be silent one after another.
+"""
 DEAD_S: Final = 1.0
-"""`timing.dead` in seconds, if no log has it."""
+"""The value of `timing.dead`, in seconds, that is assumed if no log has it."""
 LONGEST_S: Final = 86_400.0
-"""The longest `timing.dead` that the audit believes."""
+"""The longest `timing.dead`, in seconds, that the audit believes."""
 KNOWING = (Event.ATTACHED, Event.JOINED, Event.KEPT)
 BEGINNING = (Event.BOOT, Event.CONTINUED)
 
 
 @attrs.frozen
 class Acquaintance:
-    """The knowledge of routers about subscribers."""
+    """What routers knew about subscribers, and when."""
 
     _told: Mapping[str, Mapping[int, Heard]]
-    """Subscriber -> life -> the hybrid clock at which each router first logged that it knows the subscriber."""
+    """For each subscriber and life, the hybrid clock at which each router first logged that it knows the subscriber."""
     _neighbours: Neighbours
     _listening: Neighbours
-    """The contacts in `_neighbours`, without their last moments before a loss."""
+    """The contacts in `_neighbours`, without the last moments before a contact was lost."""
     _takes: int
-    """The longest time of a message between two routers, as a difference of hybrid clocks."""
+    """The longest time that a message between two routers takes, as a difference of hybrid clocks."""
 
     def spans(self, subscriber: Client, home: str) -> list[Span]:
-        """The spans of hybrid clock in which the incarnation `home` of a router must have heard of the subscriber, and
-        not of its ending. News that a router has just sent, or sent just before the loss of a contact, may not have
-        arrived."""
+        """The spans of hybrid clocks in which this incarnation of a router (`home`) must have known of the subscriber,
+        and not of its ending. News that another router has only just sent, or sent just before the loss of a contact,
+        may not have arrived."""
         found = []
         for life, told in self._told.get(subscriber.name, {}).items():
             ends = (at for ended, at, where in subscriber.closings if where in ("", home) and ended >= life)
@@ -57,8 +61,8 @@ class Acquaintance:
         return found
 
     def reach(self, subscriber: Client) -> Heard:
-        """The routers that can have known the subscriber and not its ending, each with the hybrid clock from which
-        on."""
+        """The routers that can have known the subscriber and not its ending, each with the hybrid clock from which on
+        this is so."""
         found: Heard = {}
         for life, told in self._told.get(subscriber.name, {}).items():
             ended = {where for closed, _, where in subscriber.closings if closed >= life}
@@ -71,8 +75,8 @@ class Acquaintance:
 def acquaintance(
     rows: Sequence[ControlRow], logs: Iterable[Log], before: Mapping[str, Mapping[int, Heard]] = MappingProxyType({})
 ) -> Acquaintance:
-    """Find in the rows when each router first knew each subscriber. `before`: the times that earlier rows gave, which
-    the audit has forgotten since (`Past.told`)."""
+    """Find in the rows when each router first knew each subscriber. `before`: what earlier rows showed, which the audit
+    has forgotten since (`Past.told`)."""
     told = {name: {life: dict(heard) for life, heard in lives.items()} for name, lives in before.items()}
     for row in rows:
         if row.role == "router" and row.subscriber is not None and row.event in KNOWING:
@@ -85,7 +89,8 @@ def acquaintance(
 
 
 def _dead_s(rows: Iterable[ControlRow]) -> float:
-    """The longest `timing.dead` that a router logged; all routers of a mesh should have the same."""
+    """The longest `timing.dead`, in seconds, that a router has logged. All routers of a mesh should have the same
+    one."""
     said = (row.details.get("dead") for row in rows if row.role == "router" and row.event in BEGINNING)
     return max((dead for dead in said if isinstance(dead, int | float) and 0 < dead <= LONGEST_S), default=DEAD_S)
 

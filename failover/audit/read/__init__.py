@@ -1,1 +1,1 @@
-"""Reads log files and chaos.json, and turns their entries into rows and columns. Nothing is judged here."""
+"""Reads log files and chaos.json, and turns their entries into rows and columns. This package judges nothing."""

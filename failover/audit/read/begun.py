@@ -1,7 +1,7 @@
 """Leaves out the deliveries that cannot be judged because routers keep only the latest segments of their logs.
 
-A delivery is left out if any of its entries is older than the beginning of all kept logs, if no log shows its
-beginning, or if the first entry about it in a log that lacks its beginning is not the first entry of a record.
+A delivery is left out in three cases: one of its entries is older than the beginning of all kept logs; no log shows its
+beginning; or a log that lacks its own beginning has an entry about it that is not the first entry of a record.
 """
 
 from collections.abc import Collection
@@ -13,12 +13,12 @@ from failover.audit.read.facts import Groups, by_key
 from topic.journal import Event
 
 BEGINNINGS = (Event.RECEIVED, Event.PLACEHOLDER)
-"""The first event of a router's record is one of these."""
+"""The events with which a router's record of a delivery can begin."""
 
 
 def begun_since(rows: Rows, since: int, cut: Collection[str]) -> tuple[Rows, int]:
-    """Return the rows without the deliveries that are left out, and the number of these deliveries. `since` is in µs of
-    wall clock; 0: leave nothing out. `cut`: the names of the logs that lack their beginning."""
+    """Return the rows without the deliveries that are left out, and the number of these deliveries. `since`: in µs of
+    wall clock; 0 leaves nothing out. `cut`: the names of the logs that lack their beginning."""
     if not since or not len(rows):
         return rows, 0
     group, keys = by_key(rows.key)

@@ -3,8 +3,8 @@ packages.
 
     python -m failover.audit.read.bundle ARCHIVE.tar.gz
 
-So executors need no Python of their own, only the system for which this interpreter was built. Spark unpacks the
-archive next to each executor. The archive leaves out what Spark brings itself (pyspark, its Java).
+So executors need no Python of their own, only the kind of system for which this interpreter was built. Spark unpacks
+the archive next to each executor. The archive leaves out what Spark itself brings (pyspark and its Java).
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "include", "idlelib
 UNUSED = re.compile(r"(lib)?(arrow)?_(flight|s3|s3fs)\W")
 """Large parts of Arrow that the audit never loads."""
 COMPRESSION = 1
-"""A low level, which is fast, because each executor reads the archive only once."""
+"""The level of compression. It is low, and so fast, because each executor reads the archive only once."""
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -56,21 +56,22 @@ def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _shared_library() -> Iterator[Path]:
-    """The shared library of the interpreter, if it was built with one."""
+    """The path of the interpreter's shared library, if it was built with one."""
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         folder = Path(sysconfig.get_config_var("LIBDIR"))
         yield from (path.resolve() for path in folder.glob(sysconfig.get_config_var("LDLIBRARY") + ".*"))
 
 
 def _distributions(root: str) -> Iterator[Distribution]:
-    """Yield all packages that this one requires, also for audits, except the packages that come with Spark."""
+    """Yield all packages that this package requires, including those for audits, except packages that come with
+    Spark."""
     waiting, known = [root], set(OF_SPARK)
     while waiting:
         name = waiting.pop()
         try:
             found = distribution(name)
         except PackageNotFoundError:
-            continue  # only another operating system requires it
+            continue  # this requirement is for another operating system
         for requirement in found.requires or ():
             match = NAME.match(requirement)
             needed = "extra ==" not in requirement or requirement.endswith(AUDIT)

@@ -1,7 +1,8 @@
-"""The entries about deliveries as columns: packed into bytes by bucket of delivery keys, and unpacked again.
+"""Holds the entries about deliveries as columns, which are packed into bytes for each bucket of delivery keys, and
+unpacked again. This code runs in Spark's Python workers.
 
-Runs inside Spark's Python workers. Spark moves the bytes; no entry becomes an object, of Python or of Java. All entries
-about one delivery come into one bucket, from whichever log, and a worker holds one bucket at a time.
+Spark moves the bytes, so no entry becomes an object, of Python or of Java. All entries about one delivery come into one
+bucket, whatever log they are from, and a worker holds one bucket at a time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,11 @@ Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 Texts = NDArray[np.bytes_]
 
-ROWS_PER_BLOCK = 1 << 20  # a row's `place` in its log is: number of the block * this + number of the row in the block
+# The place of a row in its log is the number of its block, times this, plus the number of the row in the block.
+ROWS_PER_BLOCK = 1 << 20
 NONE = -1
 NOWHERE = -2
-"""The code of an address that no row has."""
+"""Stands for an address that no row has."""
 KEY_TYPE = f"S{KEY_LENGTH}"
 MIX = np.uint64(0x9E3779B97F4A7C15)
 NUMBERS = {"event": "u1", "outcome": "u1", "time": "i8", "hlc": "i8"}
@@ -42,13 +44,13 @@ class LogName(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name in the form router.incarnation, by which epochs name homes."""
+        """The name of the log as router.incarnation, by which epochs name homes."""
         return f"{self.source}.{self.incarnation}"
 
 
 class Rows:
-    """One row for each entry and delivery. Names are indices into `strings`, logs are indices into `logs`; `NONE` is no
-    name."""
+    """Rows of entries: one for each entry and each delivery that it is about. Names are indexes into `strings`, logs
+    are indexes into `logs`; `NONE` stands for no name."""
 
     def __init__(self, columns: dict[str, Any], strings: Sequence[str], logs: Sequence[LogName]) -> None:
         self.event: NDArray[np.uint8] = columns["event"]
@@ -65,7 +67,8 @@ class Rows:
         self.detail: Codes = columns["detail"]
         self.key: Texts = columns["key"]
         self.undated: Flags = np.zeros(len(self.event), np.bool_)
-        """Flags the rows of logs whose clock cannot be used: they may have happened at any time (`mesh.clocks`)."""
+        """Flags the rows of logs whose clock cannot be used, so that they may have happened at any time
+        (`mesh.clocks`)."""
         self.strings = strings
         self.logs = logs
 
@@ -74,18 +77,18 @@ class Rows:
 
     @cached_property
     def _addresses(self) -> dict[str, int]:
-        """Maps each address of a row to its code."""
+        """The addresses that rows have, each with its code."""
         return {self.strings[code]: code for code in np.flatnonzero(np.bincount(self.address + 1)[1:]).tolist()}
 
     @property
     def has_address(self) -> Flags:
-        """Flags the rows with the address of their delivery. A row with a pattern does not have it: the subscriber has
+        """Flags the rows that have the address of their delivery. A row with a pattern does not: the subscriber has
         subscribed to the pattern."""
         patterns = [code for address, code in self._addresses.items() if is_pattern(address)]
         return ~np.isin(self.address, [NONE, *patterns])
 
     def meets(self, addresses: Codes | Ints, subscribed: str | None) -> Flags:
-        """Flags the addresses of deliveries that a subscription covers: a subscription is one address, or a pattern."""
+        """Flags the addresses that a subscription covers. The subscription is one address, or a pattern."""
         if subscribed and is_pattern(subscribed):
             return np.isin(addresses, [code for at, code in self._addresses.items() if meets(at, subscribed)])
         found: Flags = addresses == self._addresses.get(subscribed or "", NOWHERE)
@@ -96,7 +99,7 @@ class Packer:
     """Gathers blocks of files, and packs their rows by bucket."""
 
     def __init__(self, *, tagged: bool = False) -> None:
-        """`tagged`: also keep the delivery-tag of each key, which tables have and no rule needs."""
+        """`tagged`: also keep the delivery-tag of each key. Tables have the tags; no rule needs them."""
         self._tags: dict[bytes, bytes] | None = {} if tagged else None
         self._columns: dict[str, list[Any]] = {name: [] for name in TYPES}
         self._strings: dict[str, int] = {}
@@ -126,12 +129,12 @@ class Packer:
             self._columns[name].append(column)
 
     def _coded(self, strings: Sequence[str]) -> Codes:
-        """Map the codes of a block to the codes of the packer; the last element is for -1, no string."""
+        """The packer's codes for the codes of a block. The last element is for -1, which stands for no text."""
         known = self._strings
         return np.array([*(known.setdefault(text, len(known)) for text in strings), NONE], np.int32)
 
     def buckets(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the gathered rows, packed, spread over `number` buckets: the number of the bucket, and its bytes."""
+        """Spread the gathered rows over `number` buckets. Yields the number of each bucket, and its packed bytes."""
         if not self._columns["event"]:
             return
         columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
@@ -152,7 +155,7 @@ class Packer:
 
 
 def _tags(keys: Texts, tags: Sequence[Sequence[bytes] | None], starts: Ints) -> Iterator[tuple[bytes, bytes]]:
-    """Yield key and delivery-tag, from the entries that have tags."""
+    """Yield each key with its delivery-tag, from the entries that have tags."""
     for listed, start in zip(tags, starts.tolist(), strict=True):
         if listed:
             yield from zip(keys[start : start + len(listed)].tolist(), listed, strict=True)
@@ -174,7 +177,7 @@ def pack(rows: Rows) -> bytes:
 
 
 def tags_of(parts: Iterable[bytes]) -> dict[bytes, bytes]:
-    """The delivery-tags of keys, if they were packed."""
+    """The delivery-tags of keys, if the rows were packed with them."""
     found: dict[bytes, bytes] = {}
     for part in parts:
         found |= msgpack.unpackb(part, strict_map_key=False)["tags"]
@@ -182,7 +185,7 @@ def tags_of(parts: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def unpack(parts: Iterable[bytes]) -> Rows:
-    """Unpack the rows of one bucket, from several files."""
+    """Unpack the rows of one bucket, which come in parts from several files."""
     strings: dict[str, int] = {}
     logs: dict[LogName, int] = {}
     columns: dict[str, list[Any]] = {name: [] for name in TYPES}
@@ -202,7 +205,7 @@ def unpack(parts: Iterable[bytes]) -> Rows:
 
 
 def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
-    """Return the rows, except rows at or after the end of their log. `ends`: log -> the place at which it ends."""
+    """Return the rows before the end of their log. `ends`: for some logs, the place at which they end."""
     if not ends:
         return rows
     end = np.array([ends.get(log.name, np.iinfo(np.int64).max) for log in rows.logs], np.int64)
@@ -218,7 +221,7 @@ def chosen(rows: Rows, kept: Flags) -> Rows:
 
 
 def hashed(keys: Texts) -> NDArray[np.uint64]:
-    """A hash of each key, made of the last 24 of its 32 bytes, which are mostly a hash already."""
+    """A hash of each key. It is made of the last 24 of the key's 32 bytes, which are almost random already."""
     words = np.ascontiguousarray(keys).view("<u8").reshape(len(keys), KEY_LENGTH // 8)
     with np.errstate(over="ignore"):
         mixed: NDArray[np.uint64] = (words[:, 2] * MIX) ^ (words[:, 3] + words[:, 1] * MIX)
@@ -235,8 +238,8 @@ def places(block: BlockView, count: Ints, entry: Ints) -> Ints:
 
 
 def positions(columns: dict[str, list[Any]], entry: Ints, offset: Ints) -> Ints:
-    """The `n` of each row (its place in the publisher's order): an entry has a list of them, or only the first one,
-    from which they count up. `NONE` if `n` is unknown."""
+    """The `n` of each row (its place in the publisher's order); `NONE` if it is unknown. An entry either has a list of
+    them, or only the first one, from which they count up."""
     first = np.array(columns["n"], np.int64)[entry]
     n: Ints = np.where(first < 0, NONE, first + offset)
     for index, listed in enumerate(columns["ns"]):

@@ -1,4 +1,5 @@
-"""Rows of a few deliveries as objects: for stories, and for keys that were used again. Runs inside Spark's workers."""
+"""Turns the rows of a few deliveries into objects, for stories, and for keys that were used again. This code runs in
+Spark's workers."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -16,14 +17,14 @@ from topic.journal import Event
 
 KEYS_LISTED = 10
 OF_MESSAGES: Final = (Event.ENQUEUED, Event.RETURNED, Event.LEFT)
-"""The events of replicas about the messages of queues."""
+"""The events that replicas log about the messages of queues."""
 QueuePlace = tuple[str, int]
-"""The address of the egress of a queue, and the position of a message."""
+"""A place in a queue: the address of the queue's egress, and the position of a message."""
 
 
 @attrs.frozen(slots=True)
 class DeliveryEntry(Row):
-    """One entry of a log about one delivery; the fields are the columns of the rows."""
+    """One log entry about one delivery. The fields are the columns of the rows."""
 
     outcome: int
     n: int
@@ -36,12 +37,12 @@ class DeliveryEntry(Row):
 
 
 def has_key(start: str) -> Wanted:
-    """A filter for the blocks that may have a key with this beginning."""
+    """A filter that lets blocks pass which may have a key with this beginning."""
     return lambda block: start.encode() in block.keys
 
 
 def has_position(positions: Collection[int]) -> Wanted:
-    """A filter for the blocks in which a replica logs a message at one of these positions."""
+    """A filter that lets blocks pass in which a replica logs a message at one of these positions."""
 
     def is_told(block: BlockView) -> bool:
         columns = (block.columns[name] for name in ("event", "count", "n", "ns"))
@@ -56,8 +57,8 @@ def has_position(positions: Collection[int]) -> Wanted:
 
 
 def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
-    """Find keys that begin with `start`. Each of the `parts` gives at most KEYS_LISTED + 1 keys: one more than the
-    caller lists, so that the caller sees whether there are more."""
+    """Find keys that begin with `start`. Each of the `parts` returns at most KEYS_LISTED + 1 keys. This is one more
+    than the caller lists, so that the caller sees whether there are more."""
     kind, found = f"S{len(start)}", set[str]()
     for part in parts:
         keys = unpack([part]).key
@@ -77,8 +78,8 @@ def queue_places(key: str, parts: Iterable[bytes]) -> set[QueuePlace]:
 
 
 def keys_at(places: Collection[QueuePlace], parts: Iterable[bytes]) -> set[tuple[str, bool]]:
-    """The keys of the deliveries that brought the messages at these places into the queue, or took them out; and
-    whether the delivery brought one."""
+    """The keys of the deliveries that brought the messages at these places into the queue, or took them out. Each comes
+    with a flag: whether the delivery brought one."""
     found = set[tuple[str, bool]]()
     for part in parts:
         rows = unpack([part])

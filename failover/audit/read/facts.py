@@ -1,8 +1,8 @@
-"""Computes facts about the rows of one bucket, and about groups of these rows, for all groups at once.
+"""Computes facts about the rows of one bucket, and about all groups of these rows at once.
 
-`Facts` has the writer and the home of each row. `Groups` gets the group of each row; it finds the first row of each
-group, the number of rows, or the highest value. A result that is a row is its index, or `NONE` if a group has no such
-row.
+`Facts` has the writer and the home of each row. `Groups` gets the group of each row; it finds, for each group, the
+first row, the number of rows, or the highest value. A result that is a row is given by its index, or `NONE` if a group
+has no such row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,26 +29,27 @@ class Facts:
         self.hosts = sorted({log.host for log in rows.logs} - {""})
         self.source = _by_log([sources[log.source] for log in rows.logs])[rows.log]
         self.host = _by_log([self.host_code(log.host) for log in rows.logs])[rows.log]
-        """Index into `hosts`; `NONE` if the host is unknown."""
+        """The host that wrote each row, as an index into `hosts`; `NONE` if it is unknown."""
         self.homes, of_epoch, hlc = _epochs(rows.strings)
-        """The homes that epochs name, as router.incarnation, sorted."""
+        """`homes` has the homes that epochs name, as router.incarnation, sorted."""
         self.home = of_epoch[rows.epoch]
-        """Index into `homes`."""
+        """The home that each row's epoch names, as an index into `homes`."""
         self.epoch_hlc = hlc[rows.epoch]
 
     def flags_of(self, *events: Event) -> Flags:
-        """Flags the rows of these events."""
+        """Flags the rows that have one of these events."""
         found: Flags = np.logical_or.reduce([self.rows.event == event for event in events])
         return found
 
     def host_code(self, host: str) -> int:
-        """Index into `hosts`; one past its end if no row has this host, `NONE` if the host is empty."""
+        """The index of the host in `hosts`. If no row has the host, one more than the last index; `NONE` if the host is
+        empty."""
         if not host:
             return NONE
         return self.hosts.index(host) if host in self.hosts else len(self.hosts)
 
     def home_code(self, home: str) -> int:
-        """Index into `homes`; one past its end if no row names this home."""
+        """The index of the home in `homes`. If no row names the home, one more than the last index."""
         return self.homes.index(home) if home in self.homes else len(self.homes)
 
 
@@ -61,8 +62,8 @@ def _ranks(texts: Iterable[str]) -> dict[str, int]:
 
 
 def _epochs(strings: Sequence[str]) -> tuple[list[str], Ints, Ints]:
-    """Return the homes that epochs name; and for each code its home and its hybrid clock. The last element is for no
-    string."""
+    """Return the homes that epochs name, and for each code of a text its home and its hybrid clock. The last element is
+    for no text."""
     parsed = [*(epoch_of(text) for text in strings), (None, None)]
     ranks = _ranks(home for _, home in parsed if home is not None)
     of_epoch = np.array([NONE if home is None else ranks[home] for _, home in parsed], np.int64)
@@ -70,16 +71,17 @@ def _epochs(strings: Sequence[str]) -> tuple[list[str], Ints, Ints]:
 
 
 def epoch_of(text: str) -> tuple[int | None, str | None]:
-    """("hlc.router.incarnation") -> hlc and "router.incarnation"; (None, None) for other texts."""
+    """Split the text of an epoch, "hlc.router.incarnation", into hlc and "router.incarnation"; (None, None) for any
+    other text."""
     hlc, dot, home = text.partition(".")
     return (int(hlc), home) if dot and hlc.isdigit() and len(hlc) < 19 else (None, None)
 
 
 class Groups:
-    """Groups of the rows of a bucket. Flags and columns have an element for each row of the bucket."""
+    """Groups of the rows of a bucket. Flags and columns have one element for each row of the bucket."""
 
     def __init__(self, of: Ints, number: int, at: Ints | None = None) -> None:
-        """`of` is the group of each row. With `at`, `of` is the group of each element of `at`, which may name a row
+        """`of`: the group of each row. With `at`, `of` has the group of each element of `at`, which may name a row
         several times."""
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
         self._is_of_all = at is None
@@ -94,7 +96,7 @@ class Groups:
         return self.of[chosen], self.at[chosen]
 
     def all_told(self, flags: Flags, groups: Ints) -> tuple[Ints, Ints]:
-        """Return two columns for all flagged rows of these groups: the index in `groups` of the row's group, and the
+        """Return all flagged rows of these groups as two columns: the index in `groups` of the row's group, and the
         row."""
         group, rows = self.flagged_rows(flags)
         order = np.argsort(group, kind="stable")
@@ -103,7 +105,7 @@ class Groups:
         return np.repeat(np.arange(len(groups)), end - start), rows[order[np.concatenate([start[:0], *spans])]]
 
     def first(self, flags: Flags, *by: Any) -> Ints:
-        """The flagged row of each group with the lowest `by`; the first of these columns counts most."""
+        """The flagged row of each group whose values in `by` are lowest. The first of these columns counts most."""
         group, rows = self.flagged_rows(flags)
         ordered = np.lexsort((*(column[rows] for column in reversed(by)), group))
         rows, group = rows[ordered], group[ordered]
@@ -120,21 +122,21 @@ class Groups:
         return np.bincount(self.flagged_rows(flags)[0], minlength=self.number)
 
     def lowest(self, flags: Flags, column: Any) -> Ints:
-        """The lowest value of the flagged rows of each group; `BIG` for a group without any."""
+        """The lowest value among the flagged rows of each group; `BIG` if a group has none."""
         group, rows = self.flagged_rows(flags)
         found = np.full(self.number, BIG, np.int64)
         np.minimum.at(found, group, column[rows])
         return found
 
     def highest(self, flags: Flags, column: Any) -> Ints:
-        """The highest value of the flagged rows of each group; `NONE` for a group without any."""
+        """The highest value among the flagged rows of each group; `NONE` if a group has none."""
         group, rows = self.flagged_rows(flags)
         found = np.full(self.number, NONE, np.int64)
         np.maximum.at(found, group, column[rows])
         return found
 
     def distinct(self, flags: Flags, *columns: Any) -> Ints:
-        """The number of different values of these columns in the flagged rows of each group."""
+        """How many different values these columns have in the flagged rows of each group."""
         group, rows = self.flagged_rows(flags)
         together = (group, *(column[rows] for column in columns))
         ordered = np.lexsort(together)
@@ -146,23 +148,24 @@ class Groups:
 
 
 def taken(column: Any, index: Ints, none: Any = NONE) -> Any:
-    """The column at these rows; `none` for an index without a row."""
+    """The values of the column at these rows; `none` where the index is no row."""
     if not len(column):
         return np.full(len(index), none)
     found = column[index]
-    if found.dtype.kind == "u":  # unsigned numbers cannot be `NONE`; NumPy raises an error since 2.5
+    # Unsigned numbers cannot be `NONE`, and NumPy raises an error for this since 2.5.
+    if found.dtype.kind == "u":
         found = found.astype(np.int64)
     return np.where(index >= 0, found, none)
 
 
 def by_key(keys: Texts) -> tuple[Ints, Texts]:
-    """Return the group of each row, one for each key, and the key of each group."""
+    """Group the rows by key. Returns the group of each row, and the key of each group."""
     number = hashed(keys)
     order = np.argsort(number, kind="stable")
     number, ordered = number[order], keys[order]
     opening = np.ones(len(order), np.bool_)
     opening[1:] = number[1:] != number[:-1]
-    if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):  # two keys have the same hash
+    if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):  # two different keys have the same hash
         distinct, group = np.unique(keys, return_inverse=True)
         return group.astype(np.int64), distinct
     group = np.empty(len(order), np.int64)
@@ -171,6 +174,6 @@ def by_key(keys: Texts) -> tuple[Ints, Texts]:
 
 
 def codes_of(names: Sequence[str], strings: Sequence[str]) -> Ints:
-    """The codes of these names among the strings; `NONE` for a name that is not there."""
+    """The codes of these names in `strings`; `NONE` for a name that is not among them."""
     known = {text: code for code, text in enumerate(strings)}
     return np.array([known.get(name, NONE) for name in names], np.int64)

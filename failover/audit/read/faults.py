@@ -1,7 +1,7 @@
-"""The faults of a chaos run, as `DIR/chaos.json` lists them.
+"""The faults of a chaos run, as the file `DIR/chaos.json` lists them.
 
-The verdict rests on the logs alone; faults only say where in time to look. So the audit reports a chaos.json that it
-cannot read, and continues without it.
+The verdict rests on the logs alone. Faults only say at which times to look, so if the audit cannot read a chaos.json,
+it reports this and continues without.
 """
 
 import json
@@ -23,7 +23,7 @@ class Fault:
     targets: tuple[str, ...]
     at_us: int
     until_us: int | None
-    """None: until the end of the run."""
+    """When the fault ended; None if it lasted until the end of the run."""
     text: str
 
 
@@ -36,25 +36,25 @@ class Chaos:
     ended_us: int | None
     faults: tuple[Fault, ...]
     offered: float | None = None
-    """Messages per second of all publishers."""
+    """How many messages all publishers together were to publish in a second."""
     clients: dict[str, dict[str, Any]] = attrs.field(factory=dict)
-    """The counts of the clients themselves."""
+    """What the clients themselves have counted."""
     crashes: int = 0
-    """Routers and clients that ended by themselves."""
+    """The routers and clients that ended by themselves."""
     unfinished: tuple[str, ...] = ()
-    """The parts of the run that were not complete at its end."""
+    """The parts of the run that were still incomplete at its end."""
 
 
 @attrs.frozen(slots=True)
 class ChaosFile:
     chaos: Chaos | None
     problem: str | None
-    """Why no chaos.json could be read; None if it was read, or if there is none."""
+    """Why chaos.json could not be read; None if it was read, or if there is none."""
 
 
 def find_chaos(run_dirs: Sequence[str], read: Callable[[str], str | None]) -> ChaosFile:
-    """Read chaos.json of the first run directory that has one. `read` returns the text of a file, or None if there is
-    none. A file that cannot be read gives a problem."""
+    """Read chaos.json in the first run directory that has one. `read`: returns the text of a file; None if the file
+    does not exist. If a file cannot be read, the result has a problem."""
     for run_dir in run_dirs:
         path = f"{run_dir.rstrip('/')}/{FILE}"
         try:

@@ -1,16 +1,16 @@
-"""The files of runs on this machine: run directories, and the contents of their logs. Decodes nothing."""
+"""Finds the files of runs on this machine: run directories, and the contents of their logs. It decodes nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set in the environment if `spark-submit` has started this program."""
+"""The environment variable that is set if `spark-submit` has started this program."""
 LOGS = ("*/log/*.oml", "clients/*/log/*.oml", "log/*.oml")
-"""Paths of segments in a run directory; the last is for the directory of one router or client."""
+"""The paths of segments in a run directory. The last one is for a directory that belongs to one router or client."""
 NEAR_SHOWN = 3
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes read so far, and the bytes of all files."""
+"""A function that is called with the bytes read so far, and the bytes of all files."""
 
 
 class AuditError(Exception):
@@ -18,12 +18,12 @@ class AuditError(Exception):
 
 
 def ignore(read: int, size: int) -> None:
-    """The progress that shows nothing."""
+    """Show no progress."""
 
 
 def distinct(run_dirs: Sequence[str]) -> list[str]:
-    """Return the directories without repeated ones, and without directories inside another: logs that are read twice
-    would look doubled."""
+    """Return the directories without repeated ones, and without directories inside another one. Logs that are read
+    twice would look as if all had happened twice."""
     places: dict[str, str] = {}
     for run_dir in run_dirs:
         places.setdefault(_place(run_dir), run_dir)
@@ -35,8 +35,8 @@ def _place(run_dir: str) -> str:
 
 
 def beside(run_dir: str) -> Path:
-    """The directory for files about a run: the run directory, also if it is given as a `file:` URI; or the current
-    directory if the run directory is not on this machine."""
+    """The directory for files about a run. This is the run directory, even if it is given as a `file:` URI. If the run
+    directory is not on this machine, it is the current directory."""
     named = Path(run_dir)
     if not named.exists() and run_dir.startswith("file:"):
         named = Path("/" + run_dir.removeprefix("file:").lstrip("/"))
@@ -44,8 +44,8 @@ def beside(run_dir: str) -> Path:
 
 
 def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
-    """The directories on this machine; a path with a scheme that is no directory here is left to Hadoop. Raises
-    `AuditError` if one is no run directory."""
+    """The run directories on this machine. A path with a scheme that is no directory here is left to Hadoop. Raises
+    `AuditError` if one of them is no run directory."""
     found = [Path(path) for path in run_dirs if Path(path).exists() or "://" not in path]
     for path in found:
         _check(path)
@@ -53,7 +53,7 @@ def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
 
 
 def files_of(directories: Iterable[Path]) -> tuple[list[Path], int]:
-    """The files below these directories, and their bytes together."""
+    """The files below these directories, and the sum of their bytes."""
     below = (path for directory in directories for path in sorted(directory.rglob("*")))
     found = [path for path in below if path.name == "mesh.json" or path.suffix == ".oml"]
     return found, sum(path.stat().st_size for path in found)

@@ -1,12 +1,12 @@
-"""Takes the inventory of the logs: finds the logs that exist, the missing and the damaged ones, and the end of each. It
-reads only the control rows.
+"""Takes the inventory of the logs: which logs exist, which are missing or damaged, and how each of them ends. It reads
+only the control rows.
 
 A log has the entries of one incarnation of one writer. A log is *whole* if it ends in STOPPED. The log of a killed
-writer is whole, too, if the writer had saved its entries (`topic.tail`), and a later log shows that the kernel, which
-had to write them to disk, went on. Any other log may lack entries at its end, because its writer still runs, or went
-down with its machine. This is normal, but the audit concludes nothing from the absence of these entries. If a log could
-not be written for a while (`Event.GAP`), the log counts as ended at the gap. Any other loss is a problem: a log is
-missing or damaged, and there is no verdict.
+writer is whole, too, if the writer had saved its entries (`topic.tail`), and a later log shows that the host's kernel,
+which had to write them to disk, went on running. Any other log may lack entries at its end, because its writer still
+runs, or went down with its machine. This is normal, but the audit concludes nothing from the absence of these entries.
+If a log could not be written for a while (`Event.GAP`), the log counts as ended at the gap. Any other loss is a
+problem: a log is missing or damaged, and there is no verdict.
 """
 
 import json
@@ -22,8 +22,8 @@ from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
 
 Kept = dict[str, tuple[int, int]]
-"""The incarnation and number of the first segment that a router keeps, keyed by router, if it keeps only the latest
-segments."""
+"""For each router that keeps only its latest segments, the incarnation and number of the first segment that it
+keeps."""
 
 
 @attrs.frozen(slots=True)
@@ -42,7 +42,7 @@ class Row:
 
 @attrs.frozen(slots=True)
 class ControlRow(Row):
-    """A row without a delivery key. The rows about files (negative events) have no place and no clocks."""
+    """A row without a delivery key. The rows about files, which have negative events, have no place and no clocks."""
 
     address: str | None
     publisher: str | None
@@ -55,12 +55,12 @@ class ControlRow(Row):
 
     @property
     def log_name(self) -> str:
-        """The name of the log, in the form router.incarnation, with which epochs name a home."""
+        """The name of the log as router.incarnation, by which epochs name a home."""
         return f"{self.source}.{self.incarnation}"
 
     @property
     def details(self) -> dict[str, Any]:
-        """The detail column as a map; empty if the column has no map."""
+        """The content of the detail column as a map; empty if it is not a map."""
         try:
             found = json.loads(self.detail or "{}")
         except ValueError:
@@ -79,44 +79,44 @@ class Gap:
 
 @attrs.frozen(slots=True)
 class Log:
-    """One incarnation of one writer."""
+    """The log of one incarnation of one writer."""
 
     source: str
     role: str
     incarnation: int
     host: str
     first_time: int
-    """µs of wall clock, as all times here."""
+    """When the first entry was written. All times here are in µs of wall clock."""
     last_time: int
     stopped: bool
     set_back_us: int = 0
-    """µs by which the writer's clock was set back while it wrote the log."""
+    """By how many µs the writer's clock was set back while it wrote the log."""
     ordered: bool = True
-    """Whether the audit orders entries by its wall clock."""
+    """Whether the audit orders entries by this log's wall clock."""
     boot: str = ""
-    """The boot of the host during which the log was written; "" unless all entries that the writer saved during this
-    boot are here."""
+    """Identifies the run of the host's kernel during which the log was written. It is "" unless all entries that the
+    writer saved during that run are here."""
     saved: bool = False
-    """Whether a later log shows that the host went on running after the log's end."""
+    """Whether a later log shows that the host went on running after this log's end."""
     gap: "Gap | None" = None
     """The gap at which the log counts as ended; None if it has none."""
     begin: int = 0
-    """The log is complete from this place on; the router has deleted earlier entries (`log: {keep, size}`)."""
+    """The place from which on the log is complete. The router has deleted earlier entries (`log: {keep, size}`)."""
 
     @property
     def whole(self) -> bool:
-        """Whether the log certainly has all entries whose effects left the process."""
+        """Whether the log certainly has every entry whose effects left the process."""
         return self.stopped or self.saved
 
     @property
     def name(self) -> str:
-        """The name of the log, in the form router.incarnation, with which epochs name a home."""
+        """The name of the log as router.incarnation, by which epochs name a home."""
         return f"{self.source}.{self.incarnation}"
 
 
 @attrs.frozen(slots=True, order=True)
 class Problem:
-    """A log, or a part of one, that should be there and is missing."""
+    """A log, or a part of a log, that should exist and is missing."""
 
     path: str
     what: str
@@ -124,19 +124,19 @@ class Problem:
 
 @attrs.frozen(slots=True)
 class Inventory:
-    """The facts about the files themselves."""
+    """What is known about the log files themselves."""
 
     logs: tuple[Log, ...]
     problems: tuple[Problem, ...]
     kept: Kept
     torn: tuple[Problem, ...]
     """The last blocks of logs that are incomplete because the writer ended while it wrote them. The audit reads these
-    logs up to there."""
+    logs up to the incomplete block."""
 
 
 def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
-    """Take the inventory of the files behind the control rows. Raises `AuditError` if a segment has blocks of two logs,
-    or if the files belong to two runs."""
+    """Take the inventory of the files that the control rows come from. Raises `AuditError` if a segment has blocks of
+    two logs, or if the files belong to two runs."""
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
         if (foreign := row.details["foreign"]) is not None:
@@ -165,7 +165,7 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
 
 
 def _check_places(segments: Iterable[ControlRow]) -> None:
-    """Raise `AuditError` if a router has logs in two run directories: then these are two runs, which must not be judged
+    """Raise `AuditError` if a router has logs in two run directories. These are then two runs, which must not be judged
     together. A client may have logs in several directories."""
     places: dict[str, str] = {}
     for row in segments:
@@ -177,7 +177,7 @@ def _check_places(segments: Iterable[ControlRow]) -> None:
 
 
 def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:
-    """Return the first gap of each log, keyed by source and incarnation."""
+    """Return the first gap of each log, by source and incarnation."""
     found: dict[tuple[str, int], Gap] = {}
     for row in rows:
         log = row.source, row.incarnation
@@ -196,15 +196,16 @@ def _kept_from(rows: Iterable[ControlRow]) -> Kept:
 
 
 def _kept(segments: Sequence[ControlRow], kept: Kept) -> list[ControlRow]:
-    """Return the segments from the first one that the router keeps. The router may not have deleted all earlier ones,
-    but some of them may be gone."""
+    """Return the segments from the first one that the router keeps. Some of the earlier ones may still exist, and some
+    may be gone."""
     return [row for row in segments if (row.incarnation, row.details["segment"]) >= kept.get(row.source, (0, 0))]
 
 
 def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
     last = segments[-1]
     times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
-    known = [time or last.incarnation * 1000 for time in times if time is not None]  # 0: before the clock was set
+    # 0: the time before the clock was set
+    known = [time or last.incarnation * 1000 for time in times if time is not None]
     role = next((row.role for row in segments if row.details["blocks"]), last.role)
     first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2
     back = max(row.details["set_back"] for row in segments)
@@ -222,7 +223,7 @@ def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
 
 
 def _back(one: dict[str, Any], other: dict[str, Any]) -> int:
-    """µs by which the clock was set back from one segment to the next."""
+    """By how many µs the clock was set back from one segment to the next."""
     known = one["last_time"] is not None and other["first_time"] is not None
     return one["last_time"] - other["first_time"] if known else 0
 
@@ -241,8 +242,8 @@ def _unreadable(details: dict[str, Any]) -> str:
 
 
 def _missing_segments(segments: Sequence[ControlRow], kept: Kept) -> Iterable[Problem]:
-    """Segments and blocks of one log that are missing or damaged. A torn end of the last segment is no problem: the
-    writer was killed while it wrote."""
+    """Segments and blocks of one log that are missing or damaged. If only the end of the last segment is torn, this is
+    no problem: the writer was killed while it wrote."""
     incarnation, first = kept.get(segments[0].source, (0, 0))
     next_segment, next_block = 0, 0
     if incarnation == segments[0].incarnation and first:
@@ -269,8 +270,8 @@ def _blocks(first: int, last: int) -> str:
 
 
 def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
-    """Yield the routers of the mesh that have no log; mesh.json lists the routers. Raises `AuditError` if two mesh.json
-    files are of two meshes."""
+    """Yield the routers of the mesh that have no log. The mesh's routers are listed in mesh.json. Raises `AuditError`
+    if two files mesh.json belong to two meshes."""
     logged = {log.source for log in logs if log.role == "router"}
     expected: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -295,7 +296,7 @@ def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Itera
 
 
 def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log], kept: Kept) -> Iterable[Problem]:
-    """Yield a problem for each incarnation of a router that other logs name, and that has no log."""
+    """Yield a problem for each incarnation of a router that other logs name but that has no log."""
     logged = {log.name for log in logs}
     named: dict[str, str] = {}
     for row in rows:

@@ -1,6 +1,7 @@
-"""Reads the logs of a run and works on them: in this process if the logs are local and small, else by Spark.
+"""Reads the logs of a run and runs functions on them. This process does it if the logs are local and small; otherwise
+Spark does it.
 
-Both pack the logs by bucket of delivery keys (`segments`), and run given functions on the buckets. For a short run,
+Both pack the logs into buckets of delivery keys (`segments`), and run given functions on the buckets. For a short run,
 this process is done long before Spark has started.
 """
 
@@ -18,7 +19,7 @@ from failover.audit.read.inventory import ControlRow
 from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, Wanted, buckets, pack_files
 
 LOCAL_BYTES = 100 << 20
-"""Spark reads larger logs, on all the cores that it gets."""
+"""Logs with more bytes than this are read by Spark, on all the cores that it gets."""
 
 Answer = TypeVar("Answer")
 
@@ -27,27 +28,27 @@ class Logs(Protocol):
     """The contents of all files below the run directories."""
 
     def control(self) -> list[ControlRow]:
-        """The rows about links, routers and files: few, so plain Python judges them."""
+        """The rows about links, routers and files. They are few, so plain Python handles them."""
 
     def some(self) -> Iterable[bytes]:
-        """A random part of the rows about deliveries, packed; for a short run all of them."""
+        """A random part of the rows about deliveries, packed. For a short run it is all of them."""
 
     def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterable[Left]:
-        """Yield the result of `on_bucket` for each bucket of packed rows. `on_bucket` also returns named parts; yield
-        the result of `on_joined` for each name and all its parts."""
+        """Yield the result of `on_bucket` for each bucket of packed rows. `on_bucket` also returns named parts. For
+        each name, yield the result of `on_joined` for all parts with this name."""
 
     def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterable[Answer]:
-        """Yield the answers of a function to packed rows, a part at a time."""
+        """Apply a function to the packed rows, one part at a time, and yield its answers."""
 
     def text(self, path: str) -> str | None:
-        """The text of another file; None if there is none."""
+        """The text of another file; None if the file does not exist."""
 
 
 class LocalLogs:
-    """Logs that this process reads and works on. It holds the wanted blocks in memory, in about twice their size."""
+    """Logs that this process reads. It keeps the wanted blocks in memory, which takes about twice their size."""
 
     def __init__(self, files: Iterable[tuple[str, bytes]], size: int, wanted: Wanted | None = None) -> None:
-        """`files`: paths and contents, of `size` bytes. `wanted`: see `pack_files`."""
+        """`files`: paths and contents, of `size` bytes in total. `wanted`: as in `pack_files`."""
         self._parts: dict[int, list[bytes]] = defaultdict(list)
         for bucket, part in pack_files(files, buckets(size), wanted):
             self._parts[bucket].append(part)
@@ -85,9 +86,11 @@ def open_logs(
     progress: Progress = ignore,
     wanted: Wanted | None = None,
 ) -> Iterator[Logs]:
-    """Open the logs. `spark`: Spark reads the logs even if they are local and small. `wanted`: this process reads local
-    logs of any size, and keeps only these blocks; Spark keeps all blocks. Raises errors about local paths before Spark
-    starts."""
+    """Open the logs. Errors about local paths are raised before Spark starts.
+
+    `spark`: let Spark read the logs even if they are local and small. `wanted`: which blocks are wanted. If it is
+    given, this process reads local logs of any size, and keeps only these blocks; Spark keeps all blocks.
+    """
     local = local_dirs(run_dirs)
     by_spark = wanted is None and (spark or master is not None or SUBMITTED in os.environ)
     if len(local) == len(run_dirs) and not by_spark:
@@ -95,7 +98,8 @@ def open_logs(
         if wanted is not None or size <= LOCAL_BYTES:
             yield LocalLogs(contents(files, size, progress), size, wanted)
             return
-    from failover.audit.read.spark import spark_logs  # its import alone takes as long as a short run's audit
+    # imported late: the import takes as long as the audit of a short run
+    from failover.audit.read.spark import spark_logs
 
     with spark_logs(run_dirs, master, progress) as logs:
         yield logs

@@ -1,9 +1,9 @@
-"""Reads segments of the delivery log: packs the rows about deliveries by bucket, and returns the others as control
-rows.
+"""Reads segments of the delivery log. It packs the rows about deliveries into buckets, and returns all other rows as
+control rows.
 
-Takes files, returns rows, and knows nothing else; runs in Spark's workers or in this process. A control row is about a
-link or a router. A row with the event `FILE` says how much of a segment could be read; a row with `MESH` carries a
-mesh.json. Nothing is judged here, and damage never raises: the inventory gets it as data.
+A control row is about a link or a router. A row with the event `FILE` says how much of a segment could be read; a row
+with `MESH` carries a mesh.json. This module takes files and returns rows; it runs in Spark's workers or in this
+process. It judges nothing, and damage never raises: the inventory gets it as data.
 """
 
 import json
@@ -24,41 +24,43 @@ FILE = -1
 MESH = -2
 CONTROL_BUCKET = -1
 BUCKET_BYTES = 16 << 20
-"""Bytes of logs that make one bucket, which is judged at once. Judging takes about ten times as much memory."""
+"""About this many bytes of logs make one bucket, which is judged at once. Judging takes about ten times as much
+memory."""
 ROWS_PACKED = 500_000
-"""The packer packs its rows when it holds at least this number."""
+"""The packer packs its rows when it has at least this number of them."""
 
 ControlColumns = tuple[Any, ...]
-"""The fields of `inventory.ControlRow`."""
+"""The columns of control rows: the fields of `inventory.ControlRow`."""
 Packed = tuple[int, bytes]
-"""The number of a bucket and its packed rows about deliveries; or `CONTROL_BUCKET` and packed control rows."""
+"""The number of a bucket with its packed rows about deliveries; or `CONTROL_BUCKET` with packed control rows."""
 Left = TypeVar("Left")
 OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
-"""Works on one bucket's packed rows: returns a result, and named parts that `OnJoined` gets together by name."""
+"""A function that works on the packed rows of one bucket. It returns a result, and named parts. `OnJoined` gets all
+parts with the same name together."""
 OnJoined = Callable[[str, Iterable[bytes]], Left]
-"""Works on a name and all parts with this name, from all buckets."""
+"""A function that works on a name and all parts with this name, from all buckets."""
 Wanted = Callable[[BlockView], bool]
-"""Whether the reader reads the deliveries of a block."""
+"""A function that says whether the reader reads the deliveries of a block."""
 
 
 @attrs.frozen(slots=True)
 class File:
     source: str
-    """The writer of the file."""
+    """The name of the file's writer."""
     blocks: Sequence[BlockView]
     control: Sequence[ControlColumns]
 
 
 def buckets(size: int) -> int:
-    """The number of buckets for logs of this size, in bytes."""
+    """How many buckets logs of this size, in bytes, need."""
     return 1 + size // BUCKET_BYTES
 
 
 def pack_files(
     files: Iterable[tuple[str, bytes]], buckets: int, wanted: Wanted | None = None, *, tagged: bool = False
 ) -> Iterator[Packed]:
-    """Yield the packed control rows of all files (path, content), and the packed rows of their `wanted` blocks; None:
-    all blocks are wanted. `tagged`: see `Packer`."""
+    """Yield the packed control rows of all files (path, content), and the packed rows of their `wanted` blocks. With
+    None, all blocks are wanted. `tagged`: as in `Packer`."""
     packer = Packer(tagged=tagged)
     for path, content in files:
         file = read_file(path, content)
@@ -90,24 +92,24 @@ class SegmentReading:
 
     path: str
     segments: int = 1
-    """The number of segments joined here; the path is that of the last one."""
+    """How many segments are joined in this object. The path is that of the last one."""
     blocks: list[list[int]] = attrs.field(factory=list)
-    """First and last number of each run of blocks that follow each other."""
+    """The first and the last number of each run of consecutive blocks."""
     first_time: int | None = None
     last_time: int | None = None
     set_back: int = 0
     stopped: bool = False
-    """Whether its last entry is STOPPED: the writer ended its log before it exited."""
+    """Whether the last entry is STOPPED, so that the writer ended its log before it exited."""
     role: str = ""
     host: str = ""
     size: int = 0
     damage: Damage | None = None
     written: int | None = None
-    """The number of blocks that had been written, if the writer saves its entries."""
+    """How many blocks had been written, if the writer saves its entries."""
     boot: str = ""
     foreign: tuple[int, int] | None = None
-    """If a block names another incarnation than the segment's file name: (number of the first such block, incarnation
-    that it names)."""
+    """Set if a block names another incarnation than the segment's file name: the number of the first such block, and
+    the incarnation that it names."""
 
     def add(self, blocks: Sequence[BlockView]) -> None:
         for block in blocks:
@@ -127,7 +129,8 @@ class SegmentReading:
                 self.foreign = block.number, block.incarnation
 
     def end(self, content: bytes, damage: Damage | None) -> None:
-        """End the reading, after all readable blocks were added. `content`: only its tail is looked at."""
+        """End the reading, after all readable blocks were added. `content`: the content of the file, of which only the
+        tail is read."""
         self.size, self.damage = len(content), damage
         region = read_region(content)
         known = region.left if region.damaged_at is None else None
@@ -135,14 +138,14 @@ class SegmentReading:
             self.written, self.boot = known.number, known.boot
 
     def continues(self, other: "SegmentReading") -> bool:
-        """Whether both segments are complete, and this one comes directly after `other`. `other` may stand for several
-        segments that were joined."""
+        """Whether this segment directly follows `other`, and both are complete. `other` may stand for several joined
+        segments."""
         runs = [*other.blocks, *self.blocks]
         whole = other.damage is self.damage is None and len(runs) == 2 and runs[1][0] == runs[0][1] + 1
         return whole and _named(self.path) == (_named(other.path)[0], _named(other.path)[1] + 1)
 
     def join(self, former: "SegmentReading") -> None:
-        """Join the segments before this one, which it continues."""
+        """Join this segment with the ones before it, which it continues."""
         assert former.last_time is not None and self.first_time is not None and self.last_time is not None
         self.segments += former.segments
         self.blocks = [[former.blocks[0][0], self.blocks[0][1]]]
@@ -157,7 +160,7 @@ class SegmentReading:
 
 
 def _named(path: str) -> tuple[int, int]:
-    """The incarnation and number of a segment, by its path."""
+    """The incarnation and number of a segment, read from its path."""
     found = parse_segment_name(path.rpartition("/")[2])
     assert found is not None, path
     return found
@@ -168,18 +171,20 @@ def mesh_row(path: str, text: str) -> ControlColumns:
 
 
 def _about(source: str, role: str, incarnation: int, host: str, event: int, detail: str) -> ControlColumns:
-    """The control row of a file, which has no place, no clocks and no link."""
+    """Make the control row about a file. It has no place, no clocks and no link."""
     return source, role, incarnation, host, 0, 0, 0, event, *[None] * 7, detail
 
 
 def writer_of(path: str) -> tuple[str, str]:
-    """Return (source, role) by the file's place: `<router>/log/<file>` or `clients/<name>/log/<file>`."""
+    """Return source and role of a log's writer. They follow from the file's path: `<router>/log/<file>` or
+    `clients/<name>/log/<file>`."""
     *_, above, folder, _, _ = ["", "", "", "", *path.split("/")]
     return (f"clients/{folder}", "client") if above == "clients" else (folder, "router")
 
 
 def control_rows(block: BlockView, source: str) -> Iterator[ControlColumns]:
-    """Yield the entries without keys. Such an entry takes one place in the log, another as many as it has keys."""
+    """Yield the entries without keys. Such an entry takes one place in the log; any other entry takes as many places as
+    it has keys."""
     if 0 not in block.columns["count"]:
         return
     writer = source, block.role, block.incarnation, block.host

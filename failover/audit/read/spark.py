@@ -1,6 +1,6 @@
-"""Reads the logs of a run by Spark, and works on them: for logs that are large, or on other machines.
+"""Reads the logs of a run with Spark, and runs functions on them. It is for logs that are large, or on other machines.
 
-Spark reads the files, brings all rows about one delivery into one bucket, and runs the work where the bucket is.
+Spark reads the files, brings all rows about one delivery into one bucket, and runs the functions where the bucket is.
 """
 
 import pickle
@@ -24,7 +24,7 @@ from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoine
 from failover.audit.read.session import spark_session
 
 OF_BUCKET = ""
-"""In place of a name: the row has the result of a bucket, and no named part."""
+"""Stands in place of a name in a row that has the result of a bucket, and no named part."""
 PACKED_SCHEMA, WORKED_SCHEMA, FOUND_SCHEMA = "bucket int, rows binary", "name string, rows binary", "found binary"
 TICK_S = 0.2
 Answer = TypeVar("Answer")
@@ -42,13 +42,13 @@ def spark_logs(
 
 
 class SparkLogs:
-    """The logs of a run, read by Spark (`logs.Logs`). Spark reads the files once, and moves each row once, to the
-    executor that judges its bucket."""
+    """The logs of a run, read by Spark; it implements `logs.Logs`. Spark reads the files once. It moves each row once,
+    to the executor that judges its bucket."""
 
     def __init__(
         self, spark: SparkSession, run_dirs: Sequence[str], progress: Progress = ignore, *, tagged: bool = False
     ) -> None:
-        """`tagged`: see `Packer`. Raises `AuditError` if there are no logs."""
+        """`tagged`: as in `Packer`. Raises `AuditError` if there are no logs."""
         self.spark, self._progress = spark, progress
         try:
             self.files = reduce(DataFrame.unionAll, _files(spark, run_dirs)).select("path", "length", "content")
@@ -59,9 +59,8 @@ class SparkLogs:
             raise AuditError(f"{', '.join(run_dirs)}: no mesh.json and no delivery logs found")
         self._size, self._read = size, spark.sparkContext.accumulator(0)
         number = buckets(size)
-        pack: Any = partial(
-            _pack, number, self._read, tagged
-        )  # pyspark's annotation is narrower than the functions that it accepts
+        # `Any`, because pyspark's annotation is narrower than what it accepts
+        pack: Any = partial(_pack, number, self._read, tagged)
         packed = self.files.select("path", "content").mapInArrow(pack, PACKED_SCHEMA)
         self._packed = packed.repartition(number, "bucket").persist()
 
@@ -104,23 +103,26 @@ class SparkLogs:
         return (pickle.loads(row["found"]) for row in found)
 
     def text(self, path: str) -> str | None:
-        if Path(path).parent.is_dir():  # its name may be no valid name for Hadoop
+        if Path(path).parent.is_dir():  # the name of the file may not be valid for Hadoop
             return Path(path).read_text() if Path(path).exists() else None
         try:
             rows = self.spark.read.text(path, wholetext=True).collect()
-        except PySparkException:  # no such file
+        except PySparkException:  # the file does not exist
             return None
         return rows[0][0] if rows else None
 
     def buckets(self) -> DataFrame:
-        """The packed rows about deliveries, with columns `bucket` and `rows`: one row for each part of a bucket."""
+        """The packed rows about deliveries, with the columns `bucket` and `rows`. There is one row for each part of a
+        bucket."""
         return self._packed.filter(F.col("bucket") != CONTROL_BUCKET)
 
 
 def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
-    """Return the files below local directories, with literal names, and the files below paths that only Hadoop knows,
-    which may be patterns. Hadoop takes a colon in a path for the end of a scheme, and fails at one in a neighbour of a
-    pattern."""
+    """Return the files below local directories, whose names are literal, and the files below paths that only Hadoop
+    knows, which may be patterns.
+
+    Hadoop takes a colon in a path for the end of a scheme, and fails if a neighbour of a pattern has one in its name.
+    """
     local = [f"file:{Path(path).absolute()}" for path in run_dirs if Path(path).exists()]
     elsewhere = [path for path in run_dirs if not Path(path).exists()]
     return [
@@ -136,12 +138,12 @@ def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
 
 @contextmanager
 def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[None]:
-    """Report how much the workers have read, while this thread waits for them."""
+    """Report how many bytes the workers have read, while this thread waits for them."""
     done = Event()
 
     def watch() -> None:
         while not done.wait(TICK_S):
-            progress(min(read.value, size), size)  # a repeated task counts its bytes again
+            progress(min(read.value, size), size)  # a task that is repeated counts its bytes again
 
     thread = Thread(target=watch, daemon=True)
     thread.start()
@@ -153,7 +155,7 @@ def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[
     progress(size, size)
 
 
-# Workers run the functions from here on.
+# workers run the functions from here on
 
 
 def _pack(
@@ -170,7 +172,7 @@ def _counted(files: Iterable[tuple[str, bytes]], read: Accumulator[int]) -> Iter
 
 
 def contents_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes]]:
-    """Yield paths and contents of files."""
+    """Yield the paths and contents of files."""
     for batch in batches:
         for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
             yield path.as_py().removeprefix("file:"), content.as_py()

@@ -9,15 +9,17 @@ from router.queues.store import STORE, SUFFIXES
 from topic.queues.storing import SetContent
 
 FOLDERS: Final = ("*", ".")
-"""The folders of stores in a run directory: each router's folder, or the directory itself if it is one router's."""
+"""The folders in a run directory that have stores: the folder of each router, or the directory itself if it belongs to
+one router."""
 StoreOf = tuple[str, Mapping[str, SetContent]]
-"""A router, and its store: set -> content."""
+"""A router, and what its store has of each set."""
 Stamps = Mapping[Path, tuple[int, int]]
-"""File -> the time of its last change, in nanoseconds, and its size in bytes; zeros if there is no file."""
+"""For each file, when it last changed, in nanoseconds, and its size in bytes. Both are zero if the file does not
+exist."""
 
 
 def find_stores(run_dirs: Iterable[str]) -> tuple[list[StoreOf], Stamps]:
-    """Return the content of all stores, and the stamps of their files from before they were read."""
+    """Return the content of all stores. Also return the stamps of their files, taken before the stores were read."""
     paths = [path for one in run_dirs for folder in FOLDERS for path in sorted(Path(one).glob(f"{folder}/{STORE}"))]
     stamps = stamps_of(Path(f"{path}{suffix}") for path in paths for suffix in SUFFIXES)
     return [*_read(paths)], stamps
@@ -27,7 +29,7 @@ def _read(paths: Iterable[Path]) -> Iterator[StoreOf]:
     for path in paths:
         try:
             found = read_at_rest(path)
-        except OSError:  # no room for a copy, or no permission: skip this store
+        except OSError:  # there is no room for a copy, or no permission: skip this store
             continue
         if found is not None:
             yield found

@@ -1,1 +1,1 @@
-"""The audit's output: the report, on a terminal, as JSON and as a page; and one delivery's story."""
+"""The output of the audit: the report, on a terminal, as JSON and as a page; and the story of one delivery."""

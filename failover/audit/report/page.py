@@ -1,6 +1,6 @@
 """Writes the report as one page, `audit.html`, for phones, desks and paper. The page loads nothing from elsewhere.
 
-`templates/` has the text; this module prepares the report for it, and cuts lists that could be endless.
+`templates/` has the texts. This module prepares the report for them, and shortens lists that could be very long.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup  # a part of jinja2
+from markupsafe import Markup  # a library that comes with jinja2
 
 from failover.audit.judge.kinds import KINDS
 from failover.audit.measure.counts import STATES
@@ -27,9 +27,9 @@ OPENINGS = {
     Verdict.UNDECIDED: ("?", "Undecided"),
     Verdict.QUALIFIED: ("!", "Exactly once holds, but not for everybody"),
 }
-"""Sign and headline of each verdict."""
+"""The sign and the headline of each verdict."""
 COLUMNS = 8
-"""The most publishers with a column of their own; if there are more, one column has the totals."""
+"""At most this number of publishers have a column of their own. If there are more, one column has the totals."""
 ROWS = 200
 _NUMBER = re.compile(r"(?<![^\s(])[0-9]{4,18}(?=[\s,;:.)]|$)(?![.:][^\s])")
 
@@ -76,12 +76,12 @@ def render(report: Report) -> str:
 
 
 def counts(text: str) -> str:
-    """The sentence with its numbers formatted as on the rest of the page. Numbers in names and times stay."""
+    """Format the numbers in the sentence as on the rest of the page. Numbers in names and times stay as they are."""
     return _NUMBER.sub(lambda found: f"{int(found[0]):,}", text)
 
 
 def _detail(sentence: str) -> str:
-    """The part of the sentence that the headline does not have."""
+    """The part of the sentence that the headline does not already say."""
     detail = sentence.partition(": ")[2]
     return detail[:1].upper() + detail[1:]
 
@@ -91,7 +91,8 @@ def instant(us: int) -> str:
 
 
 def span(report: Report) -> tuple[int, int] | None:
-    """Beginning and end of the run, in µs: by its clients if there are figures of them, otherwise by its routers."""
+    """The beginning and the end of the run, in µs. They are by its clients if there are figures of clients, otherwise
+    by its routers."""
     if report.measures is None or not report.measures.series:
         return None
     began = report.measures.began_us
@@ -99,7 +100,7 @@ def span(report: Report) -> tuple[int, int] | None:
 
 
 def figures(measures: Measures | None) -> dict[str, Markup]:
-    """The plots that have data, as SVG. The plots escape their texts themselves."""
+    """The plots that have data, as SVG. The code that draws them escapes their texts."""
     if measures is None or not measures.series:
         return {}
     drawn = {
@@ -115,23 +116,24 @@ def figures(measures: Measures | None) -> dict[str, Markup]:
 
 
 def _lines(story: DeliveryStory, finding: Finding) -> list[tuple[Step, str, bool]]:
-    """The steps to show, each with its time, and whether it is about a subscriber of the violation."""
+    """The steps of a story to show. Each comes with its time, and with whether it is about a subscriber of the
+    violation."""
     first = story.steps[0]
     names = {name.removesuffix(f" on {story.address}") for name in finding.subscribers}
     return [(step, _when(step, first), bool(names & {*step.links})) for step in story.steps[:STEPS_SHOWN]]
 
 
 def _when(step: Step, first: Step) -> str:
-    """The time since the first step, if both have the same clock."""
+    """The time since the first step, if one clock gave both times."""
     if step.host != first.host:
-        return step.clock[:-3]  # cut to milliseconds
+        return step.clock[:-3]  # both are cut to milliseconds
     us = step.time - first.time
     return f"{us / 1_000_000:+.3f} s" if abs(us) >= 10_000_000 else f"{us / 1000:+.1f} ms"
 
 
 def slowest(states: Sequence[StateTime]) -> list[tuple[str, int, int, StateTime]]:
-    """For each state over all routers: its name, the number of records, their mean time, and the row of the router with
-    the longest time."""
+    """For each state, over all routers: its name, the number of records, their mean time in it, and the row of the
+    router with the longest time."""
     found = []
     for name in STATES:
         each = [time for time in states if time.state == name]
@@ -144,7 +146,7 @@ def slowest(states: Sequence[StateTime]) -> list[tuple[str, int, int, StateTime]
 
 @attrs.frozen(slots=True)
 class Cell:
-    """The counts of one pair, or of all of a subscriber's pairs."""
+    """The counts of one pair of publisher and subscriber, or of all pairs of a subscriber."""
 
     processed: int
     owed: int
@@ -161,7 +163,7 @@ class Matrix:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
     left_out: int
-    """The number of subscribers that do not fit. None of them is worse than a shown one."""
+    """How many subscribers do not fit on the page. None of them is worse than a shown one."""
 
 
 def matrix(report: Report) -> Matrix:
@@ -177,7 +179,7 @@ def matrix(report: Report) -> Matrix:
 
 
 def short_names(publishers: Sequence[PublisherRow], pairs: Sequence[PairRow]) -> dict[str, str]:
-    """The names of links, shortened to their containers if these are unique."""
+    """Short names of links: only their containers, if these are unique."""
     sending = {row.publisher for row in publishers} | {row.publisher for row in pairs}
     return _shortened(sending) | _shortened({row.subscriber for row in pairs} - sending)
 
@@ -188,7 +190,7 @@ def _shortened(names: set[str]) -> dict[str, str]:
 
 
 def _by_subscriber(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
-    """The pairs by subscriber, the worst subscriber first."""
+    """The pairs of each subscriber. The worst subscriber comes first."""
     found: dict[str, list[PairRow]] = {}
     for row in pairs:
         found.setdefault(row.subscriber, []).append(row)

@@ -1,6 +1,6 @@
-"""Draws the plots of the page as inline SVG: text stays text, and nothing is fetched from elsewhere.
+"""Draws the plots of the page as inline SVG. Texts remain texts, and nothing is loaded from elsewhere.
 
-There are two widths: a narrow plot is legible at 360 CSS pixels, a wide one is for paper and desks.
+There are two widths: a narrow plot can be read on 360 CSS pixels, a wide one is for paper and desks.
 """
 
 import io
@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 from failover.audit.measure.figures import Distribution, FaultMeasure, Measures, Series, bucket_us
 
 NARROW, WIDE = 4.3, 9.0
-"""Inches, 72 units each. At 360 pixels, the text of a narrow plot has about its nominal size."""
+"""The widths of plots in inches of 72 units. On 360 pixels, the text of a narrow plot has about its nominal size."""
 CURVES = 12
-"""The most curves of subscribers. If there are more subscribers, the plot shows those with the longest pauses."""
+"""A plot has at most this number of curves of subscribers. If there are more subscribers, it shows the ones with the
+longest pauses."""
 BARS = 20
 BURST = 2.5
 """If a rate is more than this many times the usual one, it rises above its plot."""
 BLUE, ORANGE, PEACH, INK, FAINT = "#1f5f99", "#c2410c", "#fbe3d4", "#1c1c1c", "#8a8a8a"
 COLOURS = {BLUE: "router", ORANGE: "fault", PEACH: "fault-tint", INK: "ink", FAINT: "faint", "#ffffff": "paper"}
-"""The colours' names in the page's style sheet, which has other colours for dark screens."""
+"""The names of the colours in the page's style sheet, which has other colours for dark screens."""
 _STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -48,14 +49,15 @@ _STYLE = {
 
 
 def _style(plot: str) -> Any:
-    """Draw in our style. The plot's name makes the ids of its SVG unique on the page, and the same each time."""
+    """Draw in the style of the page. The plot's name makes the ids in its SVG unique on the page, and equal from run to
+    run."""
     settings: Any = _STYLE | {"svg.hashsalt": plot}
     return matplotlib.rc_context(settings)
 
 
 def timeline(measures: Measures, width: float) -> str:
-    """Plot deliveries per second: acceptances of all publishers, then the deliveries of each subscriber. Faults have
-    their numbers."""
+    """Plot the deliveries per second: first the acceptances of all publishers, then the deliveries of each subscriber.
+    Faults are shown with their numbers."""
     subscribers = [one for one in measures.series if one.role == "subscriber"]
     paused = sorted(subscribers, key=lambda one: one.longest.us if one.longest else 0, reverse=True)[:CURVES]
     what = f"{len(subscribers)} subscribers and {len(measures.faults)} faults"
@@ -91,7 +93,7 @@ def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> 
 
 
 def _scale(axis: Axes, rates: NDArray[np.float64]) -> None:
-    """Scale the axis for the usual rates. A burst, such as after a pause, may rise above the plot and then gets a
+    """Scale the axis for the usual rates. A burst, for example after a pause, may rise above the plot and then gets a
     label."""
     usual = float(np.quantile(rates[rates > 0], 0.75)) if (rates > 0).any() else 1.0
     peak = float(rates.max(initial=0))
@@ -104,13 +106,13 @@ def _scale(axis: Axes, rates: NDArray[np.float64]) -> None:
 
 
 def _rounded(top: float) -> int:
-    """A round number below the top of an axis, to label the axis with."""
+    """A round number below the top of an axis, which is used as the axis's label."""
     scale = 10 ** (len(str(int(top))) - 1)
     return max(1, int(top // scale * scale))
 
 
 def _folded(name: str, width: float) -> str:
-    """Fold a name into lines that leave room for the label of a peak beside the last one."""
+    """Split a name into lines that leave room for the label of a peak beside the last line."""
     return fill(name, round(width * 9) - 6, break_on_hyphens=False)
 
 
@@ -130,7 +132,8 @@ def _mark(axis: Axes, measures: Measures) -> None:
 
 
 def _number(axis: Axes, measures: Measures, width: float) -> None:
-    """Draw the faults' numbers above the first plot, in up to three rows; numbers that would collide are left out."""
+    """Write the numbers of the faults above the first plot, in up to three rows. Numbers that would overlap are left
+    out."""
     seconds = len(measures.series[0].counts) * measures.bin_us / 1_000_000 if measures.series else 1
     room = 0.16 / width * seconds
     taken = [-room] * 3
@@ -146,7 +149,7 @@ def _number(axis: Axes, measures: Measures, width: float) -> None:
 
 
 def latencies(measures: Measures, name: str) -> str:
-    """Plot the time from publishing to `name`, as a histogram for each phase."""
+    """Plot the time from publication to `name`, as a histogram for each phase."""
     with _style(f"latency {name}"):
         told = [(phase.phase, getattr(phase, name)) for phase in measures.phases]
         figure = Figure(figsize=(NARROW, 0.95 * len(told) + 0.55), layout="constrained")
@@ -189,7 +192,8 @@ def quantile_text(found: Distribution) -> str:
 
 
 def pauses(measures: Measures) -> str:
-    """Plot the longest time without deliveries at each fault: the worst subscriber, the median, the worst publisher."""
+    """Plot the longest time without deliveries at each fault: for the worst subscriber, for the median one, and for the
+    worst publisher."""
     worst = sorted(enumerate(measures.faults, 1), key=lambda told: _worst(told[1]), reverse=True)[:BARS]
     with _style("pauses"):
         figure = Figure(figsize=(NARROW, 0.42 * len(worst) + 0.95), layout="constrained")
@@ -221,7 +225,7 @@ def _bars(axis: Axes, told: Sequence[tuple[int, FaultMeasure]]) -> None:
 
 
 def duration(us: float | None) -> str:
-    """A duration as text: 850 µs, 1.2 ms, 16 ms, 1.6 s, 75 s."""
+    """A duration as text, for example 850 µs, 1.2 ms, 16 ms, 1.6 s or 75 s."""
     if us is None:
         return "–"
     for unit, scale in (("µs", 1), ("ms", 1_000), ("s", 1_000_000)):
@@ -232,7 +236,7 @@ def duration(us: float | None) -> str:
 
 
 def svg(figure: Figure, title: str, description: str) -> str:
-    """Return the figure as inline SVG: without a file header and needless ids, scaled to its container, with a
+    """Return the figure as inline SVG. It has no file header and no needless ids, fits its container, and has a
     description for readers that cannot see it."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})

@@ -1,4 +1,4 @@
-"""The audit's verdict and its evidence: for the terminal, for audit.json, and as an exit code."""
+"""The verdict of the audit and its evidence: for the terminal, for audit.json, and as an exit code."""
 
 import json
 from collections import Counter
@@ -22,32 +22,32 @@ from router.text.fitting import Fitting
 ROWS_SHOWN = 40
 LOGS_NAMED = 5
 EXCEPTIONS_SAID = 3
-"""The most exceptions that the sentence names; the report lists all."""
+"""The sentence names at most this number of exceptions; the report lists all of them."""
 
 
 class Verdict(IntEnum):
-    """The verdict. Its number is the exit code."""
+    """The verdict. Its number is the exit code of the command."""
 
     HOLDS = 0
     VIOLATED = 1
     INCOMPLETE = 2
     UNDECIDED = 3
     QUALIFIED = 4
-    """Exactly once holds, but not for each subscriber that was there."""
+    """Exactly once holds, but some subscribers that were there have been left out."""
 
 
 @attrs.frozen(slots=True)
 class Finding:
-    """One violation: its kind, and the delivery and links that it is about."""
+    """One violation: its kind, and the delivery and the links that it is about."""
 
     kind: str
     key: str
     publisher: str
     subscribers: tuple[str, ...]
     router: str | None = None
-    """The router, if the rule is about one router's record."""
+    """The router whose record the rule is about; empty if it is about no record."""
     life: int = 0
-    """The number of the tag's use, from 1 on, if the publisher used the tag, and so the key, again."""
+    """The number of the key's use, from 1 on, if the publisher has used the tag, and so the key, more than once."""
 
     @property
     def delivery(self) -> str:
@@ -61,14 +61,14 @@ class PublisherRow:
     published: int
     accepted: int
     unanswered: int
-    """Deliveries without a known outcome, which are owed to no subscriber."""
+    """How many deliveries have no known outcome. They are owed to no subscriber."""
     alone: int = 0
-    """Deliveries that were accepted without any subscriber, by the logs of their homes (protocol 5, Nobody)."""
+    """How many deliveries, by the logs of their homes, were accepted without any subscriber (protocol 5, Nobody)."""
 
 
 @attrs.frozen(slots=True)
 class PairRow:
-    """The deliveries of one publisher to one subscriber, counted."""
+    """The counts of one publisher's deliveries to one subscriber."""
 
     publisher: str
     subscriber: str
@@ -80,19 +80,19 @@ class PairRow:
     violations: dict[str, int]
     unknown: int
     without: int = 0
-    """Deliveries that were accepted without the subscriber, and not owed to it, although it was there: the publisher's
-    home did not know the subscriber, or had stopped waiting for it."""
+    """How many deliveries were accepted without the subscriber although it was there, and so were not owed to it. The
+    publisher's home did not know the subscriber, or no longer waited for it."""
     away: int = 0
-    """Deliveries that were accepted without the subscriber while it was gone for longer than its timeout."""
+    """How many deliveries were accepted without the subscriber while it was gone for longer than its timeout."""
     unowed: dict[str, int] = attrs.field(factory=dict)
-    """Reason of `kinds.UNOWED` -> number of deliveries that the subscriber processed, though it was not owed them."""
+    """For each reason in `kinds.UNOWED`, how many deliveries the subscriber processed although it was not owed them."""
     unprocessed: dict[str, int] = attrs.field(factory=dict)
-    """Reason of `kinds.UNPROCESSED` -> number of deliveries that the subscriber was owed, and did not process."""
+    """For each reason in `kinds.UNPROCESSED`, how many deliveries the subscriber was owed and did not process."""
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks that explain the counts: the difference of owed and processed, and the messages that the subscriber
-        missed while it was away."""
+        """Remarks that explain the counts: the difference between owed and processed deliveries, and the messages that
+        the subscriber missed while it was away."""
         told = []
         if unowed := {reason: count for reason, count in self.unowed.items() if reason != SHARED}:
             told.append(f"{sum(unowed.values())} processed but not owed: {_listed(unowed, UNOWED)}")
@@ -106,23 +106,23 @@ class PairRow:
 
 @attrs.frozen(slots=True)
 class QueueRow:
-    """The numbers of messages of one queue by their fates, from the logs of the replicas of its set."""
+    """How many messages of one queue had each fate, by the logs of the replicas of its set."""
 
     queue: str
     set: str
     enqueued: int
     dequeued: int
-    """Messages that consumers accepted or rejected."""
+    """How many messages consumers accepted or rejected."""
     expired: int
     purged: int
     deleted: int
-    """Messages that were deleted with the queue."""
+    """How many messages were deleted together with the queue."""
     sent: int
-    """Messages that went to another address, as dead letters or back, or that wait in the outbox for this."""
+    """How many messages went to another address, as dead letters or back, or wait in the outbox for this."""
     returned: int
-    """The number of times that a message came back from a consumer."""
+    """How often a message came back from a consumer."""
     waiting: int | None
-    """Messages in the queue at the end of the logs; None: unknown."""
+    """How many messages were in the queue at the end of the logs; None if unknown."""
 
 
 def _listed(counts: dict[str, int], reasons: dict[str, str]) -> str:
@@ -135,37 +135,37 @@ class Report:
     publishers: tuple[PublisherRow, ...]
     pairs: tuple[PairRow, ...]
     violations: dict[str, int]
-    """Kind of violation -> number of violations; kinds without a violation are left out."""
+    """For each kind of violation, how many were found. Kinds without a violation are left out."""
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]
-    """Unknown facts that matter to the verdict."""
+    """Unknown facts that keep the verdict from *holds*."""
     queues: tuple[QueueRow, ...] = ()
     exceptions: tuple[str, ...] = ()
-    """Subscribers that were left out though they were there, and links that were ended while in use."""
+    """Subscribers that were left out although they were there, and links that were ended in use."""
     problems: tuple[Problem, ...]
     torn: tuple[Problem, ...]
     logs: tuple[Log, ...]
     since: int = 0
-    """The verdict covers deliveries that began after this time, in µs of wall clock, because older logs are deleted. 0:
-    it covers the whole run."""
+    """A time in µs of wall clock. The verdict covers deliveries that began after it, because older logs are deleted.
+    With 0, it covers the whole run."""
     left_out: int = 0
-    """The number of deliveries that are left out."""
+    """The number of deliveries that the verdict does not cover."""
     clocks: tuple[str, ...] = ()
-    """The wall clocks by which the audit orders no entries, each with the reason."""
+    """The wall clocks by which the audit does not order entries, each with the reason."""
     unknown_records: int
-    """Records of settled deliveries of which it is unknown whether their router forgot them, because its log has no
-    clean end, or ends just after the settlement."""
+    """How many records of settled deliveries their router may or may not have forgotten. Its log has no clean end, or
+    ends just after the settlement."""
     routers: tuple[RouterRow, ...] = ()
     crossings: tuple[Crossing, ...] = ()
-    """Deliveries that were under way when a fault struck, for each fault."""
+    """The deliveries that were under way when a fault struck, for each fault."""
     measures: Measures | None = None
     stories: tuple[DeliveryStory, ...] = ()
     """The stories of the deliveries in the first few findings of each kind."""
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict. If a log is damaged or missing, there is no verdict, even if rules found violations: these may
-        be caused by missing entries."""
+        """The verdict. If a log is damaged or missing, there is none, even if rules found violations, because missing
+        entries may have caused these."""
         if self.problems:
             return Verdict.INCOMPLETE
         if self.violations:
@@ -180,7 +180,7 @@ class Report:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words. It names the subscribers that were left out, whatever the verdict."""
+        """The verdict in words. Whatever the verdict is, the sentence names the subscribers that were left out."""
         if self.verdict is Verdict.QUALIFIED:
             return f"exactly-once holds, but not for everybody: {self._excepted}{self._unaccepted}{self._bounds}"
         excepted = f"; besides, {self._excepted}" if self.exceptions else ""
@@ -188,7 +188,7 @@ class Report:
 
     @property
     def _unaccepted(self) -> str:
-        """A remark about deliveries that subscribers processed although the publisher read no acceptance: if the
+        """A remark about deliveries that subscribers processed although the publisher read no acceptance. If the
         publisher sends such a message again, they process it twice."""
         counts = {reason: sum(row.unowed.get(reason, 0) for row in self.pairs) for reason in UNACCEPTED}
         known = {reason: count for reason, count in counts.items() if count}
@@ -196,7 +196,7 @@ class Report:
 
     @property
     def _bounds(self) -> str:
-        """A remark about the time from which on the verdict holds; empty if it covers the whole run."""
+        """A remark that says from which time on the verdict holds; empty if it covers the whole run."""
         if not self.since:
             return ""
         since = datetime.fromtimestamp(self.since // 1_000_000)
@@ -222,7 +222,7 @@ class Report:
 
     @property
     def _unconsumed(self) -> str:
-        """A remark about messages of queues that no consumer had to process, or has processed yet."""
+        """A remark about messages of queues that no consumer had to process, or that none has processed yet."""
         names = {"sent": "sent to other addresses", "expired": "expired", "purged": "purged"}
         names |= {"waiting": "still in queues", "deleted": "deleted with a queue"}
         counts = {name: sum(getattr(row, name) or 0 for row in self.queues) for name in names}
@@ -257,7 +257,8 @@ class Report:
 
     @property
     def by_nobody(self) -> list[str]:
-        """The numbers of messages without any subscriber, by address, in the words of `publish`."""
+        """The number of messages that had no subscriber, for each address. The text has the same words as the command
+        `publish`."""
         accepted, alone = Counter[str](), Counter[str]()
         for row in self.publishers:
             accepted[row.address] += row.accepted

@@ -1,7 +1,7 @@
-"""Makes the report's rows, findings, doubts and exceptions of the counts and the case.
+"""Makes the rows, findings, doubts and exceptions of a report from the counts and the case.
 
-A doubt keeps the verdict from *holds*. An exception qualifies it: a subscriber was left out though it was there, or a
-link was ended in use. Both are sentences with names and numbers.
+A doubt keeps the verdict from *holds*. An exception qualifies the verdict: a subscriber was left out although it was
+there, or a link was ended in use. Both are sentences with names and numbers.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from topic.queues.positions import position_text
 
 
 def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inventory) -> Report:
-    """The report of the counts, without figures of the run."""
+    """Make the report from the counts, without the figures of the run."""
     dispute(tally, case)
     find_lost_at_rest(tally, case)
     return Report(
@@ -47,7 +47,7 @@ def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inve
 
 
 def dispute(tally: Tally, case: Case) -> None:
-    """Add the violations `DISPUTED` to the tally of all buckets: replicas whose queues have other messages than they,
+    """Add the violations `DISPUTED` to the tally of all buckets: the queues of a replica have other messages than it,
     or other replicas, have logged."""
     found = [*disagreeing(case.contents), *disputed(case.contents, tally.passed)]
     wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
@@ -57,7 +57,7 @@ def dispute(tally: Tally, case: Case) -> None:
 
 def find_lost_at_rest(tally: Tally, case: Case) -> None:
     """Add the violations `LOST_AT_REST` to the tally of all buckets: messages that the stores lack. If a log may lack
-    the entry that a message has left its queue, nothing is concluded."""
+    the entry that such a message has left its queue, no violation is added."""
     if case.open_homes or case.cut:
         return
     stored = (set_ for set_ in case.at_rest.replicas if set_ not in case.recovered)
@@ -72,7 +72,8 @@ def find_lost_at_rest(tally: Tally, case: Case) -> None:
 
 
 def queue_rows(tally: Tally, case: Case) -> Iterator[QueueRow]:
-    """Yield a row for each queue. If the beginning of a log was deleted, the number of waiting messages is unknown."""
+    """Yield a row for each queue. If the beginning of a log was deleted, it is unknown how many messages wait in the
+    queue."""
     for address in sorted({address for address, _ in tally.queues}):
         set_, queue = queue_of(address)
         count = {
@@ -145,7 +146,7 @@ def violations(tally: Tally) -> dict[str, int]:
 
 
 def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
-    """Return the first few violations of each kind, by delivery key."""
+    """Return the first few violations of each kind, in the order of delivery keys."""
     clients = case.clients
     return tuple(
         Finding(
@@ -162,7 +163,7 @@ def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
 
 
 def doubts(tally: Tally, case: Case) -> Iterator[str]:
-    """Yield the unknown facts that matter: each keeps the verdict from *holds*."""
+    """Yield a text for each unknown fact that keeps the verdict from *holds*."""
     clients = case.clients
     for log in case.logs.values():
         if log.gap is not None:
@@ -192,8 +193,8 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
 
 
 def _untraced(tally: Tally, client: Client) -> int:
-    """The number of messages that the publisher, by its state file, published before it came back, and that no log
-    has."""
+    """How many messages the publisher had published before it came back, by its state file, of which no log has an
+    entry."""
     return max(0, client.resumed.published - tally.publishers[client.name, "earlier"]) if client.resumed else 0
 
 
@@ -228,7 +229,7 @@ def _open_ended(role: str, client: Client) -> str:
 
 
 def exceptions(tally: Tally, case: Case) -> tuple[str, ...]:
-    """The exceptions, the one with the most deliveries first."""
+    """The exceptions. The one about the most deliveries comes first."""
     left: dict[tuple[str, str], Missed] = {}
     for (_, subscriber, home), missed in tally.without.items():
         left[subscriber, home] = missed.and_(left.get((subscriber, home)))
@@ -250,7 +251,7 @@ def _repeated(tally: Tally, case: Case) -> Iterator[str]:
 
 
 def _ended(case: Case, left: set[str]) -> Iterator[str]:
-    """Yield the links that were ended in use, without the subscribers that are reported as left out already."""
+    """Yield the links that were ended in use. Subscribers that are already reported as left out are not repeated."""
     known = case.clients.publishers | case.clients.subscribers
     for ended in case.ended_in_use:
         if ended.link not in left:
@@ -290,6 +291,6 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
 
 
 def _apart(partings: Sequence[Parting], missed: Missed) -> Parting | None:
-    """The longest parting in which any of the missed deliveries may have been accepted."""
+    """The longest parting during which any of the missed deliveries may have been accepted."""
     found = [apart for apart in partings if apart.since <= missed.last and missed.first <= apart.till]
     return max(found, key=lambda apart: apart.weight, default=None)

@@ -1,4 +1,4 @@
-"""The life of one delivery by all logs, in the order of time; for the terminal, for JSON and for the page.
+"""Tells the life of one delivery from all logs, in the order of time: for the terminal, for JSON and for the page.
 
 Wall clocks give the order, after wrong ones are corrected (`mesh.clocks`). If the wall clocks of two routers are not
 exact enough, their hybrid clocks decide. Hybrid clocks do not order the entries of clients.
@@ -27,7 +27,7 @@ from topic.queues.positions import position_text
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
 INEXACT_US = 20_000
-"""Corrected clocks are assumed to agree within this, in µs."""
+"""Two corrected clocks are assumed to agree within this, in µs."""
 
 HOME: Mapping[Event, str] = {
     Event.RECEIVED: "received from {publisher} as number {n}; this router is its home",
@@ -53,7 +53,7 @@ BY = {
     BY_MAP: "the unsettled map of {subscriber} says: {outcome}",
     BY_TTL: "answered {publisher}: {outcome}, because it expired before any subscriber had it",
 }
-"""Detail of an entry -> text."""
+"""For some details of entries, the text that the story shows."""
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
@@ -90,16 +90,16 @@ ASIDES: Mapping[Event, str] = {
 @attrs.frozen(slots=True)
 class Step:
     time: int
-    """µs of the wall clock of `host`."""
+    """The time of the step, in µs of the wall clock of `host`."""
     host: str
     role: str
     source: str
     event: str
     text: str
     use: int = 0
-    """The number of the tag's use, from 1 on, if the publisher used the tag again; 0 otherwise."""
+    """The number of the tag's use, from 1 on; 0 if the publisher used the tag only once."""
     aside: bool = False
-    """Whether the step is about a link, a router or a fault while the delivery was under way."""
+    """Whether the step is about a link, a router or a fault, not about the delivery itself."""
     links: tuple[str, ...] = ()
     """The subscribers that the step is about."""
 
@@ -140,16 +140,17 @@ class DeliveryStory:
 
 @attrs.frozen(slots=True)
 class Setting:
-    """The facts about the run beside the delivery's own entries."""
+    """What a story needs to know about the run, apart from the delivery's own entries."""
 
     control: Sequence[ControlRow]
     logs: Sequence[Log]
     clients: KnownClients
     faults: Sequence[Fault] = ()
     names: dict[str, str] = attrs.field(init=False)
-    """The readable names of links."""
+    """The names of links in a readable form."""
     clocks: Clocks = attrs.field(init=False)
-    """The clock of each log, also if the log says that it shares a host's clock."""
+    """The name of each log's clock. It may differ from other clocks of the host, even if the log names the same
+    host."""
 
     def __attrs_post_init__(self) -> None:
         known = (*self.clients.publishers.values(), *self.clients.subscribers.values())
@@ -161,7 +162,7 @@ class Setting:
         return self.clocks.clock.get(f"{row.source}.{row.incarnation}", row.host)
 
     def instant(self, row: "DeliveryEntry | ControlRow") -> int:
-        """The time of the row in µs, by the clock of most clients."""
+        """The time of the row in µs, converted to the clock that most clients have."""
         return row.time - self.clocks.ahead_us.get(f"{row.source}.{row.incarnation}", 0)
 
     def name(self, link: str | None) -> str:
@@ -191,7 +192,8 @@ Use = Callable[[DeliveryEntry], int]
 
 
 def _uses(entries: Sequence[DeliveryEntry], *, whole: bool, first: bool) -> tuple[Use, bool]:
-    """The use of the key to which each entry belongs, 0 if there is only one; and whether this is sure."""
+    """The use of the key to which each entry belongs; 0 if there is only one use. Also returns whether this is
+    certain."""
     if not _used_again(entries, whole=whole):
         return lambda entry: 0, True
     lives, sure = uses_of(entries, whole=whole, first=first)
@@ -200,14 +202,15 @@ def _uses(entries: Sequence[DeliveryEntry], *, whole: bool, first: bool) -> tupl
 
 
 def _used_again(entries: Sequence[DeliveryEntry], *, whole: bool) -> bool:
-    """Whether there may be several deliveries of this key; the same question as in `uses.tell_apart`."""
+    """Whether there may be several deliveries with this key. `uses.tell_apart` asks the same question."""
     published = sum(entry.event == Event.PUBLISHED for entry in entries)
     places = {(entry.epoch_hlc, entry.n) for entry in entries if entry.event == Event.RECEIVED and entry.n >= 0}
     return published > 1 or (len(places) > 1 and not (whole and published == 1))
 
 
 def in_order(entries: Iterable[DeliveryEntry], setting: Setting) -> list[Placed]:
-    """Return each entry with the instant by which it is sorted; the story shows its wall clock and not this instant."""
+    """Sort the entries. Each comes with the time by which it is sorted. The story shows the entry's wall clock and not
+    this time."""
     found = list(entries)
     placed = [(setting.instant(entry), entry) for entry in found if entry.role != "router"]
     latest = 0
@@ -227,8 +230,8 @@ def _by_instant(placed: Placed) -> tuple[Any, ...]:
 
 
 def _alike(placed: Sequence[Placed], use: Use) -> Iterator[list[Placed]]:
-    """Yield the entries of each step: the entries that a router wrote in one batch about several subscribers are one
-    step."""
+    """Group the entries into steps. If a router wrote several entries in one batch, about several subscribers, they are
+    one step."""
 
     def sort(item: Placed) -> tuple[Any, ...]:
         entry = item[1]
@@ -280,8 +283,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _asides(placed: Sequence[Placed], setting: Setting) -> tuple[list[tuple[int, Step]], int]:
-    """The events about links, routers and faults while the delivery was under way, if they concern its links and
-    routers; and the number of those that are left out."""
+    """Events about links, routers and faults while the delivery was under way, if they concern the delivery's links and
+    routers. Also returns how many are left out."""
     if not placed:
         return [], 0
     since, till = placed[0][0], placed[-1][0]
@@ -327,7 +330,8 @@ def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
 
 
 def _of_faults(setting: Setting, placed: Sequence[Placed]) -> Iterator[Timed]:
-    """The faults as steps, by the clock of the clients, which run on the machine that causes the faults."""
+    """Turn the faults into steps. Their times are by the clock of the clients, which run on the machine that causes the
+    faults."""
     host = next((entry.host for _, entry in placed if entry.role != "router"), placed[0][1].host)
     for fault in setting.faults:
         yield fault.at_us, Step(fault.at_us, host, "fault", "", "fault", fault.text, aside=True)

@@ -1,4 +1,4 @@
-"""Turns numpy's columns into Arrow's arrays: times, names, lists. `NONE` becomes null."""
+"""Turns columns of numpy into arrays of Arrow: times, names and lists. `NONE` becomes null."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def named(codes: Any, names: Sequence[str | None]) -> pa.Array:
 
 
 def times(us: Ints, known: Flags) -> pa.Array:
-    """Timestamps of µs of wall clock; null where the time is not known."""
+    """Timestamps from µs of wall clock; null if the time is unknown."""
     return numbers(us, known).cast(TIMESTAMP)
 
 
@@ -28,7 +28,8 @@ def numbers(values: Ints, known: Flags) -> pa.Array:
 
 
 def lists(of: Ints, values: pa.Array, number: int) -> pa.Array:
-    """An array of `number` lists. `of`: for each value, the index of its list, in rising order."""
+    """An array of `number` lists. `of`: for each value, the index of the list to which it belongs, in ascending
+    order."""
     return pa.ListArray.from_arrays(pa.array(np.searchsorted(of, np.arange(number + 1)), pa.int32()), values)
 
 

@@ -1,6 +1,7 @@
-"""The judged deliveries of one bucket as rows: one for each delivery and subscriber. Runs inside Spark's workers.
+"""Turns the judged deliveries of one bucket into rows, one for each delivery and subscriber. This code runs in Spark's
+workers.
 
-Order is judged over all buckets: `frames` adds those violations.
+The order of deliveries is judged over all buckets, so `frames` adds those violations.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ JUDGED = tuple(column for column in DELIVERIES if column.name != "verdict")
 """All columns except the verdict, which `frames` adds."""
 MISSED = ("away", "there")
 Violated = tuple[Ints, Ints, Ints]
-"""Violations, as three columns: the row, the kind and the log of each; the log is `NONE` if the rule is not about a
+"""Violations as three columns: the row, the kind and the log of each. The log is `NONE` if the rule is not about a
 router's record."""
 
 
@@ -41,28 +42,28 @@ def delivery_rows(judged: Judged, case: Case, tags: Mapping[bytes, bytes]) -> pa
 
 @attrs.frozen
 class _Rows:
-    """The columns that say what each row is about."""
+    """The columns that say which delivery, which subscriber and so on each row is about."""
 
     delivery: Ints
     pair: Ints
-    """For each row, the index of its pair of delivery and subscriber; `NONE` if no log has an entry about both. The
+    """For each row, the index of its pair of a delivery and a subscriber; `NONE` if no log has an entry about both. The
     rows of all pairs come first."""
     subscriber: Ints
-    """Index into `names`; `NONE` in the only row of a delivery without a subscriber."""
+    """The subscriber, as an index into `names`. `NONE` in the only row of a delivery that has no subscriber."""
     names: Sequence[str]
     missed: Ints
-    """The reason for which the subscriber missed the delivery, as an index into `MISSED`."""
+    """Why the subscriber missed the delivery, as an index into `MISSED`."""
 
     def __len__(self) -> int:
         return len(self.delivery)
 
 
 def _rows(judged: Judged) -> _Rows:
-    """Return a row for each pair, for each subscriber that missed a delivery without any log entry, and for each
-    delivery without a subscriber."""
+    """Return a row for each pair. There is also a row for each subscriber that missed a delivery without any log entry,
+    and for each delivery without a subscriber."""
     pairs, codes = judged.pairs, {name: code for code, name in enumerate(judged.pairs.names)}
     number = max(len(codes), 1)
-    known = pairs.delivery * number + pairs.subscriber  # sorted
+    known = pairs.delivery * number + pairs.subscriber  # the subscribers are sorted
     missed = np.full(len(known), NONE, np.int64)
     deliveries, subscribers, theirs = [pairs.delivery], [pairs.subscriber], list[Ints]()
     for name, at, there in judged.unattributed.missed(judged.verdicts.subscribers):
@@ -109,8 +110,8 @@ def _identities(names: Sequence[str], known: Mapping[str, Client]) -> list[str]:
 
 
 def _logs(judged: Judged, groups: Groups, flags: Flags, by: Ints, of: Ints) -> pa.Array:
-    """A list for each row: the logs with flagged entries of its group, each once, ordered by `by`. `of` is the group of
-    each row."""
+    """For each row, the list of logs that have flagged entries of the row's group, each log once, in the order of `by`.
+    `of`: the group of each row."""
     log, chosen = judged.facts.rows.log, flags[groups.at]
     at, group = groups.at[chosen], groups.of[chosen]
     at, group = (column[np.lexsort((by[at], log[at], group))] for column in (at, group))
@@ -124,7 +125,7 @@ def _logs(judged: Judged, groups: Groups, flags: Flags, by: Ints, of: Ints) -> p
 
 
 def _steps(judged: Judged, rows: _Rows) -> dict[str, pa.Array]:
-    """The columns with the time of each step, and the outcome."""
+    """The columns with the time of each step, and with the outcome."""
     facts, found, pairs = judged.facts, judged.found, judged.pairs
     logged, first, of = facts.rows, judged.found.groups.first, rows.delivery
     stamp = logged.hlc, facts.source, logged.place
@@ -193,8 +194,8 @@ def _verdicts(judged: Judged, rows: _Rows) -> dict[str, pa.Array]:
 
 
 def _violations(judged: Judged, rows: _Rows) -> pa.Array:
-    """The violations of each row. A violation about a delivery, or about a router's record of it, is in all rows of the
-    delivery."""
+    """The violations of each row. A violation about a delivery, or about a router's record of it, appears in all rows
+    of this delivery."""
     found = [np.concatenate(column) for column in zip(*_violated(judged, rows), strict=True)]
     row, kind, log = (column[np.lexsort((found[2], found[1], found[0]))] for column in found)
     names = [one.name for one in judged.facts.rows.logs]

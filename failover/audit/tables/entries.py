@@ -1,4 +1,4 @@
-"""Entries of delivery logs as rows: one for each entry and delivery. Runs inside Spark's workers."""
+"""Turns entries of delivery logs into rows, one for each entry and delivery. This code runs in Spark's workers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,7 +25,8 @@ def event_rows(files: Iterable[tuple[str, bytes]]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_block(block: BlockView, source: str) -> pa.RecordBatch:
-    """Return the rows of a block. An entry without keys is one row, too: each row takes a place in the log."""
+    """Return the rows of a block. An entry without keys makes one row, too, because each row takes a place in the
+    log."""
     columns = block.columns
     count = np.array(columns["count"], np.int64)
     width = np.maximum(count, 1)

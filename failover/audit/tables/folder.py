@@ -1,4 +1,5 @@
-"""The folder for the tables, on any path that Hadoop knows. The audit never uses a folder with other files."""
+"""The folder into which the audit writes its tables, on any path that Hadoop knows. The audit never uses a folder that
+has other files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from failover.audit.read.files import AuditError
 
 MARK = "_ONCEMESH_TABLES"
-"""An empty file that marks the folder as ours. Spark reads no data from files whose name begins so."""
+"""The name of an empty file, which marks a folder as made by the audit. Spark reads no data from files with such a
+name."""
 
 
 class TablesFolder:
-    """The folder for the tables. If the folder has other files, or cannot be read, it raises `AuditError`: the
-    constructor does so for a folder on this machine, and `open` for a folder that only Hadoop reads."""
+    """The folder for the tables. If it has other files, or cannot be read, an `AuditError` is raised: by the
+    constructor if the folder is on this machine, and by `open` if only Hadoop can read it."""
 
     def __init__(self, folder: str) -> None:
-        """`folder`: a path without a scheme is on this machine, as with run directories."""
+        """`folder`: a path without a scheme is on this machine, as for run directories."""
         self.folder = folder
         self._is_local = "://" not in folder
         self._uri = f"file:{Path(folder).absolute()}" if self._is_local else folder.rstrip("/")
@@ -46,7 +48,7 @@ class TablesFolder:
             )
 
     def _names(self) -> set[str] | None:
-        """The names of the files in a folder that Hadoop reads; None if it is itself a file."""
+        """The names of the files in a folder that Hadoop reads; None if the path is a file."""
         path = self._path(self._uri)
         if not self._files.exists(path):
             return set()
@@ -55,7 +57,7 @@ class TablesFolder:
         return {status.getPath().getName() for status in self._files.listStatus(path)}
 
     def write(self, name: str, table: DataFrame) -> None:
-        """Write one table. It replaces the table with that name of an earlier audit."""
+        """Write one table, which replaces the table with this name that an earlier audit wrote."""
         with self._told():
             self._files.create(self._path(self._uri, MARK), True).close()
             table.write.mode("overwrite").parquet(f"{self._uri}/{name}")
@@ -70,8 +72,8 @@ class TablesFolder:
 
 
 def _names(folder: Path) -> set[str]:
-    """The names of the files in a folder of this machine, none if it does not exist. Raises `OSError` if it is itself a
-    file, or cannot be read."""
+    """The names of the files in a folder on this machine; empty if the folder does not exist. Raises `OSError` if the
+    path is a file, or cannot be read."""
     try:
         return {path.name for path in folder.iterdir()}
     except FileNotFoundError:

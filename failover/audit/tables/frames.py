@@ -39,8 +39,11 @@ def deliveries(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
 
 
 def events(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """Return the entries of all logs as rows, see `schema.EVENTS`: an entry about several deliveries has a row for each
-    of them. No row is left out, the clocks are not aligned, and there is no verdict."""
+    """Return the entries of all logs as rows (see `schema.EVENTS`). An entry about several deliveries has a row for
+    each of them.
+
+    All entries are there, as the logs have them: their clocks are not corrected, and they have no verdict.
+    """
     return _events(SparkLogs(spark, distinct(run_dirs)))
 
 
@@ -51,7 +54,7 @@ def links(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
 
 
 def write_tables(logs: SparkLogs, folder: TablesFolder) -> None:
-    """Write all tables as Parquet, each into a folder of its own. The logs have to be `tagged`."""
+    """Write all tables as Parquet, each into a folder of its own. The logs have to be opened with `tagged`."""
     case = _case(logs)
     folder.write("deliveries", _deliveries(logs, case))
     folder.write("events", _events(logs))
@@ -76,7 +79,7 @@ def _deliveries(logs: SparkLogs, case: Case) -> DataFrame:
 
 
 def _verdict() -> Any:
-    """The verdict of a row; the worst one that fits."""
+    """The verdict of a row: the worst one that applies to it."""
     return (
         F.when(F.size("violations") > 0, "violated")
         .when(F.col("unknown"), "unknown")
@@ -87,7 +90,7 @@ def _verdict() -> Any:
 
 
 def _overtaken(logs: SparkLogs, case: Case) -> DataFrame:
-    """The few deliveries that subscribers got out of order. To find them, Spark moves two places for each delivery and
+    """The few deliveries that subscribers got out of order. To find them, Spark moves two places of each delivery and
     subscriber between executors."""
 
     def packed(table: pa.Table) -> pa.Table:
@@ -108,7 +111,8 @@ def _events(logs: SparkLogs) -> DataFrame:
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return event_rows(contents_of(batches))
 
-    told: Any = read  # pyspark's annotation is narrower than the functions that it accepts
+    # pyspark's annotation is narrower than what it accepts
+    told: Any = read
     segments = logs.files.filter(F.col("path").endswith(".oml")).select("path", "content")
     return segments.mapInArrow(told, spark_schema(EVENTS))
 

@@ -1,4 +1,4 @@
-"""Attaches as rows, one for each attach that a router answered, from the routers' control rows."""
+"""Turns attaches into rows, one for each attach that a router has answered. It reads the routers' control rows."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ ENDING = (Event.SUSPENDED, Event.STOLEN, *CLOSING)
 
 
 def link_rows(case: Case, control: Sequence[ControlRow]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `schema.LINKS`. An attach that a segment repeats makes no row of its own, unless its own entry
-    is deleted."""
+    """Yield the rows of `schema.LINKS`. If a segment repeats an attach, the repetition makes a row only if the first
+    entry is deleted."""
     known = {"publisher": case.clients.publishers, "subscriber": case.clients.subscribers}
     attached: dict[tuple[str, str, str], dict[str, Any]] = {}
     told = [row for row in control if row.role == "router" and row.event in (Event.ATTACHED, *ENDING)]
@@ -58,5 +58,5 @@ def _attach(client: Client, role: str, row: ControlRow) -> dict[str, Any]:
 
 
 def _when(row: ControlRow) -> datetime | None:
-    """The time of the row; None if the clock of its log orders nothing."""
+    """The time of the row; None if the clock of its log is unusable."""
     return datetime.fromtimestamp(row.time / 1_000_000, UTC) if row.time > 0 else None

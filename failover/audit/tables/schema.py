@@ -1,7 +1,7 @@
-"""The columns of the tables: names, types, whether they may be null, and their meaning. docs/tables.md has the same
+"""The columns of the tables: their names, types and meaning, and whether they may be null. docs/tables.md has the same
 list.
 
-This is their only definition: Spark's and Arrow's types are derived from it.
+This is their only definition in the code. The types for Spark and for Arrow are derived from it.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ TYPES: dict[str, tuple[DataType, Any]] = {
     "array<string>": (ArrayType(StringType()), pa.list_(pa.string())),
     VIOLATIONS: (ArrayType(_VIOLATION), pa.list_(pa.struct([("kind", pa.string()), ("router", pa.string())]))),
 }
-"""SQL's name of a type -> Spark's type and Arrow's type."""
+"""For each type in SQL, the type in Spark and the type in Arrow."""
 
 
 class Column(NamedTuple):
