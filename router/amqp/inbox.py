@@ -22,7 +22,7 @@ from router.amqp.format.errors import (
 )
 from router.amqp.format.message import ENVELOPE, in_envelope
 from router.amqp.format.values import MAX_TAG, Handle
-from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, lib, tag_of
+from router.amqp.proton.library import MEMORY, SCRATCH_SIZE, lib, tag_of
 from router.amqp.proton.link import Link
 from router.amqp.proton.loops import LOOPS, Came
 from router.amqp.proton.restated import Restated
@@ -183,7 +183,7 @@ class Inbox:
         if link.is_sender:
             self._check_direction(link, pointer)
         elif lib.pn_delivery_readable(delivery):
-            while (size := lib.pn_link_recv(pointer, SCRATCH, SCRATCH_SIZE)) > 0:
+            while (size := lib.pn_link_recv(pointer, MEMORY.scratch, SCRATCH_SIZE)) > 0:
                 link.keep(size)
             if not lib.pn_delivery_partial(delivery):
                 lib.pn_link_advance(pointer)

@@ -10,6 +10,7 @@ nothing else, except the delivery-ids of settlements that the router answers (`s
 
 import re
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
@@ -67,6 +68,7 @@ def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
 MOST_ROWS: Final = 256
 MOST_NEW: Final = 8  # patterns for one input: a pattern costs as much as hundreds of frames, and a peer can force many
 _rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}  # the latest MOST_ROWS patterns
+_adds_row: Final = threading.Lock()  # each thread of a process may have connections
 
 
 @lru_cache(maxsize=64)
@@ -157,9 +159,11 @@ class Walk:
         row = _rows.get((begin, size, places))
         if row is None and self._new:
             self._new -= 1
-            if len(_rows) >= MOST_ROWS:
-                del _rows[next(iter(_rows))]
-            row = _rows[begin, size, places] = _alike(begin, size, places)
+            row = _alike(begin, size, places)
+            with _adds_row:
+                if len(_rows) >= MOST_ROWS:
+                    del _rows[next(iter(_rows))]
+                _rows[begin, size, places] = row
         return row
 
     def past(self, data: bytes, at: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from router.amqp.format.message import ENVELOPE, annotations_to_add
 from router.amqp.format.values import MODIFIED, NO_STATE, REJECTED, Handle, HeldBytes, OutcomeDetails
 from router.amqp.proton.library import (
-    SCRATCH,
+    MEMORY,
     SCRATCH_SIZE,
     as_tag,
     ffi,
@@ -97,9 +97,9 @@ class LinkDeliveries:
 
     def gather_partial(self) -> None:
         """For the engine: take the parts of the current message that have arrived out of proton."""
-        before = len(self.partial)
-        while (size := lib.pn_link_recv(self.pointer, SCRATCH, SCRATCH_SIZE)) > 0:
-            self.partial += ffi.buffer(SCRATCH, size)
+        before, scratch = len(self.partial), MEMORY.scratch
+        while (size := lib.pn_link_recv(self.pointer, scratch, SCRATCH_SIZE)) > 0:
+            self.partial += ffi.buffer(scratch, size)
         self.connection.account.add(len(self.partial) - before)
 
     def take_partial(self) -> bytes:

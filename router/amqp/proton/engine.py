@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from router.amqp.proton.library import OUTPUT, OUTPUT_SIZE, ffi, lib, write_map, write_symbol
+from router.amqp.proton.library import MEMORY, OUTPUT_SIZE, ffi, lib, write_map, write_symbol
 
 MAX_SESSIONS: Final = 255
 LEAST_STEP_S: Final = 0.025
@@ -77,15 +77,15 @@ class Engine:
     def pull(self) -> bytes:
         """All output of proton so far."""
         parts: list[bytes] = []
-        end = 0
+        end, output = 0, MEMORY.output
         while (size := lib.pn_transport_pending(self.transport)) > 0:
             if end == OUTPUT_SIZE:
-                parts.append(ffi.unpack(OUTPUT, end))
+                parts.append(ffi.unpack(output, end))
                 end = 0
-            size = lib.pn_transport_peek(self.transport, OUTPUT + end, min(size, OUTPUT_SIZE - end))
+            size = lib.pn_transport_peek(self.transport, output + end, min(size, OUTPUT_SIZE - end))
             lib.pn_transport_pop(self.transport, size)
             end += size
-        last: bytes = ffi.unpack(OUTPUT, end)
+        last: bytes = ffi.unpack(output, end)
         return b"".join((*parts, last)) if parts else last
 
     def pull_session_flows(self, sessions: Iterable[Any]) -> bytes:

@@ -5,6 +5,7 @@ cost about ten times as much per message. Proton does not promise to keep this m
 pinned, and the names are checked when this module is loaded.
 """
 
+import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -62,18 +63,24 @@ if _missing or (lib.PN_VERSION_MAJOR, lib.PN_VERSION_MINOR) != (0, 40):
         + (f" without {', '.join(_missing)}" if _missing else "")
     )
 
-# Memory for the part of a message in one frame, which is usually the whole message. One for the process: only one
-# thread uses the engine, and the content is copied out before anything else runs.
 SCRATCH_SIZE: Final = 256 * 1024
-SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
-# Memory for output: as much as is usually written at once.
 OUTPUT_SIZE: Final = 256 * 1024
-OUTPUT: Final = ffi.new("char[]", OUTPUT_SIZE)
-# One struct for all tags that we send, because filling it again is cheaper than allocating one for each message.
-_tag_memory: Final = ffi.new("char[]", MAX_TAG)
-_tag_view: Final = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
-_tag: Final = ffi.new("pn_bytes_t *")
-_tag.start = _tag_memory
+
+
+class Memory(threading.local):
+    """Memory that a thread uses again and again. A thread copies the content out before it does anything else; proton's
+    calls let other threads run meanwhile, so each thread has memory of its own."""
+
+    def __init__(self) -> None:
+        self.scratch = ffi.new("char[]", SCRATCH_SIZE)  # for the part of a message in one frame, usually all of it
+        self.output = ffi.new("char[]", OUTPUT_SIZE)  # as much output as is usually written at once
+        self._bytes = ffi.new("char[]", MAX_TAG)
+        self.tag_view = memoryview(ffi.buffer(self._bytes, MAX_TAG))
+        self.tag = ffi.new("pn_bytes_t *")  # for each tag that we send: to fill it is cheaper than to allocate one
+        self.tag.start = self._bytes
+
+
+MEMORY: Final = Memory()
 
 MOST_TOLD: Final = 1024  # bytes of an error's description: it has to fit into small frames
 
@@ -87,10 +94,12 @@ _POLICY_CODES: Final = {name: code for code, name in _POLICY_NAMES.items()}
 
 
 def as_tag(tag: bytes) -> Any:
-    """The tag in proton's form; valid until the next call."""
-    size = _tag.size = len(tag)
-    _tag_view[:size] = tag
-    return _tag[0]
+    """The tag in proton's form; valid until the thread's next call."""
+    memory = MEMORY
+    struct = memory.tag
+    size = struct.size = len(tag)
+    memory.tag_view[:size] = tag
+    return struct[0]
 
 
 def tag_of(delivery: Any) -> bytes:
@@ -117,9 +126,9 @@ def read_data(data: Any) -> Any:
 def read_encoded(data: Any) -> bytes:
     """The encoded value in `data`; empty if there is none, or if it is larger than SCRATCH_SIZE."""
     size = lib.pn_data_encoded_size(data) if data else 0
-    if not 0 < size <= SCRATCH_SIZE or lib.pn_data_encode(data, SCRATCH, SCRATCH_SIZE) != size:
+    if not 0 < size <= SCRATCH_SIZE or lib.pn_data_encode(data, scratch := MEMORY.scratch, SCRATCH_SIZE) != size:
         return b""
-    return bytes(ffi.unpack(SCRATCH, size))
+    return bytes(ffi.unpack(scratch, size))
 
 
 def read_map(data: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ code here is used. `LOOPS` is the implementation in use. A handle is proton's po
 """
 
 import os
+import threading
 from collections.abc import Sequence
 from hashlib import sha256
 from importlib import import_module
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from router.amqp.format.values import Handle
-from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, as_tag, ffi, lib, tag_of
+from router.amqp.proton.library import MEMORY, SCRATCH_SIZE, as_tag, ffi, lib, tag_of
 
 _DELIVERY: Final = lib.PN_DELIVERY
 _NOTHING: Final = lib.PN_TRANSPORT
@@ -43,7 +44,7 @@ class Loops:
         """Take the next events off the collector, as long as each is a transfer on this link, of a whole message in one
         frame, with more than 0 and less than `most` bytes."""
         peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
-        came = Came([], [], [], [])
+        came, scratch = Came([], [], [], []), MEMORY.scratch
         while event := peek(collector):
             kind = type_of(event)
             if kind == _DELIVERY and lib.pn_event_link(event) == link:
@@ -53,10 +54,10 @@ class Loops:
                 size = lib.pn_delivery_pending(delivery)
                 if not 0 < size < most or lib.pn_delivery_aborted(delivery):
                     break
-                lib.pn_link_recv(link, SCRATCH, SCRATCH_SIZE)
+                lib.pn_link_recv(link, scratch, SCRATCH_SIZE)
                 settled = lib.pn_delivery_settled(delivery)
                 came.tags.append(tag_of(delivery))
-                came.messages.append(ffi.unpack(SCRATCH, size))
+                came.messages.append(ffi.unpack(scratch, size))
                 came.handles.append(delivery)
                 came.settled.append(settled)
                 if settled:
@@ -115,6 +116,21 @@ class Loops:
         return handles
 
 
+class Results(threading.local):
+    """Memory for the results of one call, of each thread (`Memory`): handles, whether they are settled, sizes, and the
+    bytes with a view of them."""
+
+    def __init__(self, module: Any, most: int, room: int) -> None:
+        out = module.new("char[]", room)
+        self.memory = (
+            ffi.new("pn_delivery_t *[]", most),
+            module.new("bool[]", most),
+            module.new("uint32_t[]", 2 * most),
+            out,
+            module.buffer(out),
+        )
+
+
 class CompiledLoops(Loops):
     is_compiled = True
 
@@ -153,17 +169,11 @@ class CompiledLoops(Loops):
         functions = [module.ffi.cast("void *", ffi.addressof(lib, name)) for name in self.FUNCTIONS]
         if not self._lib.init(functions, len(functions), _DELIVERY, _NOTHING):
             raise ImportError("the compiled module loops.c does not match loops.py: install the project again")
-        # One of each for the process, as of SCRATCH.
-        self._handles = ffi.new("pn_delivery_t *[]", self.MOST)
-        self._settled = self._new("bool[]", self.MOST)
-        self._sizes = self._new("uint32_t[]", 2 * self.MOST)
-        self._out = self._new("char[]", self.ROOM)
-        self._view = module.ffi.buffer(self._out)
+        self._results = Results(module.ffi, self.MOST, self.ROOM)
 
     def transfers(self, collector: Any, link: Any, most: int) -> Came:
-        handles, settled, sizes = self._handles, self._settled, self._sizes
-        count = self._lib.transfers(collector, link, most, self.MOST, handles, settled, sizes, self._out, self.ROOM)
-        view = self._view
+        handles, settled, sizes, out, view = self._results.memory
+        count = self._lib.transfers(collector, link, most, self.MOST, handles, settled, sizes, out, self.ROOM)
         if count <= 1:
             end = sizes[0]
             return Came([handles[0]], [view[:end]], [view[end : end + sizes[1]]], [settled[0]]) if count else NOTHING
@@ -172,8 +182,9 @@ class CompiledLoops(Loops):
         return Came(ffi.unpack(handles, count), parts[::2], parts[1::2], ffi.unpack(settled, count))
 
     def news(self, collector: Any, link: Any, *, sends: bool) -> list[Handle]:
-        count = self._lib.news(collector, link, sends, self.MOST, self._handles)
-        handles: list[Handle] = ffi.unpack(self._handles, count)
+        found = self._results.memory[0]
+        count = self._lib.news(collector, link, sends, self.MOST, found)
+        handles: list[Handle] = ffi.unpack(found, count)
         return handles
 
     def states(self, handles: Sequence[Handle]) -> tuple[list[int], list[bool]]:
