@@ -1,4 +1,7 @@
-"""Clients of a mesh, for trio: a publisher, which learns the outcome of each message, and a subscriber.
+"""Clients of a mesh: a publisher, which learns the outcome of each message, and a subscriber.
+
+`Publisher` and `Subscriber` are for trio. Programs without trio have the same clients with other faces
+(`failover.client.threaded`): `AsyncioPublisher`, `BlockingPublisher` and so on.
 
 Both resume: their links outlive routers, connections and, with a store, their own process. They use the same AMQP
 engine as the routers (`router.amqp`). So they have features that other clients lack: unsettled maps, settle mode second
@@ -13,6 +16,13 @@ from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
 from failover.client.state.store import MemoryStore, SqliteStore, Store
 from failover.client.subscriber import Subscriber
+from failover.client.threaded.aio import AsyncioDelivery, AsyncioHandle, AsyncioPublisher, AsyncioSubscriber
+from failover.client.threaded.blocking import (
+    BlockingDelivery,
+    BlockingHandle,
+    BlockingPublisher,
+    BlockingSubscriber,
+)
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.credentials import Credentials
 
@@ -20,6 +30,14 @@ __all__ = [
     "MISSED",
     "Abandoned",
     "AmqpError",
+    "AsyncioDelivery",
+    "AsyncioHandle",
+    "AsyncioPublisher",
+    "AsyncioSubscriber",
+    "BlockingDelivery",
+    "BlockingHandle",
+    "BlockingPublisher",
+    "BlockingSubscriber",
     "ClientError",
     "Connected",
     "Credentials",

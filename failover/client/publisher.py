@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Unpack
 
+import trio
+
 from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
 from failover.client.handle import Answer, Handle
@@ -65,6 +67,7 @@ class Publisher(Endpoint):
         self._checks = self._check  # one bound method for all handles
         self._next = 0
         self._storing = 0
+        self._queueing = trio.Lock()  # senders that wait for room: each change wakes the first one only
         self._keys: KeyMaker | None = None
         self._deliveries: dict[bytes, Handle] = {}  # unsettled ones by tag, in the order of sending
         self._queue: deque[Handle] = deque()  # to be transferred on this link
@@ -105,8 +108,10 @@ class Publisher(Endpoint):
         """Send a whole message, in AMQP's encoding, as `send` does."""
         self._check()
         await self._give_way()
-        while not self._has_room():
-            await self._change()
+        if self._queueing.locked() or not self._has_room():
+            async with self._queueing:
+                while not self._has_room():
+                    await self._change()
         number, self._next = self._next, self._next + 1
         delivery = self._remember(tag_of(number), message)
         self._storing += 1

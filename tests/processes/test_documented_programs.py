@@ -1,4 +1,4 @@
-"""The programs of docs/python.md, as they stand there: on three routers, killed in their middle and started again."""
+"""The programs of docs/python*.md, as they stand there: on three routers, killed in their middle and started again."""
 
 import os
 import re
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from failover.client import Subscriber
@@ -19,7 +20,7 @@ from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh, eventually
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "python.md"
+DOCUMENTS = [ROOT / "docs" / f"{name}.md" for name in ("python", "python-asyncio", "python-blocking")]
 PATIENCE_S = HANGS_S
 COUNT = 1500  # more than a publisher may have unsettled
 LINES = [f"{number} pieces of œuvre" for number in range(COUNT)]
@@ -33,11 +34,11 @@ def programs(text: str) -> dict[str, str]:
 class Programs:
     """In a folder of their own, as somebody would have them who has installed us."""
 
-    def __init__(self, folder: Path, mesh: RunningMesh, nursery: trio.Nursery) -> None:
+    def __init__(self, document: Path, folder: Path, mesh: RunningMesh, nursery: trio.Nursery) -> None:
         self.folder = folder
         self.urls = [f"amqp://{mesh.address(router)}" for router in mesh.routers]
         self._nursery = nursery
-        for name, code in programs(DOCUMENT.read_text()).items():
+        for name, code in programs(document.read_text()).items():
             (folder / name).write_text(code)
 
     def run(self, program: str, *arguments: str, **options: Any) -> Callable[..., Awaitable[Any]]:
@@ -73,19 +74,24 @@ async def orders_in(database: Path, least: int) -> None:
     await eventually(enough, PATIENCE_S)
 
 
-def test_there_is_no_code_in_the_document_but_these_programs() -> None:
-    text = DOCUMENT.read_text()
+documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+
+
+@documents
+def test_there_is_no_code_in_the_document_but_these_programs(document: Path) -> None:
+    text = document.read_text()
     assert list(programs(text)) == ["publisher.py", "subscriber.py", "echo.py"]
     assert text.count("```") == 2 * len(programs(text))
 
 
+@documents
 async def test_what_is_killed_goes_on_and_the_database_has_each_message_once(
-    own_triangle: RunningMesh, tmp_path: Path, nursery: trio.Nursery
+    document: Path, triangle: RunningMesh, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     """The brake is a second subscriber: without its answers the publisher does not come to its end. Until it answers,
     nothing is settled: the subscriber is first killed between the commits of all that it has and their settlement."""
     (tmp_path / "orders.txt").write_text("\n".join(LINES))
-    there = Programs(tmp_path, own_triangle, nursery)
+    there = Programs(document, tmp_path, triangle, nursery)
     database = tmp_path / "stock.db"
     with trio.fail_after(PATIENCE_S):
         async with Subscriber(there.urls, "topic/orders", container="brake", link="orders") as brake:
@@ -110,9 +116,10 @@ async def test_what_is_killed_goes_on_and_the_database_has_each_message_once(
         """Without a store: this ends the subscription."""
 
 
-async def test_an_asyncio_program_publishes_and_subscribes(
-    own_triangle: RunningMesh, tmp_path: Path, nursery: trio.Nursery
+@documents
+async def test_a_program_publishes_and_subscribes(
+    document: Path, triangle: RunningMesh, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     with trio.fail_after(PATIENCE_S):
-        ran = await Programs(tmp_path, own_triangle, nursery).run("echo.py", "500", capture_stdout=True)()
+        ran = await Programs(document, tmp_path, triangle, nursery).run("echo.py", "500", capture_stdout=True)()
     assert ran.stdout == b"500 accepted, 500 handled\n"

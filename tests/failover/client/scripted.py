@@ -91,6 +91,12 @@ class Peer(Handler):
         assert isinstance(done, kind), done
         return done
 
+    async def until(self, kind: type[Kind]) -> Kind:
+        """The client's next act of this kind, whatever it does before."""
+        while not isinstance(done := await self._done.receive(), kind):
+            pass
+        return done
+
     def has_nothing(self) -> bool:
         return self._done.statistics().current_buffer_used == 0
 

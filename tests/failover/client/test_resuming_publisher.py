@@ -207,3 +207,14 @@ async def test_an_incomplete_map_proves_nothing() -> None:
         assert link.remote_unsettled == states(dict.fromkeys([TAGS[0], TAGS[2]], NO_STATE))
         order = [await a.next(Transferred) for _ in range(3)]
         assert [(one.tag, one.resume) for one in order] == [(TAGS[0], True), (TAGS[2], False), (TAGS[3], False)]
+
+
+async def test_senders_that_wait_for_room_send_in_the_order_of_their_calls() -> None:
+    async with running_peers("a") as [a], publishing(a, in_flight=1) as (p, link), trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(p.send, b"%d" % number)
+            await trio.testing.wait_all_tasks_blocked()
+        for number in range(10):
+            transferred = await a.until(Transferred)
+            assert transferred.body == b"%d" % number
+            a.outcome(link, transferred.handle)

@@ -1,0 +1,254 @@
+"""Runs one client in a thread with a trio loop of its own, and makes calls of the client for callers elsewhere.
+
+A *caller* is another thread, or a task of asyncio. Each of its calls is a task of the trio loop. The task posts
+functions to its caller: the reads and writes of the program's own store (`CallersStore`), and at last the result.
+
+The thread lives as long as the block of the client. It is a daemon: a process that ends without leaving the block ends
+like after a kill. A fork copies no thread, so only the process that has entered the block can use the client.
+"""
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import trio
+from outcome import Error, Value
+
+from failover.client.endpoint import Endpoint
+from failover.client.errors import ClientError, StateError
+from failover.client.state.store import Change, MemoryStore, Role, Saved, Store
+from topic.identity import LinkIdentity
+
+Result = TypeVar("Result")
+Ended: TypeAlias = Value[Result] | Error
+"""The result of a call, or the exception that the call raises."""
+Post: TypeAlias = Callable[[Callable[[], object]], object]
+"""Makes the thread of a caller run a function. Raises RuntimeError if the caller runs no more functions."""
+
+_caller: ContextVar[Post | None] = ContextVar("caller", default=None)  # of the current task of trio
+
+
+def left() -> ClientError:
+    return ClientError(None, "the client has left")
+
+
+class Call(Generic[Result]):
+    """One call. The caller runs all functions that are posted, until it has run `done` with the result."""
+
+    def __init__(self, post: Post, done: Callable[[Ended[Result]], object]) -> None:
+        self.post = post
+        self._done = done
+        self._is_finished = False
+        self.scope = trio.CancelScope()
+
+    def finish(self, ended: Ended[Result]) -> None:
+        """Give the caller the result. Later results do not count."""
+        if not self._is_finished:
+            self._is_finished = True
+            with suppress(RuntimeError):  # no caller waits any more
+                self.post(partial(self._done, ended))
+
+    async def run(self, act: Callable[[], Awaitable[Result]]) -> None:
+        """Run the call as a task of trio. If the client's end cancels the task, its caller gets a ClientError."""
+        ended: Ended[Result] = Error(left())
+        try:
+            with self.scope:
+                _caller.set(self.post)
+                ended = Value(await act())
+        except Exception as error:
+            ended = Error(error)
+        finally:
+            self.finish(ended)
+
+
+class _FailedError(Exception):
+    """An exception ends the caller's block."""
+
+
+class CallersStore:
+    """A store of the program, perhaps on its database connection, that is used only in the thread of a caller.
+
+    The trio loop waits meanwhile, as it does for such a store in a program of trio. Only calls may need this store: the
+    program's transaction is committed at no other time.
+    """
+
+    threaded = False
+
+    def __init__(self, store: Store) -> None:
+        self.durable = store.durable
+        self._store = store
+
+    def load(self, role: Role, identity: LinkIdentity) -> Saved:
+        return _in_caller(partial(self._store.load, role, identity))
+
+    def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
+        _in_caller(partial(self._store.write, role, identity, changes))
+
+
+def _in_caller(work: Callable[[], Result]) -> Result:
+    """Have the caller of the current task do this work, and wait for it. Raises StateError if the caller is gone, or is
+    interrupted meanwhile."""
+    post = _caller.get()
+    answers: SimpleQueue[Ended[Result]] = SimpleQueue()
+    assert post is not None
+    gone, has_run = StateError("the store", "the call that needed it was interrupted"), False
+
+    def do() -> None:
+        nonlocal has_run
+        if has_run:
+            return
+        ended: Ended[Result] = Error(gone)
+        try:
+            ended = Value(work())
+        except Exception as error:
+            ended = Error(error)
+        finally:
+            has_run = True
+            answers.put(ended)
+
+    try:
+        post(do)
+    except RuntimeError:
+        raise gone from None
+    return answers.get().unwrap()
+
+
+def callers_store(store: Store | None) -> Store | None:
+    """The store as a client in a thread has to use it. A store that blocks has a thread of its own already."""
+    return store if store is None or store.threaded or isinstance(store, MemoryStore) else CallersStore(store)
+
+
+class ClientThread:
+    """The thread of one client. A caller enters the block of the client first, and leaves it in the end."""
+
+    def __init__(self, client: Endpoint) -> None:
+        self._client = client
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._has_token = threading.Event()
+        self._hurry = trio.CancelScope()
+        self._calls: trio.Nursery | None = None  # while the client takes calls
+        self._leaving: Call[None] | None = None  # the call that leaves the block
+        self._failed = False  # an exception ends the caller's block
+        self._left = trio.Event()
+        self._lock = threading.Lock()  # for the next three
+        self._waiting: list[Call[None]] = []  # calls that wait for the end of the block
+        self._is_over = False
+        self._failure: BaseException | None = None  # the exception that has ended the client's block
+
+    # -- for callers
+
+    def enter(self, call: Call[None]) -> None:
+        """Start the thread, which enters the client's block. Raises RuntimeError if the client had a block before."""
+        with self._lock:
+            if self._thread is not None:
+                raise RuntimeError("a client has one block: make another client for the next one")
+            self._thread = threading.Thread(target=self._run, args=(call,), name="oncemesh client", daemon=True)
+        self._process = os.getpid()
+        self._thread.start()
+        self._has_token.wait()
+
+    def start(self, call: Call[Result], act: Callable[[], Awaitable[Result]]) -> None:
+        """Start a call. Raises RuntimeError before the block and after a fork, and ClientError after the block."""
+        if self._process != os.getpid():
+            raise RuntimeError(f"this client belongs to process {self._process}: make a new client after a fork")
+        if self._token is None:
+            raise RuntimeError("a client can be used inside its block only: `with client: ...`")
+        try:
+            self._token.run_sync_soon(self._begin, call, act)
+        except trio.RunFinishedError:
+            raise left() from None
+
+    def leave(self, call: Call[None], *, failed: bool) -> None:
+        """Leave the client's block; the result comes with the end of the thread. `failed`: an exception ends the
+        caller's block. After a fork this does nothing, because the thread is in the other process."""
+        if self._process != os.getpid():
+            call.finish(Value(None))
+            return
+        with self._lock:
+            self._waiting.append(call)
+            is_over = self._is_over
+        if is_over:
+            self._tell_end(call)
+        else:
+            self._soon(self._leave, call, failed)
+
+    def cancel(self, call: Call[Any]) -> None:
+        """Cancel a call. The result still comes, perhaps that of a call which was faster."""
+        self._soon(call.scope.cancel)
+
+    def hurry(self, call: Call[None]) -> None:
+        """Cancel a call that enters or leaves the block: the client is to leave without waiting for anything."""
+        self._soon(self._hurry.cancel)
+
+    def join(self) -> None:
+        """Wait for the thread, if its block has ended: the thread ends at once."""
+        if self._is_over and self._thread is not None:
+            self._thread.join()
+
+    def _soon(self, act: Callable[..., object], *arguments: object) -> None:
+        if self._token is not None:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(act, *arguments)
+
+    # -- in the thread
+
+    def _run(self, entering: Call[None]) -> None:
+        try:
+            trio.run(self._live, entering)
+        except BaseException as error:
+            self._failure = error
+        with self._lock:
+            self._is_over = True
+            waiting = [entering, *self._waiting]
+        for call in waiting:
+            self._tell_end(call)
+
+    def _tell_end(self, call: Call[None]) -> None:
+        call.finish(Value(None) if self._failure is None else Error(self._failure))
+
+    async def _live(self, entering: Call[None]) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._has_token.set()
+        failure: Exception | None = None
+        with self._hurry:
+            async with trio.open_nursery() as calls:
+                try:
+                    await self._be_client(entering, calls)
+                except _FailedError:
+                    pass
+                except Exception as error:  # passes by the nursery, which would wrap it in a group
+                    failure = error
+                calls.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _be_client(self, entering: Call[None], calls: trio.Nursery) -> None:
+        _caller.set(entering.post)
+        try:
+            async with self._client:
+                self._calls = calls
+                entering.finish(Value(None))
+                await self._left.wait()
+                assert self._leaving is not None
+                _caller.set(self._leaving.post)
+                if self._failed:
+                    raise _FailedError
+        finally:
+            self._calls = None
+
+    def _begin(self, call: Call[Result], act: Callable[[], Awaitable[Result]]) -> None:
+        if self._calls is None:
+            call.finish(Error(left()))
+        else:
+            self._calls.start_soon(call.run, act)
+
+    def _leave(self, call: Call[None], failed: bool) -> None:
+        self._leaving, self._failed = call, failed
+        self._left.set()
