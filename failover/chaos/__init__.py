@@ -1,1 +1,1 @@
-"""Strikes faults at a running mesh on purpose. An application: only the command line imports it."""
+"""Strikes faults at a running mesh on purpose. This package is an application: only the command line imports it."""

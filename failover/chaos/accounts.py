@@ -1,8 +1,9 @@
-"""Judges a run by the clients' own accounts: missing, doubled and overtaken messages. Pure.
+"""Judges a run by the clients' own accounts: counts messages that are missing, doubled or overtaken.
 
 This second opinion uses neither the delivery logs nor the audit. It knows no excuses: a message that the protocol lets
 a subscriber miss, for example while the subscriber was away for longer than its timeout, counts as missing here. At the
-end the run compares the two: the audit has to name each missing message.
+end of a run, the two opinions are compared: the audit has to account for each missing message. This module does no
+input or output.
 """
 
 from collections import Counter
@@ -16,9 +17,9 @@ EXPLAINED = {
     "doubled": ("unknown", "duplicated"),
     "overtaken": ("unknown", "out of order"),
 }
-"""Maps a count of a subscriber to the audit's counts and violations of pairs that mean the same."""
+"""For each of the counts of a subscriber, the audit's counts and violations of a pair that mean the same."""
 SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
-"""Maps a count of a publisher at a balanced address to the audit's violation that means the same."""
+"""For each of these counts of a publisher at a balanced address, the audit's violation that means the same."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 
@@ -28,11 +29,11 @@ class Published:
 
     sent: int
     otherwise: frozenset[int]
-    """The numbers of messages with another outcome than acceptance."""
+    """The numbers of the messages that got an outcome other than accepted."""
     unknown: frozenset[int]
-    """The numbers of messages without an outcome."""
+    """The numbers of the messages whose outcome the publisher does not know."""
     pause_ms: int = 0
-    """The longest time between two acceptances within one life of its process."""
+    """The longest time between two acceptances within one life of the publisher's process."""
 
     def counts(self) -> dict[str, int]:
         return {
@@ -44,13 +45,16 @@ class Published:
         }
 
     def missing(self, numbers: Sequence[int]) -> int:
-        """How many accepted messages have a number that is not in `numbers`."""
+        """The number of accepted messages whose number is not in `numbers`."""
         return len(set(range(self.sent)) - self.otherwise - self.unknown - set(numbers))
 
 
 def subscriber_counts(received: Mapping[str, Sequence[int]], owed: Mapping[str, Published]) -> dict[str, int]:
-    """Return the counts of one subscriber. `received` has the numbers of each publisher, in order; `owed` has the
-    publishers of the subscriber's address."""
+    """Return the counts of one subscriber.
+
+    `received` has, for each publisher, the numbers of the messages that the subscriber received, in the order in which
+    they came. `owed` has the publishers of the subscriber's address.
+    """
     lists = received.values()
     return {
         "received": sum(map(len, lists)),
@@ -61,20 +65,20 @@ def subscriber_counts(received: Mapping[str, Sequence[int]], owed: Mapping[str, 
 
 
 def consumer_counts(received: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the counts of a subscriber at a balanced address. `missing` and `overtaken` are 0: any subscriber of the
-    address may get a message, and none of them has to get the messages in order."""
+    """Return the counts of one subscriber at a balanced address. `missing` and `overtaken` are always 0: a message may
+    go to any subscriber of the address, so no single subscriber has to get a message, or to get messages in order."""
     return subscriber_counts(received, {}) | {"overtaken": 0}
 
 
 def shared_counts(account: Published, received: Iterable[Sequence[int]]) -> dict[str, int]:
-    """Return the counts of a publisher at a balanced address. `received` has the numbers of all subscribers of the
-    address."""
+    """Return the counts of one publisher at a balanced address. `received` has the numbers of its messages that all
+    subscribers of the address received together."""
     had = Counter(number for numbers in received for number in set(numbers))
     return {"missing": account.missing(list(had)), "doubled": sum(count > 1 for count in had.values())}
 
 
 def overtaken(numbers: Sequence[int]) -> int:
-    """The number of messages that came for the first time after a later message."""
+    """The number of messages that came for the first time after a message with a higher number."""
     count, highest = 0, -1
     for number in dict.fromkeys(numbers):
         count += number < highest
@@ -85,8 +89,8 @@ def overtaken(numbers: Sequence[int]) -> int:
 def unexplained(
     clients: Mapping[str, Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]], violations: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield each difference between the clients' counts and the audit's counts. `clients`: from chaos.json. `pairs` and
-    `violations`: from audit.json. The name of a link begins with the name of its client."""
+    """Yield each difference between the clients' counts and the audit's counts, as a sentence. `clients` comes from
+    chaos.json, `pairs` and `violations` come from audit.json. The name of a link begins with the name of its client."""
     shared = [account for account in clients.values() if account["role"] == "publisher"]
     for what, kind in SHARED.items():
         count, known = sum(account.get(what, 0) for account in shared), violations.get(kind, 0)

@@ -20,18 +20,18 @@ from router.mesh.config import Topology
 
 @attrs.frozen
 class Impairment:
-    """The condition of a link."""
+    """The condition of a link: all that is wrong with it at present."""
 
     silent: bool = False
     severed: bool = False
     latency: float = 0.0
     jitter: float = 0.0
     resets: float = 0.0
-    """Resets of the link's connections, per second."""
+    """How often per second the link's connections are reset."""
     rate: float = math.inf
-    """Bytes a second that the link carries."""
+    """The number of bytes that the link carries per second."""
     loss: float = 0.0
-    """The share of packets that get lost; a proxy loses none."""
+    """The share of packets that get lost. A proxy carries bytes and not packets, so it loses none."""
 
     def __or__(self, other: "Impairment") -> "Impairment":
         return Impairment(
@@ -46,36 +46,37 @@ class Impairment:
 
 
 class Carrier(Protocol):
-    """Carries one link between two routers."""
+    """Carries the traffic of one link between two routers."""
 
     def become(self, condition: Impairment) -> None:
-        """Take on all of the condition at once."""
+        """Take on the whole condition at once."""
 
     def reset(self) -> None:
-        """Reset all present connections."""
+        """Reset all connections that the link has at present."""
 
 
 class Ground(Protocol):
-    """The place where the mesh of a run stands."""
+    """The place where the mesh of a run is."""
 
     @property
     def guard(self) -> Sequence[str]:
-        """The beginning of the command that starts a router."""
+        """The words that the command starting a router has to begin with at this place."""
 
     @property
     def namespace(self) -> str:
-        """The path of the network namespace of the clients; empty if it is our own."""
+        """The path of the clients' network namespace. It is empty if the clients are in the namespace of this
+        process."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """Keep this thread in the clients' place within the context. All that was made for the run is gone at the
-        end."""
+        """While the context lasts, keep this thread where the clients are. At the end of the context, all that was made
+        for the run is gone."""
 
     def at(self, router: str) -> AbstractContextManager[None]:
-        """Keep this thread in the router's place within the context: the sockets that it makes and the processes that
-        it starts are there."""
+        """While the context lasts, keep this thread where the router is: the sockets that the thread makes, and the
+        processes that it starts, are there."""
 
     async def lay(
         self, topology: Topology, nursery: trio.Nursery, random: Random
     ) -> tuple[Topology, Mapping[tuple[str, str], Carrier]]:
-        """Return the topology with the addresses that it has here, and the carrier of each link, which runs in
-        `nursery`."""
+        """Return the topology with the addresses that the routers have at this place, and for each link its carrier.
+        The carriers run in `nursery`."""

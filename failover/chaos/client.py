@@ -32,7 +32,7 @@ from router.security.operator import operator_of
 LINK = "chaos"
 BEGIN, FINISH = b"begin\n", b"finish\n"
 GAVE_UP = 3
-"""The exit status of a client that found no router for too long; it may be started again."""
+"""The exit status of a client that has looked for a router for too long. Such a client may be started again."""
 COUNT_S = 0.25
 
 
@@ -41,14 +41,14 @@ class Spec:
     name: str
     role: Literal["publisher", "subscriber"]
     run_dir: str
-    """The run directory of the mesh; its clients have the rights of the user who runs the mesh."""
+    """The run directory of the mesh. The client has the rights of the user who runs the mesh."""
     urls: tuple[str, ...]
-    """The URLs of routers, in the order in which the client tries them."""
+    """The URLs of the routers, in the order in which the client tries them."""
     address: str
     folder: str
-    """The folder of its log and its state."""
+    """The folder of the client's log and state."""
     timeout: int
-    """The timeout of its link in seconds, and the time for which it looks for a router."""
+    """The timeout of the client's link in seconds. For this long, the client also looks for a router."""
     rate: float = 1.0
     count: int = 0
     """The number of messages that a publisher offers."""
@@ -56,7 +56,7 @@ class Spec:
     settle: Literal["first", "second"] = "second"
     think: float = 0.0
     namespace: str = ""
-    """The path of the network namespace that the client enters; empty: it stays where it is."""
+    """The path of the network namespace that the client enters. If it is empty, the client stays where it is."""
 
     @property
     def state(self) -> Path:
@@ -115,14 +115,16 @@ def _body(spec: Spec, number: int, due: int) -> bytes:
 
 async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> None:
     async with trio.lowlevel.FdStream(sys.stdin.fileno()) as orders:
-        async for order in orders:  # a few bytes written at once are read at once
+        # An order has a few bytes that were written at once, so one read returns all of it.
+        async for order in orders:
             for line in order.splitlines(keepends=True):
                 told[bytes(line)].set()
     scope.cancel()
 
 
 async def _count(connection: sqlite3.Connection, counts: Mapping[str, int]) -> None:
-    """Commit the counts regularly: in settle mode first nothing else commits the received messages."""
+    """Commit and report the counts regularly. In settle mode first nothing else commits the messages that the client
+    received."""
     while True:
         await trio.sleep(COUNT_S)
         connection.commit()

@@ -1,6 +1,7 @@
-"""The clients of a run as the nemesis sees them: one process each, started again with its state file after a crash.
+"""The clients of a run, as the nemesis sees them. Each client is a process.
 
-A process that ends by itself because it found no router for too long is started again as well, and the run says so.
+A client that the nemesis killed is started again with its state file. A client that ended by itself, because it found
+no router for too long, is started again as well, and the run reports this.
 """
 
 import contextlib
@@ -23,25 +24,25 @@ from router.mesh.quantities import Address
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
 NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 AGAIN_S: Final = 0.5
-"""Seconds before a client that gave up is started again."""
+"""After this many seconds a client that gave up is started again."""
 
 
 class Member:
-    """One client of a run. `tell`: called with each line for the user."""
+    """One client of a run. `tell` is called with each line that the user should see."""
 
     def __init__(
         self, client: ScriptClient, spec: Spec, tell: Callable[[str], None], command: Sequence[str] = COMMAND
     ) -> None:
         self.client = client
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
-        """The counts that the client has reported, over all its lives; its ledger is more exact."""
+        """The counts that the client has reported, over all its lives. Its ledger is more exact."""
         self.router: str | None = None
-        """The router to which it is attached, or was last."""
+        """The router to which the client is attached, or was attached last."""
         self.attached = False
         self.running = False
         self.finished = False
         self.crashes = 0
-        """The number of times that it ended by itself."""
+        """The number of times that the client ended by itself."""
         self._spec = spec
         self._tell = tell
         self._command = command
@@ -50,7 +51,7 @@ class Member:
         self._wanted = trio.Event()
         self._killed = False
         self._orders: list[bytes] = []
-        """The orders sent to it so far; each life gets them again."""
+        """All orders that the client has been given so far. Each new process of the client gets them again."""
 
     @property
     def name(self) -> str:
@@ -58,12 +59,12 @@ class Member:
 
     @property
     def state(self) -> Path:
-        """The file with its state and its account."""
+        """The file that has the client's state and its account."""
         return self._spec.state
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until the client has finished, or until this is cancelled. Started once the client is attached for the
-        first time."""
+        """Run the client until it has finished, or until this task is cancelled. The task counts as started once the
+        client is attached for the first time."""
         self._first = task_status
         while True:
             self._wanted, self._killed = trio.Event(), False
@@ -92,7 +93,9 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,  # ctrl-c is for the nemesis, who then ends its clients in order
+                # In a session of its own, the client does not get ctrl-c. The nemesis gets it, and ends the clients in
+                # order.
+                start_new_session=True,
             )
         self.running = True
         try:
@@ -130,7 +133,7 @@ class Member:
                 self._tell(f"client {self.name} gave up: {reason}")
 
     def leave(self) -> None:
-        """Kill its process; it stays away until it is ordered back."""
+        """Kill the client's process. The client stays away until `come_back`."""
         assert self._process is not None
         self._killed = True
         self.running = self.attached = False
@@ -140,11 +143,12 @@ class Member:
         self._wanted.set()
 
     async def begin(self) -> None:
-        """Order a publisher to offer its messages from now on."""
+        """Order a publisher to begin offering its messages."""
         await self._order(BEGIN)
 
     async def finish(self) -> None:
-        """Order the client to finish: a publisher when it knows all outcomes, a subscriber at once."""
+        """Order the client to finish. A publisher finishes when it knows all outcomes, a subscriber finishes at
+        once."""
         await self._order(FINISH)
 
     async def _order(self, order: bytes) -> None:
@@ -153,7 +157,7 @@ class Member:
 
     async def _say(self, order: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
-            # A client that has ended gets the order in its next life.
+            # If the process has just ended, the client gets the order in its next life.
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._process.stdin.send_all(order)
 
@@ -173,7 +177,7 @@ class RunningClients:
 
     @property
     def routers_of_clients(self) -> dict[str, str]:
-        """Maps each client to the router to which it is attached, or was last."""
+        """For each client, the router to which it is attached, or was attached last."""
         return {name: member.router for name, member in self.members.items() if member.router is not None}
 
     def total(self, what: str) -> int:
@@ -188,8 +192,11 @@ def make_clients(
     namespace: str = "",
     programs: Mapping[str, Sequence[str]] = NONE,
 ) -> RunningClients:
-    """Make the clients of a run. Each client tries its own router first, then the others in turn. `programs`: name ->
-    command of a client of another project; it reads and writes the same lines as `failover.chaos.client`."""
+    """Make the clients of a run. Each client tries its own router first, then the others in turn.
+
+    `programs` has, by name, the commands of clients that other projects have written. They read and write the same
+    lines as `failover.chaos.client`.
+    """
     specs = (attrs.evolve(_spec(one, script, addresses, folder), namespace=namespace) for one in script.clients)
     return RunningClients(
         Member(client, spec, tell, programs.get(client.name, COMMAND))

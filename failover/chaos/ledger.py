@@ -25,11 +25,12 @@ _TABLES = (
 
 
 class Ledger:
-    """The account. It uses the connection of the client's store, so that the store's next write commits its entries."""
+    """The account of one client. It uses the connection of the client's store, so the next write of the store also
+    commits the entries of the account."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
-        """The counts of this life."""
+        """The counts of this life of the client."""
         self._execute = connection.execute
         self._accepted_at = math.inf
         self._pause_s = 0.0
@@ -55,7 +56,7 @@ class Ledger:
         self.processed(delivery.body)
 
     def processed(self, message: bytes) -> None:
-        """Count a processed message; `message` is its body."""
+        """Count a message that the client has processed. `message` is the body."""
         publisher, number = parsed(message)
         self.counts["received"] += 1
         self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
@@ -71,7 +72,8 @@ def parsed(message: bytes) -> tuple[str, int]:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the database without waiting for the disk: the kernel has every write of a killed process."""
+    """Open the database so that writes do not wait for the disk. When the process is killed, the kernel already has all
+    its writes."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
@@ -81,7 +83,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def published(path: Path) -> Published:
-    """Return a publisher's account over all its lives, while none is running."""
+    """Return a publisher's account over all its lives. No process of the publisher may be running."""
     with _reading(path) as execute:
         [sent] = execute("SELECT coalesce(max(next_number), 0) FROM oncemesh_link").fetchone()
         otherwise = {number for (number,) in execute("SELECT number FROM otherwise")}
@@ -92,7 +94,8 @@ def published(path: Path) -> Published:
 
 
 def received(path: Path) -> dict[str, list[int]]:
-    """Return a subscriber's account: the numbers of each publisher, in the order in which they were accepted."""
+    """Return a subscriber's account: for each publisher the numbers of its messages, in the order in which the
+    subscriber accepted them."""
     found: dict[str, list[int]] = {}
     with _reading(path) as execute:
         for publisher, number in execute("SELECT publisher, number FROM received ORDER BY place"):
@@ -103,5 +106,6 @@ def received(path: Path) -> dict[str, list[int]]:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[Callable[[str], sqlite3.Cursor]]:
     with contextlib.closing(open_database(path)) as connection:
-        SqliteStore(connection)  # a client that never began has no tables of its own
+        # This makes the tables of the store, which a client that never began has not made.
+        SqliteStore(connection)
         yield connection.execute

@@ -1,4 +1,4 @@
-"""The links of a run. The condition of a link follows from all faults that are on it at the time."""
+"""The links of a run. All faults that are in force at a link together make its condition."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ class Links:
         self._ends: dict[str, tuple[str, str]] = {}
         self._carriers: dict[str, Carrier] = {}
         self._wrong: dict[str, dict[int, Impairment]] = {}
-        """Maps a link to its faults, and each fault to its impairment."""
+        """For each link its faults (given by their numbers), and for each fault its impairment."""
         self._changed: dict[str, trio.Event] = {}
 
     def open(self, carriers: Mapping[tuple[str, str], Carrier], nursery: trio.Nursery, random: Random) -> None:
@@ -29,11 +29,11 @@ class Links:
         return list(self._carriers)
 
     def of(self, routers: Collection[str]) -> tuple[str, ...]:
-        """Return all links of these routers."""
+        """Return the links that have one of these routers at an end."""
         return tuple(name for name, ends in self._ends.items() if not {*ends}.isdisjoint(routers))
 
     def between(self, sides: Collection[Collection[str]]) -> tuple[str, ...]:
-        """Return the links between routers of two sides."""
+        """Return the links between routers that are not on the same side."""
         return tuple(name for name, (a, b) in self._ends.items() if not any(a in one and b in one for one in sides))
 
     def impair(self, fault: int, names: Collection[str], condition: Impairment) -> None:
@@ -63,7 +63,7 @@ class Links:
         self._changed[name] = trio.Event()
 
     async def _reset(self, name: str, random: Random) -> None:
-        """Reset the link's connections at random times, as a Poisson process."""
+        """Reset the link's connections at random times. The times form a Poisson process."""
         while True:
             rate = self._condition(name).resets
             with trio.move_on_after(random.expovariate(rate) if rate else math.inf) as patience:

@@ -24,7 +24,7 @@ PORTS: Final = range(15000, 32000)
 
 
 class Loopback:
-    """All routers and clients are in our own network namespace."""
+    """The loopback as the ground of a run: all routers and clients are in the network namespace of this process."""
 
     guard: Final = ()
     namespace: Final = ""
@@ -59,8 +59,9 @@ def _always(address: Address) -> Callable[[], Address]:
 
 
 def free_ports() -> Iterator[int]:
-    """Yield ports, each free at that moment."""
-    random = Random()  # not the run's: what is free differs from run to run
+    """Yield ports, each of which was free when it was tried."""
+    # The random generator of the run would not help: other ports are free in each run.
+    random = Random()
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:
             try:

@@ -1,5 +1,5 @@
-"""The mesh of a run on its ground, and the lives of its routers. It keeps the state of each router, as a strike has to
-know which routers it can hit."""
+"""The mesh of a run on its ground, and the lives of its routers. A strike has to know which routers it can hit, so
+`ChaosMesh` keeps the state of each router."""
 
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -42,7 +42,7 @@ class Life(Enum):
 
 
 class ChaosMesh:
-    """The mesh of a run. `tell`: called with each line for the user."""
+    """The mesh of a run. `tell` is called with each line that the user should see."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ChaosMesh:
         command: Sequence[str] = ROUTER_COMMAND,
         ground: Ground | None = None,
     ) -> None:
-        """`ground`: the place of the mesh; by default the loopback."""
+        """`ground` is the place where the mesh runs. The default is the loopback."""
         self.topology = topology
         self.directory = directory
         self._ground: Ground = ground or Loopback()
@@ -60,7 +60,7 @@ class ChaosMesh:
         self.launcher = Launcher(directory, self._fetch, (*self._ground.guard, *command), self._ground.at, options)
         self.lives = dict.fromkeys(topology.routers, Life.DOWN)
         self.crashes = 0
-        """The number of times that a router ended by itself."""
+        """How often a router of this mesh ended by itself."""
         self.links = Links()
         self._offsets = dict.fromkeys(topology.routers, 0.0)
         self._tell = tell
@@ -71,14 +71,14 @@ class ChaosMesh:
 
     @property
     def addresses(self) -> dict[str, Address]:
-        """The addresses to which clients connect, by router."""
+        """For each router, the address to which its clients connect."""
         return {name: router.amqp for name, router in self.topology.routers.items()}
 
     def routers_in_state(self, *lives: Life) -> list[str]:
         return [name for name, life in self.lives.items() if life in lives]
 
     async def up(self, nursery: trio.Nursery, random: Random) -> None:
-        """Start the mesh; `nursery` runs the carriers of its links."""
+        """Start the mesh. The carriers of its links run in `nursery`."""
         self.topology, carriers = await self._ground.lay(self.topology, nursery, random)
         self.links.open(carriers, nursery, random)
         _write(self.topology, self.directory.topology_path)
@@ -88,7 +88,7 @@ class ChaosMesh:
     def _are(self, names: Collection[str], life: Life) -> None:
         self.lives.update(dict.fromkeys(names, life))
 
-    # Faults of routers. Each method returns when the fault is done.
+    # The methods from here on are faults of routers. Each returns when the fault has struck.
 
     async def kill(self, names: Collection[str]) -> None:
         self._are(names, Life.BUSY)
@@ -96,13 +96,13 @@ class ChaosMesh:
         self._are(names, Life.DOWN)
 
     def forget(self, names: Collection[str]) -> None:
-        """Delete the state stores of routers that are down, as if their disks were lost."""
+        """Delete the state stores of these routers, as if their disks were lost. The routers have to be down."""
         for name in names:
             for path in self._folder(name).glob("state.db*"):
                 path.unlink()
 
     def fill_disks(self, names: Collection[str]) -> None:
-        """Make the disks of these routers' replica sets full, until `empty_disks`."""
+        """Let each write to these routers' stores of replica sets fail as on a full disk, until `empty_disks`."""
         for name in names:
             (self._folder(name) / FULL_DISK).touch()
 
@@ -111,7 +111,7 @@ class ChaosMesh:
             (self._folder(name) / FULL_DISK).unlink(missing_ok=True)
 
     async def cut_power(self, names: Collection[str]) -> None:
-        """Kill routers, and set their stores of replica sets back to the last sync."""
+        """Kill routers, and set each one's store of replica sets back to its last sync."""
         await self.kill(names)
         assert self.topology.queues is not None
         sync = Sync(self.topology.queues.sync)
@@ -133,7 +133,7 @@ class ChaosMesh:
         self._are([name], Life.DOWN)
 
     def start(self, names: Collection[str]) -> None:
-        """Start routers, without waiting until they are ready."""
+        """Start routers. Does not wait until they are ready."""
         for name in names:
             try:
                 self.launcher.begin([name], self._offsets[name])
@@ -143,7 +143,7 @@ class ChaosMesh:
                 self._tell(str(error))
 
     def set_clock(self, name: str, offset: float) -> None:
-        """Set by how many seconds the router's clock is wrong, from its next start on."""
+        """Make the router's clock wrong by this many seconds, from the router's next start on."""
         self._offsets[name] = offset
 
     def pause(self, names: Collection[str]) -> None:
@@ -159,10 +159,11 @@ class ChaosMesh:
                 processes[name].send_signal(number)
                 self.lives[name] = life
             except (KeyError, psutil.NoSuchProcess):
-                pass  # it has ended by itself: `crashed` reports it
+                # The process has ended by itself. `crashed` reports it.
+                pass
 
     def crashed(self) -> Iterator[tuple[str, str]]:
-        """Yield the routers that ended without an order, with the reason."""
+        """Yield each router that ended without an order, and the reason."""
         for name, reason in self.launcher.endings():
             if self.lives[name] in (Life.UP, Life.PAUSED):
                 self.lives[name] = Life.DOWN
@@ -170,7 +171,7 @@ class ChaosMesh:
                 yield name, reason
 
     async def look(self) -> dict[str, RouterView]:
-        """Return the status of the routers, as they report it."""
+        """Return the status of each router, as the routers report it."""
         return await look(self.directory, self._fetch)
 
     async def _fetch(self, host: str, port: int, timeout: float) -> dict[str, Any]:
@@ -178,20 +179,21 @@ class ChaosMesh:
         return await fetch_status(host, port, timeout, credentials, scheme)
 
     async def voters(self, name: str) -> list[str]:
-        """The voters of a replica set, the leader first; none if no router that is up reports that it leads the set."""
+        """Return the voters of a replica set, beginning with the leader. If no router that is up reports that it leads
+        the set, return an empty list."""
         for one in shown_sets((await self.look()).values()):
             if one.name == name and one.best["role"] == LEADER and self.lives[one.by] is Life.UP:
                 return sorted(one.best["voters"], key=lambda voter: voter != one.by)
         return []
 
     async def ready(self, name: str, patience: float) -> None:
-        """Wait until this router lacks nothing, for at most `patience` seconds."""
+        """Wait until the router's status shows that it is ready, but at most `patience` seconds."""
         with trio.move_on_after(patience):
             while unfinished(self.topology, await self.look(), [name]):
                 await trio.sleep(LOOK_S)
 
     async def mend(self) -> None:
-        """Start and link everything again."""
+        """Heal all links, empty all disks, and start all routers that are down."""
         self.links.heal()
         self.empty_disks(self.routers)
         self.resume(self.routers_in_state(Life.PAUSED))
@@ -206,7 +208,7 @@ class ChaosMesh:
 
 
 def _write(topology: Topology, path: Path) -> None:
-    """Write the topology as a file for routers."""
+    """Write the topology into a file that routers can read."""
     timing = {name: f"{seconds:.3f}s" for name, seconds in attrs.asdict(topology.timing).items()}
     limits = attrs.asdict(topology.limits)
     limits["opening"] = f"{topology.limits.opening:.3f}s"
@@ -227,7 +229,7 @@ def _write(topology: Topology, path: Path) -> None:
 
 
 def _security(topology: Topology) -> dict[str, Any]:
-    """The topology's security, with its files named by absolute paths."""
+    """The part `security` of the topology's file. Each file that it names has its absolute path."""
     said = {name: value for name, value in attrs.asdict(topology.security).items() if value}
     base = topology.base.resolve()
     return {name: str(base / said[name]) if name in FILES else value for name, value in said.items()}

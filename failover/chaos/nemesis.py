@@ -1,7 +1,8 @@
-"""Carries out a plan: strikes each target in time, and ends each fault after its duration.
+"""Carries out a plan: strikes each fault when its time comes, and ends the fault after its duration.
 
-Each strike is a task. It finds its targets in the mesh of that moment, strikes them (`_act`), waits, and undoes the
-fault (`_undo`) unless another strike has done so. A strike without a target is reported and left out.
+Each strike is a task. It chooses its targets among those that the mesh has at this moment, strikes them (`_act`),
+waits, and undoes the fault (`_undo`) unless another strike has undone it. A strike that finds no target is reported and
+skipped.
 """
 
 import time
@@ -22,9 +23,10 @@ from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 
 READY_S = 10.0
-"""Seconds for which a rolling restart waits for a router to be ready before it takes the next."""
+"""After this many seconds a rolling restart goes on to the next router, even if the router that it started is not
+ready."""
 LED_S = 30.0
-"""Seconds for which a strike at the leader or a follower of a replica set waits for a leader."""
+"""For this many seconds a strike at the leader or a follower of a replica set waits until a router leads the set."""
 LOOK_S = 0.1
 
 
@@ -48,7 +50,7 @@ def now_us() -> int:
 
 
 class Nemesis:
-    """Strikes the faults of a run. `tell`: called with a line for each fault that strikes or ends."""
+    """Strikes the faults of a run. `tell` is called with a line for each fault that strikes or ends."""
 
     def __init__(self, script: Script, mesh: ChaosMesh, clients: RunningClients, tell: Callable[[str], None]) -> None:
         self.script = script
@@ -62,7 +64,7 @@ class Nemesis:
         return [struck for struck in self.struck if struck.open]
 
     async def run(self, plan: Sequence[Strike]) -> None:
-        """Run until the time of the script is over. Faults that are in force then stay so until `mend`."""
+        """Run until the time of the script is over. Faults that are then in force stay in force until `mend`."""
         started = trio.current_time()
         async with trio.open_nursery() as nursery:
             for strike in plan:
@@ -80,7 +82,7 @@ class Nemesis:
             member.come_back()
         await self.mesh.mend()
 
-    # strikes
+    # The methods from here on strike, and end faults.
 
     async def _inject(self, strike: Strike) -> None:
         fault = strike.fault
@@ -103,7 +105,7 @@ class Nemesis:
             await self._end(struck, targets)
 
     async def _end_others(self, strike: Strike) -> None:
-        """Strike with a word that ends other faults: `start`, `resume`, `free`, `heal`, `restore`."""
+        """Carry out a strike whose word ends faults (`start`, `resume`, `free`, `heal` or `restore`)."""
         verb = strike.fault.verb
         found = [struck for struck in self.in_force if struck.word in verb.ends]
         targets = {name for struck in found for name in struck.open}
@@ -124,10 +126,11 @@ class Nemesis:
             struck.until_us = now_us()
         self._tell(f"{struck.word} {', '.join(ended)}: ended")
 
-    # targets
+    # The methods from here on choose the targets.
 
     async def _aim(self, strike: Strike) -> tuple[tuple[str, ...], str]:
-        """Return the names of the targets, and a text with them. Raises RunError if a replica set has no leader."""
+        """Return the names of the targets, and a text for the user that has them. Raises RunError if a replica set has
+        no leader."""
         fault, random = strike.fault, strike.random()
         verb, target = fault.verb, fault.target
         voters = {one.of: await self._voters(one.of, fault) for one in replicas_in(target)}
@@ -143,7 +146,8 @@ class Nemesis:
         return found, f"{verb.name} {', '.join(found)}{told}"
 
     async def _voters(self, name: str, fault: FaultLine) -> Sequence[str]:
-        """Return the voters of a replica set, the leader first. Raises RunError if the set gets no leader in time."""
+        """Return the voters of a replica set, beginning with the leader. Raises RunError if the set gets no leader in
+        time."""
         waits = False
         with trio.move_on_after(LED_S):
             while not (voters := await self.mesh.voters(name)):
@@ -170,7 +174,7 @@ class Nemesis:
             return Field(mesh.routers, mesh.routers, sets, seats)
         return Field(mesh.routers, mesh.routers_in_state(*_OPEN.get(word, (Life.UP,))), sets, seats)
 
-    # the words of the vocabulary
+    # The methods from here on carry out the words of a script.
 
     async def _act(self, struck: Struck) -> None:
         mesh, targets = self.mesh, struck.targets
@@ -210,7 +214,8 @@ class Nemesis:
             case "disk-full":
                 mesh.empty_disks(names)
             case "rolling-restart":
-                pass  # it has come to an end by itself
+                # A rolling restart has started all its routers again already.
+                pass
             case "skew":
                 await self._set_clocks(names, 0.0)
             case "pause":
@@ -229,8 +234,8 @@ class Nemesis:
                 await self.mesh.ready(name, READY_S)
 
     async def _set_clocks(self, names: Collection[str], offset: float) -> None:
-        """Set the clocks of routers. A process takes its clock only when it starts. So routers that are up are
-        restarted, and a router that is down gets the clock when another strike starts it."""
+        """Set the clocks of routers. A process reads the setting of its clock only when it starts. So this method
+        restarts routers that are up. A router that is down gets the clock when another strike starts it."""
         for name in names:
             self.mesh.set_clock(name, offset)
         running = [name for name in names if self.mesh.lives[name] is Life.UP]
@@ -238,7 +243,8 @@ class Nemesis:
         self.mesh.start(running)
 
 
-# Maps a word to the states of routers that it can strike; by default routers that are up.
+# For each of these words, the states in which a router has to be so that the word can strike it. Any other word strikes
+# routers that are up.
 _OPEN: Mapping[str, tuple[Life, ...]] = {
     "kill": (Life.UP, Life.PAUSED),
     "kill-all": (Life.UP, Life.PAUSED),
@@ -251,7 +257,7 @@ _OPEN: Mapping[str, tuple[Life, ...]] = {
 
 
 def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
-    """The impairment that a word makes of a link."""
+    """The impairment of a link that a word with these options stands for."""
     if word == "cut" and options.get("how") == "reset":
         return Impairment(severed=True)
     if word in ("cut", "partition"):
@@ -266,7 +272,7 @@ def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
 
 
 def _shown(option: str, value: object) -> str:
-    """The option as a script writes it."""
+    """The value of an option, as a script writes it."""
     if not isinstance(value, float):
         return str(value)
     if option == "rate":

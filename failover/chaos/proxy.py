@@ -27,18 +27,19 @@ HOST: Final = "127.0.0.1"
 CHUNK: Final = 64 << 10
 LEAST: Final = 1 << 10
 TURN_S: Final = 0.01
-"""Seconds that a chunk takes on a narrow link; but a chunk has LEAST bytes or more."""
+"""On a narrow link a chunk is as large as the link carries in this many seconds, but has at least LEAST bytes."""
 UNDER_WAY: Final = 64
-"""Chunks that a delayed link holds in each direction; a sender of more has to wait."""
+"""The limit of chunks that a delayed link holds in each direction. A sender of more has to wait."""
 REFUSED_S: Final = 0.1
-"""Seconds before the proxy gives up a connection whose far end does not listen. A dialler that is refused tries again
-at growing intervals; a dialler that was connected tries again at once."""
-RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no time at all: closing tells the peer at once
+"""After this many seconds the proxy gives up a connection whose far end does not listen. A dialler that is refused
+tries again at growing intervals; a dialler that was connected tries again at once."""
+# With SO_LINGER set to no time at all, closing a socket resets the connection.
+RESET: Final = struct.pack("ii", 1, 0)
 
 
 class LinkProxy:
-    """The proxy of one link. `target` returns the address where the far end listens; the proxy calls it for each
-    connection, as the address may become known late."""
+    """The proxy of one link. `target` returns the address where the far end listens. The address may become known late,
+    so the proxy asks for it at each connection."""
 
     def __init__(self, target: Callable[[], Address], random: Random | None = None) -> None:
         self._target = target
@@ -51,13 +52,13 @@ class LinkProxy:
 
     @property
     def address(self) -> Address:
-        """The address that the near end dials."""
+        """The address that the router at the near end dials."""
         assert self._address is not None, "it does not listen yet"
         return self._address
 
     def become(self, condition: Impairment) -> None:
-        """Take on the whole condition at once, so that no moment has only a part of it: a silent link that stops being
-        slow stays silent all the time."""
+        """Take on the whole condition at once. So the link never has only a part of it: a silent link that stops being
+        slow is silent all the time."""
         was, self.condition = self.condition, condition
         if not condition.silent:
             self._flows.set()
@@ -71,7 +72,7 @@ class LinkProxy:
             scope.cancel()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen on a free port and carry bytes until cancelled."""
+        """Listen on a free port, and carry bytes until this task is cancelled."""
         (listener,) = await trio.open_tcp_listeners(0, host=HOST)
         self._address = Address(*listener.socket.getsockname()[:2])
         task_status.started()
@@ -108,7 +109,8 @@ class LinkProxy:
                     _reset(far)
 
     async def _copy(self, here: trio.SocketStream, there: trio.SocketStream, both: trio.CancelScope) -> None:
-        """Copy the bytes of one direction. The end of the stream is passed on; a broken stream ends both directions."""
+        """Copy the bytes of one direction. If the stream ends, pass the end on. If the stream breaks, end both
+        directions."""
         put, take = trio.open_memory_channel[tuple[float, bytes]](UNDER_WAY)
         try:
             async with trio.open_nursery() as nursery:

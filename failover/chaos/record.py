@@ -45,7 +45,7 @@ class RunRecord:
         self._write()
 
     def end(self, struck: Iterable[Struck], clients: RunningClients, crashes: int, unfinished: Iterable[str]) -> None:
-        """Write the end of the run. No client runs any more."""
+        """Write the end of the run. All clients have ended by then."""
         for name, account in accounts_of(clients, self._kinds).items():
             self._data["clients"][name].update(account)
         self._data["faults"] = [
@@ -63,7 +63,7 @@ class RunRecord:
 
     @property
     def totals(self) -> Counter[str]:
-        """The counts summed over all clients."""
+        """For each count, the sum over all clients."""
         total = Counter[str]()
         for account in self._data["clients"].values():
             total.update({what: count for what, count in account.items() if what != "role"})
@@ -76,8 +76,8 @@ class RunRecord:
 
 
 def accounts_of(clients: RunningClients, kinds: AddressKinds) -> dict[str, dict[str, int]]:
-    """Maps each client to its counts. Subscribers attach before anything is published. So each subscriber is owed every
-    message of its address; at a balanced address, one of the subscribers is owed each message."""
+    """The counts of each client. Subscribers attach before anything is published, so each subscriber is owed every
+    message of its address. At a balanced address, each message is owed to one of the subscribers."""
     publishers = {one.name: (one.client.address, published(one.state)) for one in clients.of_role("publisher")}
     shared: dict[str, list[Sequence[int]]] = {}
     found = {name: account.counts() for name, (_, account) in publishers.items()}

@@ -33,11 +33,12 @@ from router.mesh.shown.waits import waits
 from router.mesh.status import RouterView, unfinished
 
 SCRIPT = "chaos-script.yaml"
-"""The copy of the script in the run directory. It marks a directory that a new run may replace."""
+"""The name that the copy of the script has in the run directory. By this copy `prepare` recognises a directory that a
+new run may replace."""
 ATTACH_S = 30.0
 LOOK_S = 1.0
 END_S = 30.0
-"""Seconds that a run waits for its end, beyond the time for which routers and clients may be waited for."""
+"""For this many seconds a run waits for its end, in addition to the time that routers and clients may take."""
 
 
 @attrs.frozen
@@ -45,11 +46,11 @@ class Ending:
     """The result of a run."""
 
     counts: Mapping[str, int]
-    """The sums of the clients' own accounts, see `accounts`."""
+    """The counts of the clients' own accounts, summed over all clients (see `accounts`)."""
     crashes: int
-    """The number of times that a router or client ended by itself."""
+    """How often a router or a client ended by itself."""
     unfinished: tuple[str, ...]
-    """The parts of the run that had not come to an end, a line each."""
+    """What had not come to its end when the run ended, a line each."""
 
     @property
     def clean(self) -> bool:
@@ -57,7 +58,8 @@ class Ending:
 
 
 def prepare(path: Path, script: Script) -> RunDirectory:
-    """Make an empty directory with a copy of the script. A directory with anything but an earlier run is left alone."""
+    """Make an empty run directory, and copy the script into it. A directory with anything other than an earlier run is
+    left as it is."""
     directory = RunDirectory(path)
     holds_the_script_itself = directory.path in script.path.resolve().parents
     directory.check_ours("a chaos run", () if holds_the_script_itself else (SCRIPT,))
@@ -78,8 +80,11 @@ async def perform(
     ground: Ground | None = None,
     programs: Mapping[str, Sequence[str]] = NONE,
 ) -> Ending:
-    """Run a script. `command`: starts a router. `programs`: start the clients of other projects (`make_clients`).
-    `ground`: the place of the mesh; by default the loopback."""
+    """Run a script.
+
+    `command` starts a router. `programs` start the clients of other projects (`make_clients`). `ground` is the place
+    where the mesh runs; the default is the loopback.
+    """
     chosen: Ground = ground or Loopback()
     with chosen.entered():
         return await _perform(script, seed, directory, view, command, chosen, programs)
@@ -110,7 +115,7 @@ async def _perform(
 
 
 class _Run:
-    """A run on a mesh that is up."""
+    """A run whose mesh is up."""
 
     def __init__(self, script: Script, seed: int, mesh: ChaosMesh, clients: RunningClients, view: View) -> None:
         self.script = script
@@ -164,7 +169,7 @@ class _Run:
             raise RunError(f"not all {role}s were attached after {format_duration(ATTACH_S)}")
 
     async def _end(self) -> Sequence[str]:
-        """End the run. Return the parts that did not come to their end; empty if all did."""
+        """Bring the run to its end. Return the parts that did not come to their end, a line each."""
         for member in self.clients.of_role("publisher"):
             await member.finish()
         deadline = trio.current_time() + self.patience
@@ -177,7 +182,7 @@ class _Run:
         return ()
 
     async def _dismiss(self) -> None:
-        """Let the subscribers finish in order."""
+        """Order all subscribers to finish, and wait for them."""
         with trio.move_on_after(ATTACH_S):
             for member in self.clients.of_role("subscriber"):
                 await member.finish()
@@ -185,7 +190,8 @@ class _Run:
                 await trio.sleep(0.05)
 
     async def _left(self) -> list[str]:
-        """The routers, deliveries, clients and queues that are not at their end, and the waits, a line each."""
+        """Return a line for each router that is not ready, for each thing that still holds deliveries or messages, and
+        for each wait."""
         views = await self.mesh.look()
         found = [f"router {name} {lack}" for name, lack in unfinished(self.mesh.topology, views, views).items()]
         found += waits(views.values())
@@ -199,7 +205,8 @@ class _Run:
         return found
 
     def _queued(self, views: Collection[RouterView]) -> Iterator[str]:
-        """Yield the queues that have messages for subscribers of this run, and the replica sets without a leader."""
+        """Yield a line for each queue that has messages for subscribers of this run, and for each replica set without a
+        leader."""
         sets = shown_sets(views)
         for one in sets:
             if one.best["queues"] and one.best["role"] != LEADER:
@@ -210,7 +217,7 @@ class _Run:
                 yield f"queue {row['name']} has {row['messages']} messages"
 
     async def _watch(self) -> None:
-        """Show the waits of routers for links, and report routers that end by themselves."""
+        """Show which links the routers wait for, and report each router that ends by itself."""
         while True:
             for name, reason in self.mesh.crashed():
                 self.view.tell(f"router {name} ended by itself: {reason}")

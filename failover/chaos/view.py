@@ -1,7 +1,7 @@
-"""Shows a run: a live table on a terminal, plain lines elsewhere.
+"""Shows a run to the user: as a live table on a terminal, otherwise as plain lines.
 
-Both show each fault when it strikes and ends. The table shows the state of each client and the present waits; the plain
-view prints the same in one line every few seconds.
+Both show each fault when it strikes, and when it ends. The table shows the state of each client, and what routers wait
+for at present. The plain view prints the same in one line every few seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,29 +28,29 @@ MOST_WAITS: Final = 8
 
 @attrs.define
 class Board:
-    """The state of a run that a view shows."""
+    """The part of a run's state that a view shows."""
 
     clients: RunningClients
     nemesis: Nemesis
     offered: float = 0.0
-    """Messages per second that all publishers offer at present."""
+    """The number of messages per second that all publishers offer at present."""
     waits: Sequence[str] = ()
-    """The waits of routers for links, a line each."""
+    """The links that routers wait for, a line each."""
 
 
 class View(Protocol):
     def tell(self, text: str) -> None:
-        """Show a line about an event."""
+        """Show the user a line about an event."""
 
     def phase(self, text: str) -> None:
-        """Show that the next part of the run begins."""
+        """Show that the run comes to its next part, which `text` names."""
 
     async def run(self, board: Board) -> None:
-        """Show the board again and again, until cancelled."""
+        """Show the board again and again, until this task is cancelled."""
 
 
 class Rates:
-    """Computes messages per second since the last call."""
+    """Computes how many messages per second there were since the last call."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, int]] = {}
@@ -81,8 +81,8 @@ class PlainView:
 
     @staticmethod
     def _line(board: Board, rates: Rates) -> str:
-        """The line of the board. It shows what deliveries wait for only if the mesh does not keep up with the offered
-        load: at any moment some delivery has to wait, so this alone says nothing."""
+        """The line that shows the board. The line says what deliveries wait for only if the mesh does not keep up with
+        the offered load. Some delivery waits at any moment, so a wait alone means nothing."""
         sent, accepted, received = (
             rates.rate(what, board.clients.total(what)) for what in ("sent", "accepted", "received")
         )

@@ -30,7 +30,7 @@ AMQP_PORT, INTER_PORT = 5672, 5772
 
 
 class Hosts:
-    """The hosts of one run."""
+    """The hosts of the routers of one run."""
 
     guard: Final = ("setpriv", "--pdeathsig", "KILL")
 
@@ -46,7 +46,7 @@ class Hosts:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Implements `Ground.entered`. Raises NamespaceError."""
+        """Raises NamespaceError."""
         with self._open:
             self._clients = self._new()
             with self._clients.entered():
@@ -74,7 +74,7 @@ class Hosts:
         return made
 
     def _router(self, name: str, network: IPv4Address) -> RouterConfig:
-        """Make the host of a router, with a cable to the clients."""
+        """Make the host of a router, and its cable to the clients."""
         assert self._clients is not None, "it is not entered"
         host = self._routers[name] = self._new()
         ours, theirs = network + 1, network + 2
@@ -88,7 +88,7 @@ class Hosts:
         return RouterConfig(name, Address(str(theirs), AMQP_PORT), Address("0.0.0.0", INTER_PORT))
 
     def _wire(self, link: LinkConfig, number: int, random: Random) -> tuple[Wire, Address]:
-        """Make the wire of a link. Also return the address that its lower name dials."""
+        """Make the wire of a link. Return it, with the address that the router with the lower name dials."""
         network, interface = BETWEEN + 4 * number, f"wire{number}"
         addresses = {link.a: network + 1, link.b: network + 2}
         ends = tuple(self._routers[name].tunnel(interface) for name in addresses)
@@ -104,8 +104,8 @@ class Hosts:
 
 
 def _opened(topology: Topology) -> Topology:
-    """Open the mesh to all clients in the clients' namespace, unless its topology closes it: no other client is
-    there."""
+    """Return the topology with its listeners open to everyone, except the listeners that its security closes. Only
+    clients of this run are in the clients' namespace, so an open listener is no risk."""
     security = topology.security
     closed = {AMQP: security.users is not None or security.tls, INTER: security.closes_mesh}
     opened = tuple(listener for listener, is_closed in closed.items() if not is_closed)

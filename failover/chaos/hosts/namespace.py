@@ -17,19 +17,21 @@ from typing import Final
 
 from router.mesh.errors import RunError
 
-NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET of linux/sched.h; Python 3.11 has neither the number nor the calls
+# This is CLONE_NEWNET of linux/sched.h. Python 3.11 has neither the number nor the system calls.
+NEW_NETWORK: Final = 0x40000000
 OURS: Final = "/proc/thread-self/ns/net"
 TUN: Final = "/dev/net/tun"
-SET_INTERFACE: Final = 0x400454CA  # TUNSETIFF of linux/if_tun.h
+# This is TUNSETIFF of linux/if_tun.h.
+SET_INTERFACE: Final = 0x400454CA
 PACKETS_ONLY: Final = 0x0001 | 0x1000  # IFF_TUN, IFF_NO_PI
 PROGRAMS: Final = {"ip": "iproute2", "setpriv": "util-linux"}
-"""The programs that a run needs, and their packages."""
+"""For each program that a run needs, the package that has it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NamespaceError(RunError):
-    """A namespace, or a part of one, cannot be made; the text has the reason."""
+    """A namespace, or a part of one, cannot be made. The text of the error names the reason."""
 
 
 def _called(name: str, *arguments: int) -> None:
@@ -39,7 +41,8 @@ def _called(name: str, *arguments: int) -> None:
 
 
 def enter(path: str) -> None:
-    """Move this thread into a namespace for good: its sockets and processes are there from now on."""
+    """Move this thread into a namespace for good: the sockets that it makes, and the processes that it starts, are
+    there from now on."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _called("setns", descriptor, NEW_NETWORK)
@@ -49,7 +52,7 @@ def enter(path: str) -> None:
 
 @contextmanager
 def _elsewhere(call: str, *arguments: int) -> Iterator[None]:
-    """Keep this thread where the system call takes it, within the context."""
+    """Move this thread to another namespace with a system call. At the end of the context, move it back."""
     home = os.open(OURS, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _called(call, *arguments)
@@ -62,7 +65,7 @@ def _elsewhere(call: str, *arguments: int) -> Iterator[None]:
 
 
 class Namespace:
-    """A new namespace, empty but for its loopback."""
+    """A new namespace, whose only interface is its loopback."""
 
     def __init__(self) -> None:
         with _elsewhere("unshare", NEW_NETWORK):
@@ -71,11 +74,11 @@ class Namespace:
 
     @property
     def path(self) -> str:
-        """The path by which other processes enter it, while this object lives."""
+        """The path by which other processes can enter the namespace, while this object lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def entered(self) -> AbstractContextManager[None]:
-        """Keep this thread in the namespace within the context."""
+        """While the context lasts, keep this thread in the namespace."""
         return _elsewhere("setns", self._descriptor, NEW_NETWORK)
 
     def close(self) -> None:
@@ -83,13 +86,14 @@ class Namespace:
         os.close(self._descriptor)
 
     def configure(self, *commands: str) -> None:
-        """Run the program ip once for each command, its arguments on one line."""
+        """Run the program `ip` once for each of these commands. A command is one line with all arguments."""
         with self.entered():
             _ip(commands)
 
     def tunnel(self, name: str) -> int:
-        """Make an interface in the namespace, and return a descriptor: reads and writes on it carry the packets of the
-        interface. When it is closed, the interface ends."""
+        """Make an interface in the namespace, and return a descriptor. To read from the descriptor is to take a packet
+        that the interface sends; to write to it is to hand the interface a packet. The interface ends when the
+        descriptor is closed."""
         try:
             with self.entered():
                 descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -110,7 +114,7 @@ def _ip(commands: Sequence[str]) -> None:
 
 
 def lacking() -> str:
-    """Return the reason why no host can be made here; empty if one can."""
+    """Return the reason why no namespace can be made on this machine. The text is empty if one can."""
     if not Path(OURS).exists():
         return "the kernel has no network namespaces"
     if missing := [program for program in PROGRAMS if which(program) is None]:

@@ -1,4 +1,5 @@
-"""Reads IPv4 packets of TCP as far as a wire needs: the connection of a packet, and the reset that answers it."""
+"""Reads TCP packets of IPv4 as far as a wire has to understand them. Finds the connection of a packet, and makes the
+reset that answers it."""
 
 import struct
 from typing import Final
@@ -10,8 +11,8 @@ _TCP: Final = struct.Struct("!HHIIHHHH")
 
 
 def connection_of(packet: bytes) -> bytes | None:
-    """A name for the packet's connection: equal in both directions, and different for each connection. None if the
-    packet is not TCP."""
+    """A name for the connection of the packet: the same in both directions, and different for each connection. None if
+    the packet is not TCP."""
     if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != TCP:
         return None
     begin = (packet[0] & 15) * 4
@@ -20,7 +21,7 @@ def connection_of(packet: bytes) -> bytes | None:
 
 
 def reset_of(packet: bytes) -> bytes | None:
-    """The reset that answers the packet (RFC 9293, 3.5.2); None if none may."""
+    """The reset that answers the packet (RFC 9293, 3.5.2). None if no reset may answer it."""
     if connection_of(packet) is None:
         return None
     begin = (packet[0] & 15) * 4
@@ -41,7 +42,7 @@ def reset_of(packet: bytes) -> bytes | None:
 
 
 def _checksum(data: bytes) -> int:
-    """The checksum of an even number of bytes (RFC 1071)."""
+    """The checksum (RFC 1071) of an even number of bytes."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -25,16 +25,17 @@ from failover.chaos.hosts.packets import connection_of, reset_of
 
 LARGEST: Final = 1 << 16
 TURN: Final = 64
-"""Packets that are read in one turn, before other tasks run."""
+"""A wire reads this many packets from one end before it lets other tasks run."""
 UNDER_WAY: Final = 10_000
-"""Packets that a slow wire holds in each direction; more are lost."""
+"""The limit of packets that a slow wire holds in each direction. Any further packet is lost."""
 WAITING_S: Final = 0.5
 CONNECTIONS: Final = 1000
-"""Connections that a wire remembers, so that it can reset them."""
+"""The limit of connections that a wire remembers, so that it can reset them."""
 
 
 class Wire:
-    """`ends` are the descriptors of two interfaces (`Namespace.tunnel`); the wire closes them at its end."""
+    """A wire. `ends` are the descriptors of the two interfaces that it joins (`Namespace.tunnel`). The wire closes them
+    when it ends."""
 
     def __init__(self, ends: tuple[int, int], random: Random) -> None:
         self.condition = Impairment()
@@ -47,11 +48,11 @@ class Wire:
         self.condition = condition
 
     def reset(self) -> None:
-        """Reset all connections: each end gets its reset when it sends its next packet."""
+        """Reset all connections. Each end of a connection gets the reset when it next sends a packet."""
         self._doomed, self._known = self._known, set()
 
     async def run(self) -> None:
-        """Carry packets until cancelled."""
+        """Carry packets until this task is cancelled."""
         here, there = self._ends
         try:
             async with trio.open_nursery() as nursery:
@@ -88,7 +89,7 @@ class Wire:
                     news.unpark_all()
 
     def _resets(self, packet: bytes, here: int) -> bool:
-        """Whether the packet is answered by a reset, and goes no further."""
+        """Whether the wire answers the packet with a reset, and does not carry it."""
         connection = connection_of(packet)
         if connection is None:
             return False
@@ -119,5 +120,6 @@ def _read_some(end: int) -> list[bytes]:
 
 
 def _write(end: int, packet: bytes) -> None:
-    with contextlib.suppress(OSError):  # its interface is full, or down: lost
+    # If the interface is full or down, the packet is lost.
+    with contextlib.suppress(OSError):
         os.write(end, packet)

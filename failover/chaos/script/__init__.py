@@ -1,2 +1,2 @@
-"""A chaos script: its words, its reader, and the timeline that the planner makes of it and a seed. Nothing strikes
-here."""
+"""A chaos script: the words that it can use, the reader of its file, and the planner, which makes a timeline from the
+script and a seed. Nothing in this package strikes."""

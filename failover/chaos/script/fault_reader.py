@@ -33,13 +33,13 @@ def link_names(topology: Topology) -> tuple[str, ...]:
 
 @attrs.frozen
 class Names:
-    """The names that a target may have, by the kind of target of the word."""
+    """The names that a target may have. They depend on the kind of targets of the fault's word (`Aim`)."""
 
     counted: Mapping[Aim, Sequence[str]]
-    """The names from which `one` or `majority` choose."""
+    """For each kind of targets, the names among which `one`, `minority`, `majority` and `all` choose."""
     named: Mapping[Aim, Sequence[str]]
     clients: Mapping[str, Sequence[str]]
-    """The clients, keyed by role."""
+    """For each role, the names of its clients."""
     topology: Topology
 
     @classmethod
@@ -113,10 +113,11 @@ class FaultReader(Reader):
             return None
         return result
 
-    # times
+    # The methods from here on read times.
 
     def when(self, value: MarkedMap, verb: Verb, duration: float, where: str) -> tuple[When, Span | None]:
-        """Read the times of a fault, and its duration, if the fault lasts."""
+        """Read when a fault strikes. Also return its duration if only `during` gives the times: then the fault lasts
+        for the whole window."""
         window = self.one(value, "during", Window.parse, where) or Window(0.0, duration)
         times: dict[str, Any] = {
             "at": self.one(value, "at", Span.parse, where),
@@ -146,7 +147,7 @@ class FaultReader(Reader):
                 value.line, f"{where}: the fault begins after the end of the run, expected a time before {duration:g}s"
             )
 
-    # targets
+    # The methods from here on read targets.
 
     def aim(self, value: Value, verb: Verb, known: Names, where: str) -> Target | None:
         if verb.aim is Aim.MESH:

@@ -1,4 +1,5 @@
-"""The parts of a chaos script: the keys of each part, and the parser of each value (`router.mesh.reading`)."""
+"""The parts of a chaos script. Names the keys of each part, and the parser of each value. `router.mesh.reading` reads a
+file with them."""
 
 import re
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from router.mesh.topology_parts import MOST_MESSAGE
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 MOST_CLIENTS = 100
-"""Clients of one group, at most; each is a process."""
+"""The limit of clients in one group. Each client is a process."""
 
 
 AWAY = Span(0.5, 2.0)
@@ -63,7 +64,7 @@ def _settle(mode: str) -> str:
 
 
 def names(value: Value, _: Any = None) -> tuple[str, ...]:
-    """One name or a list of names."""
+    """Read one name, or a list of names."""
     values = value if isinstance(value, MarkedList) else [value]
     found = tuple(str(one) for one in values if isinstance(one, MarkedText) and one)
     if not found or len(found) != len(values):

@@ -1,9 +1,10 @@
-"""Makes the timeline of a run from a script and a seed: which fault strikes when, and for how long. Pure: the same seed
-gives the same plan.
+"""Makes the timeline of a run from a script and a seed: which fault strikes when, and for how long. The same seed gives
+the same timeline.
 
-The targets of a strike may depend on the run (which router is the home, which is up). The nemesis draws them at the
-strike, by the strike's own random generator, so earlier events do not change the draw. Each line of a script has its
-own generator, too: a new line leaves the others as they were.
+The targets of a strike may depend on the run, for example on which router is the home, or which routers are up. So the
+nemesis chooses them when the strike comes. It uses the random generator of that strike, so that earlier events do not
+change the choice. Each line of a script has its own random generator, too, so that a new line does not change the times
+of the others.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from failover.chaos.script.vocabulary import VERBS
 
 @attrs.frozen
 class Strike:
-    """One fault at one time. `number` is its place in the plan."""
+    """One fault that strikes once. `number` is the position of the strike in the plan."""
 
     number: int
     at: float
@@ -32,7 +33,7 @@ class Strike:
 
 
 def plan(script: Script, seed: int) -> tuple[Strike, ...]:
-    """Return the strikes in the order of time."""
+    """Return all strikes, in the order in which they come."""
     found = [
         (at, lasting, fault, f"{seed} {line} {count}")
         for line, fault in enumerate([*script.faults, *crashes(script)])
@@ -44,7 +45,7 @@ def plan(script: Script, seed: int) -> tuple[Strike, ...]:
 
 
 def crashes(script: Script) -> Iterator[FaultLine]:
-    """Yield the crashes of clients, which the workload names, as faults."""
+    """Yield a fault for each client that the script lets crash."""
     for client in script.clients:
         if client.crashes is not None:
             when = When(Window(0.0, script.duration), rate=client.crashes.rate)
@@ -57,8 +58,8 @@ def _moments(fault: FaultLine, random: Random) -> Iterator[tuple[float, float | 
 
 
 def _times(when: When, random: Random) -> Iterator[float]:
-    """Yield the times of a fault's strikes. A periodic fault strikes first one period after its window begins; a random
-    fault is a Poisson process."""
+    """Yield the times when a fault strikes. A periodic fault strikes for the first time one period after its window
+    begins. The times of a random fault form a Poisson process."""
     if when.at is not None:
         yield when.at.draw(random)
         return

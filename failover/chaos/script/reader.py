@@ -31,12 +31,12 @@ PARTS = ("topology", "timing", "duration", "publishers", "subscribers", "sets", 
 
 
 class ScriptError(FileError):
-    """The errors in a chaos script, one line each."""
+    """The errors that a chaos script has. Each line of the text is one error."""
 
 
 def load(path: str | Path) -> Script:
-    """Return the script in the file at `path`. Raises ScriptError, or TopologyError if the topology's file is at
-    fault."""
+    """Return the script in the file at `path`. Raises ScriptError, or TopologyError if the file of the topology has an
+    error."""
     path = Path(path)
     root = document(path, "chaos script", PARTS, ScriptError)
     if "routers" in root:
@@ -106,12 +106,12 @@ class _ScriptReader(FaultReader):
             return own
         return attrs.evolve(own, **{str(key): getattr(part, key) for key in found})
 
-    # clients
+    # The methods from here on read the clients.
 
     def clients(
         self, root: MarkedMap, topology: Topology, groups: dict[str, tuple[str, ...]]
     ) -> Iterator[ScriptClient]:
-        """Yield the clients; also fills `groups`."""
+        """Yield all clients, and note in `groups` which clients each group has."""
         roles: tuple[Role, ...] = ("publisher", "subscriber")
         for role in roles:
             key, taken, known = f"{role}s", len(groups), len(self.problems)

@@ -1,6 +1,6 @@
-"""A chaos script: its mesh, its clients, its faults, and its duration. `reader` reads the file.
+"""A chaos script: its mesh, its clients, its faults, and its duration. `reader` makes it from a file.
 
-All times are seconds from the moment at which all clients are attached.
+All times are in seconds, and count from the moment when all clients are attached.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,8 @@ Role: TypeAlias = Literal["publisher", "subscriber"]
 
 @attrs.frozen
 class Crashes:
-    """How often a client's process is killed (`rate`), and for how long it is then away (`away`). It starts again with
-    its state file."""
+    """How often the client's process is killed (`rate`), and for how long the client then stays away (`away`), before
+    it starts again with its state file."""
 
     rate: float
     away: Span
@@ -28,25 +28,26 @@ class Crashes:
 
 @attrs.frozen
 class ScriptClient:
-    """One client. It first attaches to `router`, and goes to other routers if it loses this one."""
+    """One client. It first attaches to `router`, and goes to another router if it loses this one."""
 
     name: str
     role: Role
     address: str
     router: str
     rate: float = 0.0
-    """Messages per second that a publisher offers."""
+    """The number of messages that a publisher offers per second."""
     size: int = 0
-    """The size of each message, in bytes."""
+    """The size in bytes of each message of a publisher."""
     settle: Literal["first", "second"] = "second"
     think: float = 0.0
-    """Seconds that a subscriber takes to process a message."""
+    """The seconds that a subscriber takes to process a message."""
     crashes: Crashes | None = None
 
 
 @attrs.frozen
 class When:
-    """The times of a fault: once, periodically, or at random; exactly one of the three is set."""
+    """When a fault strikes: once (`at`), periodically (`every`), or at random (`rate`). Exactly one of the three is
+    set."""
 
     window: Window
     at: Span | None = None
@@ -56,7 +57,7 @@ class When:
 
 @attrs.frozen
 class FaultLine:
-    """One line of the script: a fault with its targets, its times and its duration."""
+    """One line of the script that names a fault: its word, its targets, its times and its duration."""
 
     verb: Verb
     target: Target | None
@@ -64,7 +65,7 @@ class FaultLine:
     lasting: Span | None = None
     options: Mapping[str, object] = attrs.field(factory=dict)
     line: int = attrs.field(default=0, eq=False)
-    """The number of the line in the file."""
+    """The number of this line in the file."""
 
 
 @attrs.frozen
@@ -72,22 +73,22 @@ class Script:
     name: str
     path: Path
     topology: Topology
-    """The topology, with the script's timing."""
+    """The topology of the mesh. The timing of the script has replaced its own."""
     duration: float
     clients: tuple[ScriptClient, ...]
     groups: Mapping[str, tuple[str, ...]]
-    """Maps the name of a group to its clients."""
+    """For each group, the names of its clients."""
     sets: Mapping[str, tuple[str, ...]]
-    """Maps the name of a set to its routers."""
+    """For each named set of routers, the names of the routers."""
     faults: tuple[FaultLine, ...]
 
     @property
     def offered(self) -> float:
-        """Messages per second of all publishers together."""
+        """The number of messages per second that all publishers offer together."""
         return sum(client.rate for client in self.clients)
 
     def count_of(self, client: ScriptClient) -> int:
-        """Return the number of messages that this client offers."""
+        """Return the number of messages that this client offers in the whole run."""
         return round(client.rate * self.duration)
 
     @property

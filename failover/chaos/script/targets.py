@@ -1,8 +1,8 @@
-"""The targets of a fault: by name, by number (`one`, `minority`, `majority`, `all`), or by their role for a client or a
-replica set.
+"""The targets of a fault. A script gives them by name, by number (`one`, `minority`, `majority`, `all`), or by the part
+that they play for a client or a replica set.
 
-A target stands for names. The mesh at the moment of the strike decides which names are possible, and chance chooses
-among them. Pure.
+`resolve` chooses the names of the targets when the fault strikes: the mesh at this moment decides which names are
+possible, and chance chooses among them. This module does no input or output.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,19 +13,19 @@ import attrs
 
 AMOUNTS: Final = ("one", "minority", "majority", "all")
 ROLES: Final = {"home-of": "publisher", "custodian-of": "subscriber"}
-"""Maps a word to the role of the clients whose router it names."""
+"""For each word, the role of the client whose router it means."""
 LEADER_OF: Final = "leader-of"
 REPLICAS: Final = (LEADER_OF, "follower-of")
 
 
 @attrs.frozen
 class Some:
-    """A number of the possible targets."""
+    """A number of targets, out of all possible ones."""
 
     amount: str
 
     def of(self, number: int) -> int:
-        """The number of targets in a mesh of `number`."""
+        """The number of targets that this means if `number` targets are possible."""
         return {"one": 1, "minority": (number - 1) // 2, "majority": number // 2 + 1, "all": number}[self.amount]
 
     def __str__(self) -> str:
@@ -42,7 +42,8 @@ class Named:
 
 @attrs.frozen
 class RouterOf:
-    """`home-of` a publisher, `custodian-of` a subscriber: the router to which the client is attached, or was last."""
+    """The router to which a client is attached, or was attached last. A script writes `home-of` a publisher, or
+    `custodian-of` a subscriber."""
 
     what: str
     client: str
@@ -53,13 +54,13 @@ class RouterOf:
 
 @attrs.frozen
 class ReplicaOf:
-    """The router that leads a replica set, or one of its other voters."""
+    """A router that holds a replica set: its leader, or one of its other voters."""
 
     what: str
     name: str
-    """The name of the set, or of a queue that the set has."""
+    """The name in the script: the replica set, or a queue that the replica set has."""
     of: str
-    """The name of the set."""
+    """The name of the replica set."""
 
     def __str__(self) -> str:
         return f"{'the leader' if self.what == LEADER_OF else 'a follower'} of {self.name}"
@@ -67,7 +68,7 @@ class ReplicaOf:
 
 @attrs.frozen
 class Several:
-    """All of these targets."""
+    """All of several targets."""
 
     targets: "tuple[Target, ...]"
 
@@ -87,21 +88,21 @@ def replicas_in(target: Target | None) -> Iterator[ReplicaOf]:
 
 @attrs.frozen
 class Field:
-    """The possible targets, at the moment of a strike."""
+    """The targets that are possible when a fault strikes."""
 
     names: Sequence[str]
     open: Sequence[str]
-    """The names that can be struck at present."""
+    """The names that the fault can strike at present."""
     groups: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Maps a name to the names that it stands for."""
+    """For each name of a group, the names that it stands for."""
     seats: Mapping[str, str] = attrs.field(factory=dict)
-    """Maps a client to its router."""
+    """For each client, the router to which it is attached, or was attached last."""
     voters: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Maps a replica set to its voters, the leader first."""
+    """For each replica set its voters, beginning with the leader."""
 
 
 def resolve(target: Target, field: Field, random: Random) -> tuple[str, ...]:
-    """Return the names to strike, in the mesh's order; none if nothing can be struck."""
+    """Return the names to strike, in the order of the mesh. The result is empty if nothing can be struck."""
     chosen = set(_chosen(target, field, random))
     return tuple(name for name in field.open if name in chosen)
 
@@ -125,7 +126,7 @@ def _chosen(target: Target, field: Field, random: Random) -> Sequence[str]:
 
 
 def sides(target: Target, field: Field, random: Random) -> list[tuple[str, ...]]:
-    """Return the parts of a partition: the named parts, and all other routers."""
+    """Return the sides of a partition: the named ones, and one more side with all other routers."""
     found: list[tuple[str, ...]] = []
     left = list(field.names)
     for one in target.targets if isinstance(target, Several) else (target,):

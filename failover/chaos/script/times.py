@@ -1,6 +1,7 @@
-"""Times as a chaos script writes them: spans to draw from, windows, rates, bandwidths.
+"""Reads times, and the numbers with a unit, that a chaos script contains: durations, windows, rates, bandwidths.
 
-Each parser raises ValueError, whose text quotes the wrong value and says what is expected.
+A value may name a range from which a run chooses at random. Each parser raises ValueError; the text of the error has
+the wrong value and what is expected.
 """
 
 import re
@@ -20,7 +21,7 @@ _PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 @attrs.frozen
 class Span:
-    """A span in seconds: `2s`, or any time between two, `1s..3s`."""
+    """A duration in seconds: a single one (`2s`), or any between two (`1s..3s`)."""
 
     least: float
     most: float
@@ -39,7 +40,7 @@ class Span:
 
 @attrs.frozen
 class Window:
-    """A window in seconds of the run: `10s..50s`."""
+    """A part of the run, from one second to another (`10s..50s`)."""
 
     start: float
     end: float
@@ -60,7 +61,7 @@ class Window:
 
 
 def parse_rate(text: str) -> float:
-    """Parse a rate to times per second, from `0.5/s`, `6/m` or `20/h`."""
+    """Parse how often something happens per second, from `0.5/s`, `6/m` or `20/h`."""
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)/([smh])", text)
     rate = float(found[1]) / _PER[found[2]] if found else 0.0
     if not 0 < rate <= MOST_PER_S:
@@ -69,7 +70,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_bandwidth(text: str) -> float:
-    """Parse a bandwidth to bytes per second, from `8MB/s` or `100kB/s`."""
+    """Parse a number of bytes per second, from `8MB/s` or `100kB/s`."""
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(kB|MB)/s", text)
     rate = float(found[1]) * _BYTES[found[2]] if found else 0.0
     if rate < LEAST_BANDWIDTH:
@@ -78,7 +79,7 @@ def parse_bandwidth(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Parse a share to a part of 1, from `1%` or `0.5%`."""
+    """Parse a percentage to a share from 0 to 1, from `1%` or `0.5%`."""
     found = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]{1,6})?)%", text)
     share = float(found[1]) / 100 if found else 0.0
     if not share:
@@ -94,7 +95,7 @@ def parse_period(text: str) -> float:
 
 
 def parse_length(text: str) -> float:
-    """Parse the length of a run."""
+    """Parse the duration of a run to seconds."""
     seconds = parse_duration(text)
     if seconds > LONGEST_S:
         raise ValueError(f'"{text}", expected at most 24h')
@@ -102,5 +103,5 @@ def parse_length(text: str) -> float:
 
 
 def parse_offset(text: str) -> float:
-    """Parse the seconds by which a clock is ahead, or behind: `5s`, `-5s`."""
+    """Parse by how many seconds a clock is ahead (`5s`), or behind (`-5s`)."""
     return -parse_duration(text[1:]) if text.startswith("-") else parse_duration(text)

@@ -1,6 +1,7 @@
-"""The words of a chaos script for faults, as in Jepsen's nemeses: a table, which the script's reader reads.
+"""The words for faults that a chaos script can use, as a table. They are those of Jepsen's nemeses.
 
-A fault is in force until its time (`for`) is over, a word that ends it strikes, or the run ends.
+A fault is in force until its duration (`for`) is over, until a strike whose word ends this fault, or until the run
+ends.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +15,14 @@ from router.mesh.quantities import parse_duration
 
 
 class Aim(Enum):
-    """The kind of targets of a word."""
+    """The kind of targets that a word has."""
 
     ROUTERS = auto()
     LINKS = auto()
-    """Links, by their own names, a-b, or by a router's name: all links of this router."""
+    """Links. A script names a link by its two routers (a-b), or all links of a router by the router's name."""
     CLIENTS = auto()
     SIDES = auto()
-    """The sides of a partition: groups of routers that do not reach each other."""
+    """The sides of a partition, which are groups of routers. Routers of different sides do not reach each other."""
     MESH = auto()
 
 
@@ -30,16 +31,16 @@ class Verb:
     name: str
     aim: Aim
     lasts: bool = True
-    """Whether the word may have a duration."""
+    """Whether a fault with this word may have a duration."""
     ends: tuple[str, ...] = ()
-    """The faults that the word ends."""
+    """The words of the faults that this word ends."""
     options: Mapping[str, Callable[[str], object]] = attrs.field(factory=dict)
     needs: tuple[str, ...] = ()
-    """Options that the word needs, without a default."""
+    """The options that the word must have, as they have no default."""
     queues: bool = False
-    """Whether the word strikes stores of replica sets."""
+    """Whether the word strikes the stores of replica sets."""
     packets: bool = False
-    """Whether the word strikes packets, which proxies do not see."""
+    """Whether the word strikes packets. A proxy does not see packets, so it cannot carry out the word."""
 
 
 def _how(text: str) -> str:
