@@ -107,10 +107,12 @@ def test_the_leader_tells_how_many_messages_pause() -> None:
     assert resting(bench) == Resting() and bench.messages("b") == [b"2", b"3"]
 
 
-def test_a_released_message_does_not_pause() -> None:
-    bench, _ = filled(b"1", retry_after_ms=2000)
+@pytest.mark.parametrize("outcome", [RELEASED, MODIFIED])
+def test_a_message_that_comes_back_without_a_failure_does_not_pause(outcome: DeliveryOutcome) -> None:
+    """AMQP 1.0 3.4.5: a modified message without delivery-failed was not acted upon, as a released one (3.4.4)."""
+    bench, _ = filled(b"1", retry_after_ms=2000, dead_letter="queue/dead", redeliveries=0)
     reader = plain(bench, "d")
-    reader.answer(RELEASED, b"1")
+    reader.answer(outcome, b"1")
     assert reader.delivered == [b"1", b"1"]
 
 
