@@ -13,8 +13,18 @@ from topic.delivery.room import Drain
 from topic.identity import Epoch
 
 STOLEN = "amqp:link:stolen"
+LOCKED = "amqp:resource-locked"
 EXPIRED = "amqp:resource-deleted"
 EXCEEDED = "amqp:resource-limit-exceeded"
+ENDINGS = (EXPIRED, LOCKED)
+"""The conditions of a detach that ends a subscriber's link. The client's answer shows that it knows."""
+EXCLUSIVE = "the queue is exclusive, and another consumer has it"
+"""The ending of a consumer that an exclusive queue does not take."""
+
+
+def condition_of(ending: str) -> str:
+    """The condition of the detach that tells a subscriber of this ending (`LinkEntry.ending`)."""
+    return LOCKED if ending == EXCLUSIVE else EXPIRED
 
 
 @attrs.frozen(slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from linkstate.clock import HybridClock
-from topic.actions import STOLEN, Action, Detach, Doubt
+from topic.actions import EXCLUSIVE, STOLEN, Action, Detach, Doubt
 from topic.delivery.allowance import Allowance
 from topic.delivery.kinds import AddressKinds
 from topic.delivery.outcomes import DeliveryOutcome
@@ -256,6 +256,14 @@ class Topic:
         all consumers get some."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.serve_one(stream, only=only)
+
+    @event
+    def end_others(self, stream: HomeStream) -> None:
+        """End the links of all consumers of a queue but the one that it serves."""
+        if self.booted and stream.served is not None:
+            for entry in [*self.directory.subscribers(stream.address)]:
+                if entry.name != stream.served:
+                    self.changes.end_apart(entry, EXCLUSIVE)
 
     @event
     def reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:

@@ -30,7 +30,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from router.edge.ends import ClientSubscribingEnd, TopicEnd
 from router.edge.unfit import refuse_for
-from topic.actions import EXPIRED, AnswerSubscriber, Detach, Drained, Resume
+from topic.actions import ENDINGS, AnswerSubscriber, Detach, Drained, Resume
 from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
@@ -332,7 +332,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def detach(self, action: Detach) -> None:
         self.part()
-        answered = self._told if action.condition == EXPIRED else None
+        answered = self._told if action.condition in ENDINGS else None
         self.link.detach(action.condition, action.description, answered=answered)
 
     def _told(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from topic.actions import EXPIRED, Detach, Note
+from topic.actions import Detach, Note, condition_of
 from topic.delivery.record import HomeStream, Record
 from topic.delivery.streams import Streams
 from topic.directory.entry import LinkEntry, Status
@@ -112,7 +112,7 @@ class Lapses:
         """Tell a client that attaches again that its link has ended. The client may then begin afresh."""
         subscriber = LocalSubscriber(known.name, known.identity, self._edge.kinds.of(known.identity.address))
         subscriber.begin(link, epoch, None, complete=True)
-        self.outlet.actions.append(Detach(link, EXPIRED, known.ending))
+        self.outlet.actions.append(Detach(link, condition_of(known.ending), known.ending))
         subscriber.suspend()  # the connection may close before the client has read this
         return subscriber
 

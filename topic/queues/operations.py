@@ -96,7 +96,8 @@ class QueueSettings:
     """How often a message may fail before it becomes a dead letter. Without `dead_letter` this has no effect."""
     single_active: bool | None = None
     """Whether only one consumer gets messages, until that consumer has ended."""
-
+    exclusive: bool | None = None
+    """Whether the queue has one consumer at a time. The link of any further one ends."""
     retry_after_ms: int | None = None
     """The pause, in milliseconds, before a consumer gets a message again that has failed."""
     retry_factor: int | None = None
@@ -114,6 +115,11 @@ class QueueSettings:
                 break
             pause_ms *= factor
         return min(pause_ms, most_ms) / 1000
+
+    @property
+    def serves_one(self) -> bool:
+        """Whether one consumer gets all messages."""
+        return bool(self.single_active or self.exclusive)
 
     @property
     def most_failed(self) -> int:
@@ -468,6 +474,7 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "dead_letter": _dead_letter,
     "redeliveries": _redeliveries,
     "single_active": _flag,
+    "exclusive": _flag,
     "retry_after_ms": _limit,
     "retry_factor": _factor,
     "retry_most_ms": _limit,

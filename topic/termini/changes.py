@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from topic.actions import EXPIRED, STOLEN, Detach, Note
+from topic.actions import STOLEN, Detach, Note, condition_of
 from topic.delivery.record import HomeStream
 from topic.directory.entry import Change, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
@@ -163,7 +163,7 @@ class Changes:
         else:
             link = self._edge.subscribers[entry.name].link
             self._edge.subscribers[entry.name].suspend()
-        self.outlet.actions.append(Detach(link, EXPIRED, why))
+        self.outlet.actions.append(Detach(link, condition_of(why), why))
 
     def _end_of(self, entry: LinkEntry) -> HomeStream | LocalSubscriber | None:
         ends: Mapping[bytes, HomeStream | LocalSubscriber]

@@ -64,6 +64,7 @@ READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 FLAGS: Final[Mapping[str, str]] = {
     "single_active": "One consumer gets all messages until it has ended, then the next one.",
+    "exclusive": "The queue has one consumer at a time, and refuses others.",
 }
 """Setting that is on or off -> its help text."""
 NOTHING: Final[Mapping[str, str]] = {
@@ -169,6 +170,7 @@ def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> Non
       oncemesh queue declare queue/orders --dead-letter queue/orders/dead --redeliveries 5
       oncemesh queue declare queue/orders --retry-after 1s --retry-factor 2 --retry-most 1h
       oncemesh queue declare queue/orders --single-active
+      oncemesh queue declare queue/orders --exclusive
     """
 
     _check(settings)
@@ -198,7 +200,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
     if not settings:
         options = (
             "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, --redeliveries, --retry-after, "
-            "--retry-factor, --retry-most or --single-active"
+            "--retry-factor, --retry-most, --single-active or --exclusive"
         )
         raise click.UsageError(f"there is nothing to change, expected {options}")
 

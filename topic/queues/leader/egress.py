@@ -374,7 +374,8 @@ class Egress(SetPublisher):
 
     def _publish(self) -> None:
         """Publish the messages that consumers may already have, and as many others as consumers have room for."""
-        serves_one = bool(self._state.settings_of(self.queue).single_active)
+        settings = self._state.settings_of(self.queue)
+        serves_one = settings.serves_one
         # Set this before messages are published for the room of other consumers.
         if serves_one and not self.stream.serves_one:
             self.stream.serve(None)
@@ -385,6 +386,8 @@ class Egress(SetPublisher):
         is_gone = gap != self.stream.gap and received == self.stream.received
         if is_to_choose or is_gone:  # this comes after the messages that were given back
             self.node.topic.serve_one(self.stream, only=serves_one)
+        if settings.exclusive:
+            self.node.topic.end_others(self.stream)
 
     def _publish_some(self) -> None:
         """Publish the messages that consumers may already have first, then others, as long as their bodies are in

@@ -237,6 +237,8 @@ class LedSet:
         self._undeclared.pop(queue, None)
         if known.id not in self.egresses:
             self._begin(queue, known.id)
+        elif known.settings.exclusive:
+            self.egresses[known.id].go_on()
 
     def drains(self, queue: str, asked: Drain) -> None:
         """Begin the drain of a consumer. If the queue is not declared, it has no messages, and the drain ends at
