@@ -70,5 +70,5 @@ class TextMarking:
             raise ValueError("no annotations")
         return annotations + more
 
-    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
+    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int, added: bytes) -> bytes | None:
         return died(message)

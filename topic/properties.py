@@ -32,5 +32,8 @@ DEAD_FIRST: Final = "x-opt-oncemesh-dead-first"
 DEAD_AT: Final = "x-opt-oncemesh-dead-at"
 # An annotation of a dead letter: the reason, one of `topic.queues.outgoing.outbox.Why`.
 DEAD_WHY: Final = "x-opt-oncemesh-dead-why"
+# Annotations of a dead letter that a consumer has rejected with an error: its condition and its description.
+DEAD_ERROR: Final = "x-opt-oncemesh-dead-error"
+DEAD_DESCRIPTION: Final = "x-opt-oncemesh-dead-description"
 # An annotation of a dead letter: how often the message has become a dead letter.
 DEATHS: Final = "x-opt-oncemesh-deaths"

@@ -37,18 +37,26 @@ from topic.directory.addresses import is_pattern
 from topic.edge.filters import Wants
 from topic.edge.subscriber import ROOM
 from topic.node import Node
-from topic.properties import ADDRESS, EPOCH
+from topic.properties import ADDRESS, DEAD_DESCRIPTION, DEAD_ERROR, EPOCH
 from topic.termini.attaches import Claim
 
 NOTHING: Final = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients fail on transfers without any section."""
 OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
+MOST_CONDITION, MOST_DESCRIBED = 255, 512
+"""The most characters of the condition and of the description of an error that a dead letter keeps."""
 NOT_MODIFIED: Final = OutcomeDetails()
 
 
 @lru_cache(maxsize=1024)
 def _annotation(address: str) -> bytes:
     return encode({Symbol(ADDRESS): address})
+
+
+def error_of(condition: str, description: str) -> bytes:
+    """The annotations with the error of a consumer that rejects a message of a queue, for the dead letter."""
+    said = {DEAD_ERROR: Symbol(condition[:MOST_CONDITION]), DEAD_DESCRIPTION: description[:MOST_DESCRIBED]}
+    return encode({Symbol(name): value for name, value in said.items()})
 
 
 class SubscriberLink(TopicEnd, ClientSubscribingEnd):
@@ -161,14 +169,15 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.link.connection.expel(self.link, NOT_IMPLEMENTED, why)
             return
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
-        details = self._modified(handles, records, states) if MODIFIED in states else {}
+        details = self._details(handles, records, states) if REJECTED in states or MODIFIED in states else {}
         if gone:
             self._settle(gone)
         if states.count(ACCEPTED) == len(states):
             self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED)
             return
         for record, modification in details.items():
-            self._modify(record, modification)
+            if modification.state == MODIFIED:
+                self._modify(record, modification)
         for record, state, is_settled in zip(records, states, settled, strict=True):
             if state in (0, RECEIVED) and not is_settled:
                 continue
@@ -183,12 +192,12 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
                 annotations=self._added(modification),
             )
 
-    def _modified(
-        self, handles: list[Handle], records: list[Record], states: list[int]
-    ) -> dict[Record, OutcomeDetails]:
-        """The details of the modified outcomes, read while the handles are valid."""
+    def _details(self, handles: list[Handle], records: list[Record], states: list[int]) -> dict[Record, OutcomeDetails]:
+        """The details of outcomes, read while the handles are valid: those of *modified*, and at a queue the errors of
+        *rejected*."""
+        shown = (MODIFIED, REJECTED) if self.subscriber.kind.is_of_set else (MODIFIED,)
         rows = zip(records, handles, states, strict=True)
-        return {record: self.link.remote_outcome(handle) for record, handle, state in rows if state == MODIFIED}
+        return {record: self.link.remote_outcome(handle) for record, handle, state in rows if state in shown}
 
     def _settle(self, records: Sequence[Record]) -> None:
         """Settle the records that are still unsettled on this link."""
@@ -207,9 +216,10 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.modified[record] = failures + outcome.failed, annotations
 
     def _added(self, outcome: OutcomeDetails) -> bytes:
-        """The annotations of this outcome for the next consumer of a queue; empty elsewhere, or if they are too
-        long.
-        """
+        """The annotations of this outcome for the next consumer of a queue, or for a dead letter; empty elsewhere, or
+        if they are too long."""
+        if outcome.condition is not None:
+            return error_of(outcome.condition, outcome.description)
         is_kept = self.subscriber.kind.is_of_set and len(outcome.annotations) <= MOST_ANNOTATIONS
         return outcome.annotations if is_kept else b""
 

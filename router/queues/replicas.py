@@ -132,8 +132,8 @@ class RouterReplicas:
         except AmqpError as error:
             raise ValueError(str(error)) from None
 
-    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
-        return dead_letter(message, queue, why, now_ms)
+    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int, added: bytes) -> bytes | None:
+        return dead_letter(message, queue, why, now_ms, added)
 
     # for the writer (`router.queues.writer.Asker`)
 

@@ -394,14 +394,19 @@ class QueuedMessages:
         """Remove messages from their queue."""
         self._take_out(queue, self._there(queue, runs), MessageEnd.DEQUEUED)
 
-    def reject(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """Handle messages that consumers have rejected: remove them from the queue. If the queue has an address for
-        dead letters, they go to the outbox."""
+    def reject(
+        self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings, annotations: Mapping[int, bytes]
+    ) -> None:
+        """Consumers have rejected messages. Take them out of the queue, or into the outbox if the settings have an
+        address for dead letters. `annotations`: as in `Reject`; a message that gets some counts one more return."""
         if settings.dead_letter is None:
             self.dequeue(queue, runs)
         else:
             rejected = self._not_purged(queue, self._there(queue, runs))
             self._send(queue, rejected, settings.dead_letter, Why.REJECTED)
+            for position in rejected if annotations else ():
+                if position in annotations:
+                    self._came_back(position, failed=False, annotations=annotations[position])
 
     def purge(self, queue: QueueId, position: int) -> int:
         """Remove the messages of a queue up to this position, also from the outbox. Returns how many were removed now.

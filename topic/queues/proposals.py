@@ -8,7 +8,7 @@
 | `Reserve(queue, consumer, runs)` | reserves messages for one consumer | none |
 | `Free(queue, runs, failed, annotations)` | consumers have given messages back | none |
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
-| `Reject(queue, runs)` | consumers have rejected messages | none |
+| `Reject(queue, runs, annotations)` | consumers have rejected messages | none |
 | `Expire(queue, runs)` | takes messages whose time is over out of a queue, if they are not reserved | none |
 | `Unreserve(queue, runs)` | ends reservations of messages that no consumer has had | none |
 | `Posted(queue, runs, taken)` | another address has taken messages of the outbox, or has not | none |
@@ -115,10 +115,12 @@ class Dequeue:
 
 @attrs.frozen(slots=True)
 class Reject:
-    """Remove these messages, which a consumer has rejected."""
+    """Consumers have rejected these messages."""
 
     queue: QueueId
     runs: Sequence[Run]
+    annotations: Mapping[int, bytes] = attrs.Factory(dict)
+    """As in `Free`, with the errors of the consumers."""
 
 
 @attrs.frozen(slots=True)
@@ -151,8 +153,8 @@ class Posted:
 
 
 Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted | Unreserve
-_OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, REJECT: Reject, EXPIRE: Expire, UNRESERVE: Unreserve}
-"""The proposals that have a queue and runs and nothing else, by the number of their kind."""
+_OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, EXPIRE: Expire, UNRESERVE: Unreserve}
+"""Keyed by kind: the proposals that have a queue and runs, and nothing else."""
 _KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
 
 
@@ -185,6 +187,8 @@ def encode_proposal(proposal: Proposal) -> bytes:
         return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
     if isinstance(proposal, Free):
         return bytes(msgpack.packb((FREE, *queue, proposal.runs, proposal.failed, [*proposal.annotations.items()])))
+    if isinstance(proposal, Reject):
+        return bytes(msgpack.packb((REJECT, *queue, proposal.runs, [*proposal.annotations.items()])))
     if isinstance(proposal, Posted):
         return bytes(msgpack.packb((POSTED, *queue, proposal.runs, proposal.taken)))
     return bytes(msgpack.packb((_KIND_OF[type(proposal)], *queue, proposal.runs)))
@@ -214,6 +218,8 @@ def read_proposal(parts: list[Any]) -> Proposal:
         return Reserve(_queue(parts), consumer_of(parts[4]), _runs(parts[3]))
     if parts[0] == FREE and len(parts) == 6 and type(parts[4]) is bool:
         return Free(_queue(parts), _runs(parts[3]), parts[4], _annotations(parts[5]))
+    if parts[0] == REJECT and len(parts) == 5:
+        return Reject(_queue(parts), _runs(parts[3]), _annotations(parts[4]))
     if parts[0] == POSTED and len(parts) == 5 and type(parts[4]) is bool:
         return Posted(_queue(parts), _runs(parts[3]), parts[4])
     if parts[0] in _OF_RUNS and len(parts) == 4:
@@ -225,7 +231,7 @@ def read_proposal(parts: list[Any]) -> Proposal:
 def _annotations(value: Any) -> dict[int, bytes]:
     if not isinstance(value, list) or not all(map(_is_annotated, value)):
         expected = f"expected positions, each with up to {MOST_ANNOTATIONS} bytes"
-        raise ValueError(f"Free has the annotations {reprlib.repr(value)}, {expected}")
+        raise ValueError(f"a proposal has the annotations {reprlib.repr(value)}, {expected}")
     return dict(value)
 
 

@@ -188,7 +188,8 @@ class SetState:
             case Dequeue():
                 self.messages.dequeue(proposal.queue, proposal.runs)
             case Reject():
-                self.messages.reject(proposal.queue, proposal.runs, self.settings_of(proposal.queue))
+                settings = self.settings_of(proposal.queue)
+                self.messages.reject(proposal.queue, proposal.runs, settings, proposal.annotations)
             case Expire():
                 self.messages.expire(proposal.queue, proposal.runs, self.settings_of(proposal.queue))
             case Unreserve():

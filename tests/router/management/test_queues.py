@@ -242,7 +242,8 @@ def test_a_wrong_setting_is_told_with_what_was_expected(said: Mapping[Any, Any],
 
 
 def test_the_table_has_each_setting_of_a_queue() -> None:
-    others: dict[str, Any] = {"bind": ["topic/x"], "dead_letter": "queue/dead", "single_active": True, "exclusive": True}
+    others: dict[str, Any] = {"bind": ["topic/x"], "dead_letter": "queue/dead", "single_active": True}
+    others["exclusive"] = True
     given = {one.name: others.get(one.name, 5) for one in SETTINGS}
     assert QueueSettings.of(given).values() == given
     assert settings_in({one.managed_name: given[one.name] for one in SETTINGS}) == QueueSettings.of(given)

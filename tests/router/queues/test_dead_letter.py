@@ -9,11 +9,14 @@ from router.amqp.format.message import (
     annotations_of,
     data_message,
     in_envelope,
+    modified,
     sections_of,
 )
 from router.amqp.format.sections import write_message
+from router.edge.subscriber_link import error_of
 from router.queues.dead_letter import MOST_DEATHS, dead_letter
-from topic.properties import DEAD_AT, DEAD_FIRST, DEAD_FROM, DEAD_WHY, DEATHS
+from topic.delivery.outcomes import MOST_ANNOTATIONS
+from topic.properties import DEAD_AT, DEAD_DESCRIPTION, DEAD_ERROR, DEAD_FIRST, DEAD_FROM, DEAD_WHY, DEATHS
 from topic.queues.outgoing.outbox import Why
 
 TEXT = data_message(b"1")
@@ -28,6 +31,23 @@ def test_a_dead_letter_says_where_it_is_from_why_and_how_often() -> None:
     second = dead_letter(first, "queue/retry", Why.EXPIRED, NOW_MS)
     assert second is not None
     assert annotations_of(second) == {**ALWAYS, DEAD_FROM: "queue/retry", DEAD_WHY: "expired", DEATHS: 2}
+
+
+def test_a_rejected_message_says_the_error_of_its_last_consumer() -> None:
+    added = error_of("app:broken", "no such customer" + 1000 * "!")
+    first = dead_letter(modified(TEXT, 0, added), "queue/work", Why.REJECTED, NOW_MS, added)
+    assert first is not None
+    said = annotations_of(first)
+    assert said[DEAD_ERROR] == "app:broken" and said[DEAD_DESCRIPTION].startswith("no such customer!!")
+    assert len(added) < MOST_ANNOTATIONS
+    for why, more in ((Why.REJECTED, b""), (Why.EXPIRED, b""), (Why.EXPIRED, added), (Why.REJECTED, b"no annotations")):
+        second = dead_letter(first, "queue/work", why, NOW_MS, more)
+        assert (
+            second is not None
+            and annotations_of(second)[DEAD_ERROR] is annotations_of(second)[DEAD_DESCRIPTION] is None
+        )
+    longest = error_of("c" * 10_000, "\u1234" * 10_000)
+    assert len(longest) < MOST_ANNOTATIONS
 
 
 def test_a_message_is_a_dead_letter_so_often_at_most() -> None:

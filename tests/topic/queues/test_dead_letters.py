@@ -9,7 +9,7 @@ from tests.failures import MOST_DEATHS
 from tests.topic.bench import reader_at
 from tests.topic.clients import Reader
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, with_patches
-from tests.topic.queues.test_egress import MODIFIED, REJECTED, RELEASED, lasting, plain
+from tests.topic.queues.test_egress import MODIFIED, REJECTED, RELEASED, at_rest, lasting, plain
 from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.queues.test_messages import (
     ATTACH,
@@ -31,6 +31,7 @@ from topic.identity import egress_address
 from topic.queues.bodies.message_rows import MessageRows, body_digest
 from topic.queues.bound.bindings import DEAD_LETTERS
 from topic.queues.leader import ingress
+from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet
 from topic.queues.leader.letters import MOST_OPEN, PAUSE_S, Letters
@@ -263,6 +264,33 @@ def test_a_dead_letter_has_what_consumers_have_added() -> None:
     reader.answer(MODIFIED, b"1", annotations=b"x")
     reader.answer(MODIFIED, b"1 with x", failed=True, annotations=b"y")
     assert bench.in_dead() == [b"1 with xy died 1"]
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_a_dead_letter_has_the_error_of_the_consumer_that_has_rejected_it(router: str) -> None:
+    """It is that of each message. The next leader has it, too."""
+    bench = DyingBench()
+    reader = plain(bench, router)
+    bench.fill(b"1", b"2", b"3")
+    reader.answer(MODIFIED, b"1", annotations=b"x")
+    bench.hanging |= {"b", "c"}
+    reader.answer(REJECTED, b"1 with x", annotations=b"y")
+    reader.answer(REJECTED, b"2", annotations=b"z")
+    reader.answer(REJECTED, b"3")
+    bench.hanging.clear()
+    bench.stop("a") if router == "d" else bench.flow()
+    bench.wait(ELECTED_S)
+    assert bench.in_dead() == [b"1 with xy died 1", b"2 with z died 1", b"3 died 1"]
+
+
+def test_without_an_address_nobody_keeps_an_error() -> None:
+    bench = QueueBench(*"abcde")
+    pen = publisher(bench, "e")
+    pen.send(b"1")
+    pen.settle(b"1")
+    plain(bench, "d").answer(REJECTED, b"1", annotations=b"x")
+    bench.wait(1)
+    assert at_rest(bench)
 
 
 def test_what_is_released_is_no_dead_letter() -> None:
@@ -609,6 +637,10 @@ BROKEN: list[Broken] = [
     (Letters, "_ended", "heappush(self._paused, (self.node.now() + pause, position))", "pass",
      test_what_is_not_taken_is_tried_again_with_a_pause),
     (Letters, "_ended", "pause = min(", "pause = 0 and min(", test_what_is_not_taken_is_tried_again_with_a_pause),
+    (Egress, "_rejects", ", added), Proposed", "), Proposed",
+     partial(test_a_dead_letter_has_the_error_of_the_consumer_that_has_rejected_it, "d")),
+    (QueuedMessages, "reject", "annotations=annotations[position]", "annotations=b''",
+     partial(test_a_dead_letter_has_the_error_of_the_consumer_that_has_rejected_it, "a")),
     (Letters, "_publish", "count < MOST_OPEN and ", "", test_so_many_dead_letters_are_under_way_at_most),
 ]  # fmt: skip
 

@@ -393,6 +393,7 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at:
         Enqueue("queue/1", [key(1)], [Given(ATTACH, 7, 1)], [b"1"], [2**63 - 1]),
         Expire(QueueId(5, 6), [(1, 3)]),
         Reject(QueueId(5, 6), [(1, 3)]),
+        Reject(QueueId(5, 6), [(1, 3)], {2: b"x"}),
         Unreserve(QueueId(5, 6), [(1, 3)]),
         Posted(QueueId(5, 6), [(1, 3)], taken=True),
         Settled([key(1)]),

@@ -303,15 +303,30 @@ class Egress(SetPublisher):
         if self._late:
             wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
         if self._is_due and self._rejected:
-            wanted.append((Reject(self.queue, self._runs(self._rejected)), Proposed(self._rejected)))
-        if self._is_due and (self._over or self._is_asked):  # the decision of an entry also answers the core's echo
+            wanted += self._rejects(self._rejected)
+        if self._is_due and (self._over or self._is_asked):  # an entry answers an echo
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted
 
     def _frees(self, records: Iterable[Record], *, failed: bool) -> Wanted:
-        """The `Free` proposals for these records. They are more than one if the annotations exceed about 256 KiB for
-        one entry. All annotations together do not exceed what the set may keep."""
+        return [
+            (Free(self.queue, self._runs(freed), failed, added), Proposed(freed))
+            for freed, added in self._with_annotations(records)
+        ]
+
+    def _rejects(self, records: Iterable[Record]) -> Wanted:
+        if self._state.settings_of(self.queue).dead_letter is None:
+            rejected = [*records]
+            return [(Reject(self.queue, self._runs(rejected)), Proposed(rejected))]
+        return [
+            (Reject(self.queue, self._runs(rejected), added), Proposed(rejected))
+            for rejected, added in self._with_annotations(records)
+        ]
+
+    def _with_annotations(self, records: Iterable[Record]) -> list[tuple[list[Record], dict[int, bytes]]]:
+        """The records for one entry or more, each with its annotations: an entry has some 256 KiB of annotations at
+        most, and all together have no more than the set may keep."""
         frees: list[tuple[list[Record], dict[int, bytes]]] = [([], {})]
         size, left = 0, self._messages.annotations_left
         for record in records:
@@ -325,7 +340,7 @@ class Egress(SetPublisher):
                 added[self.open[record]] = annotations
                 size += len(annotations)
                 left -= len(annotations)
-        return [(Free(self.queue, self._runs(freed), failed, added), Proposed(freed)) for freed, added in frees]
+        return frees
 
     def _annotations(self, record: Record) -> bytes:
         """The annotations that the message has so far, merged with those of the last consumer. Empty if there are none,

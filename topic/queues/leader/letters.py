@@ -129,7 +129,7 @@ class Letters(SetPublisher):
                     break
                 annotations = self._messages.returns(position).annotations
                 message = self._marking.annotated(message, annotations) if annotations else message
-                text = self._text(letter, message)
+                text = self._text(letter, message, annotations)
             self._forget_body(self._left.popleft())
             tag = self._doubted.pop(position, None)
             if text is None and tag is not None:  # routers may have asked about this delivery
@@ -145,13 +145,14 @@ class Letters(SetPublisher):
     def _rows(self) -> QueueRows | SentRows:
         return self._messages.sent
 
-    def _text(self, letter: Letter, message: bytes) -> bytes | None:
-        """The message in the form in which it is published; None if it was a dead letter too often."""
+    def _text(self, letter: Letter, message: bytes, added: bytes) -> bytes | None:
+        """The message to be published; None if it was a dead letter too often."""
         if letter.sending.why is Why.RETRIED:
             return message
         queue = self._name_of(letter.queue)
         assert queue is not None, "what is in the outbox goes with its queue"
-        text = self._marking.dead_letter(message, queue, letter.sending.why, self.node.topic.outlet.time_ms)
+        now_ms = self.node.topic.outlet.time_ms
+        text = self._marking.dead_letter(message, queue, letter.sending.why, now_ms, added)
         if text is None:
             what = f"a message of queue {queue} was a dead letter too often: it stays in the outbox"
             self.node.topic.outlet.actions.append(Note(f"set {self.identity.link}: {what} to {self._address}"))

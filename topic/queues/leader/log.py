@@ -63,9 +63,10 @@ class Marking(Protocol):
         """Merge two sets of annotations. If both have the same name, the value in `more` is taken. Raises ValueError if
         they are malformed."""
 
-    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int) -> bytes | None:
-        """Mark the message as a dead letter of this queue: it then states the queue, the reason, and how often it has
-        been a dead letter. None if it has been one too often."""
+    def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int, added: bytes) -> bytes | None:
+        """The message as a dead letter of this queue: it states the queue, the reason, and how often it was a dead
+        letter. None if it was one too often. `added`: the annotations of consumers in this queue, which the message has
+        already: they may have the error with which the last one has rejected it."""
 
 
 class MessageView:
