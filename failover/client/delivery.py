@@ -12,7 +12,7 @@ from topic.properties import ADDRESS
 
 
 class Delivery:
-    """One message for the user to answer once. `key` is its delivery-tag, its name in the whole mesh.
+    """One message, which the user has to answer once. `key` is its delivery-tag, and its name in the whole mesh.
 
     An answer returns when it is durable in the subscriber's store. The answer reaches the router over the current link
     or a later one. The attributes from `answered` on belong to the subscriber.
@@ -22,13 +22,15 @@ class Delivery:
 
     def __init__(self, answer: "Callable[[Delivery, Outcome], Awaitable[None]]", key: bytes, message: bytes) -> None:
         self.key = key
-        self._message = message  # in an envelope, if its message-format is not 0
-        self.answered = False  # the user has answered
-        self.state = NO_STATE  # the state in the unsettled map: the answer, once it is durable
-        self.condition = ""  # AMQP's condition for a rejection
+        self._message = message  # this is in an envelope if the message-format is not 0
+        self.answered = False  # whether the user has answered the message
+        self.state = NO_STATE  # its state in the unsettled map: the answer, once that is durable
+        self.condition = ""  # the condition in AMQP's terms, if the user has rejected the message
         self.description = ""
-        self.handle: EngineHandle = None  # the engine's handle on the attached link, while it is unsettled there
-        self.link: Link | None = None  # the link that transferred it, until the subscriber gives its credit again
+        # The number by which the engine knows this delivery on the attached link, while it is unsettled there.
+        self.handle: EngineHandle = None
+        # The link that transferred this delivery. None once the subscriber has given its credit again.
+        self.link: Link | None = None
         self._answer = answer
 
     @property
@@ -43,7 +45,8 @@ class Delivery:
 
     @property
     def body(self) -> bytes:
-        """The body. Raises AmqpError if the message has neither data nor text for a body, or is of another format."""
+        """The body of the message. Raises AmqpError if the body is neither data nor text, or if the message is of
+        another format."""
         return body_of(self._message)
 
     @property
@@ -52,14 +55,14 @@ class Delivery:
 
     @property
     def address(self) -> str | None:
-        """The address that the message was published to, if the subscriber has a pattern; otherwise None. Raises
-        AmqpError if the message is malformed."""
+        """The address that the message was published to. None unless the subscriber has a pattern. Raises AmqpError if
+        the message is malformed."""
         address = annotation_of(self._message, ADDRESS)
         return address if isinstance(address, str) else None
 
     async def accept(self) -> None:
-        """State that the message is processed. Raises StateError if the store cannot keep this, and ConnectionError if
-        the subscriber has given up: then the message may come again."""
+        """State that the message is processed. Raises StateError if the store cannot keep the answer. Raises
+        ConnectionError if the subscriber has given up; then the message may come again."""
         await self._answer(self, Outcome.ACCEPTED)
 
     async def reject(self, condition: str = "amqp:not-allowed", description: str = "") -> None:

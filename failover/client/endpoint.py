@@ -1,4 +1,5 @@
-"""The common part of publisher and subscriber: one link of a mesh, while its user is in the `async with` block.
+"""The common part of publisher and subscriber. An `Endpoint` has one link of a mesh, while its user is in the `async
+with` block.
 
 The link's identity (container-id, link name, address) is the same at every router (`attachment`; protocol 2, 6 and 7).
 The first attach carries a null map. All later attaches carry a map, and echo the generation and epoch of the last
@@ -27,20 +28,23 @@ from topic.properties import EPOCH, GENERATION, TOLD
 TIMEOUT_S: Final = 60
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
-"""Seconds after which a user that never has to wait gives way to other tasks. Otherwise these would not run: commits to
-the store, and frames to routers, which give up a silent client."""
+"""After this many seconds a user that never has to wait lets other tasks run. Without this, two kinds of tasks would
+not run: those that commit to the store, and those that send to the router, which gives up a silent client."""
 
 
 class Options(TypedDict, total=False):
-    """Options of publishers and subscribers."""
+    """The options that publishers and subscribers have."""
 
-    log: Path | None  # a directory for its delivery log
-    store: Store | None  # None: the link ends with the block. Else it may be resumed from the store
-    timeout: int  # seconds for which the mesh waits for the client, and the client looks for a router. 0: none
-    idle: float  # seconds of silence after which a router counts as gone; less, if its mesh says so
+    log: Path | None  # the directory for the client's delivery log
+    store: Store | None  # without a store the link ends with the block; else it may be resumed
+    # For this many seconds the mesh waits for the client, and the client looks for a router. 0: neither waits.
+    timeout: int
+    # After this many seconds of silence a router counts as gone, or sooner if its mesh says so.
+    idle: float
     events: Listener | None
     credentials: Credentials  # without them, the client is anonymous
-    moves: bool  # whether it moves to another router if its router asks for it, as that router has fewer links
+    # Whether the client moves to another router when its router asks for it, because that one has fewer links.
+    moves: bool
 
 
 class Endpoint(Attachment):
@@ -70,18 +74,19 @@ class Endpoint(Attachment):
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
         self._kept = LinkStore(store if store is not None else MemoryStore(), self.role, self.identity)
         self._commits = GroupCommit[Change, StateError](self._kept, StateError, self._give_up)
-        self._ours: Mapping[bytes, int] | None = None  # the map in the last attach
+        self._ours: Mapping[bytes, int] | None = None  # the unsettled map that the last attach carried
         self._turn_ends = 0.0
-        self._scope = trio.CancelScope(shield=True)  # for all background tasks
-        self._work = trio.CancelScope()  # for the background tasks, without the connections
+        self._scope = trio.CancelScope(shield=True)  # has all background tasks
+        self._work = trio.CancelScope()  # has all background tasks except the connections
 
-    # -- for subclasses
+    # The methods from here on are for subclasses.
 
     async def _finish(self) -> None:
         """Wait until the client can leave the link in order, for example until all outcomes are known."""
 
     def _map(self) -> Mapping[bytes, int] | None:
-        """The unsettled deliveries with their states, for an attach that resumes; None for a null map."""
+        """The unsettled deliveries with their states, which an attach carries that resumes the link. None stands for a
+        null map."""
         return {}
 
     def _options(self) -> AttachOptions:
@@ -104,7 +109,7 @@ class Endpoint(Attachment):
             await trio.lowlevel.checkpoint()
             self._turn_ends = trio.current_time() + TURN_S
 
-    # -- life
+    # The methods from here on are the life of the client, from its first attach to its end.
 
     async def __aenter__(self) -> Self:
         self._since = trio.current_time()
@@ -125,8 +130,8 @@ class Endpoint(Attachment):
         self._resumes, self.generation, self.epoch = saved.attached, saved.generation, saved.epoch
 
     async def _run(self) -> None:
-        """Run all background tasks. The scope is shielded, so that a cancelled user's client still closes its
-        connection."""
+        """Run all background tasks. Their scope is shielded, so that the client closes its connection even if its user
+        is cancelled."""
         with self._scope:
             async with trio.open_nursery() as self._connections:
                 with self._work:
@@ -153,8 +158,11 @@ class Endpoint(Attachment):
             await self._stop()
 
     def _part(self, error: BaseException | None) -> None:
-        """Leave the connection, and end the link if `_ends` says so. Without a store no client could resume the link.
-        So it ends even after an exception, and no router waits for it."""
+        """Leave the connection, and end the link if `_ends` says so.
+
+        Without a store no client could resume the link. So the link ends even after an exception, and no router waits
+        for it.
+        """
         link, connection = self._link, self._connection
         self._connection = self._attaching = self._link = None
         self._give_up(ClientError(None, "the client has left"))
@@ -168,12 +176,12 @@ class Endpoint(Attachment):
         connection.wake()
 
     def _ends(self, error: BaseException | None) -> bool:
-        """Whether the link ends with the block. Otherwise the link is suspended, until a client resumes it."""
+        """Whether the link ends with the block. Otherwise the link is suspended until a client resumes it."""
         return not self._keeps
 
     async def _stop(self) -> None:
-        """Stop the background tasks. The nursery gets no exception of the caller, because it would wrap the exception
-        in a group."""
+        """Stop the background tasks. An exception of the caller is kept from the nursery, because the nursery would
+        wrap it in a group."""
         self._connection = None
         self._work.cancel()
         self._scope.deadline = trio.current_time() + GOODBYE_S

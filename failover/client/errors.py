@@ -1,11 +1,12 @@
-"""Errors between a client and its router, and errors of a client's state."""
+"""The errors that a client raises: about its link and its router, and about its own stored state."""
 
 import os
 import ssl
 
 
 class ClientError(ConnectionError):
-    """The link is lost, or no router granted it. It has the condition and the description from the router, if any."""
+    """The link is lost, or no router has granted it. The error has the condition and the description that the router
+    gave, if it gave any."""
 
     def __init__(self, condition: str | None, description: str = "") -> None:
         text = condition or "the connection was lost"
@@ -24,7 +25,8 @@ class MovingError(ClientError):
 
 
 class StateError(ClientError):
-    """The client's state cannot be read or stored; the text has the place and the reason. The client stops."""
+    """The client's state cannot be read or stored, so the client stops. The text names the file or table, and the
+    reason."""
 
     def __init__(self, where: str, reason: str) -> None:
         ConnectionError.__init__(self, f"{where}: {reason}")
@@ -33,8 +35,8 @@ class StateError(ClientError):
 
 
 def why_unreachable(reason: Exception) -> str:
-    """The reason why the client could not connect to a host, in words: the cause at each of the host's addresses.
-    trio's own error says only that all addresses have failed."""
+    """Return in words why the client could not connect to a host: one cause for each address of the host. The error of
+    trio itself says only that all addresses have failed."""
     errors = reason.__cause__.exceptions if isinstance(reason.__cause__, ExceptionGroup) else (reason,)
     numbers = [error.errno for error in errors if isinstance(error, OSError) and not isinstance(error, ssl.SSLError)]
     causes = dict.fromkeys(os.strerror(number) for number in numbers if number is not None and number > 0)

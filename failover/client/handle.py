@@ -1,5 +1,5 @@
-"""A delivery of a publisher. The publisher's user waits here for the outcome, and the client keeps here the message and
-the state for its transfers."""
+"""A delivery of a publisher. The publisher's user waits here for the outcome. The client keeps the message and the
+delivery's state here, as it needs both for its transfers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,10 +13,8 @@ from router.amqp.format.values import NO_STATE
 
 
 class Handle:
-    """One delivery: its key in the mesh (None if the router belongs to no mesh), and its later outcome.
-
-    The attributes from `message` on belong to the publisher.
-    """
+    """One delivery, and its outcome once it is known. `key` names the delivery in the mesh; it is None if the router
+    belongs to no mesh. The attributes from `message` on belong to the publisher."""
 
     __slots__ = (
         "_check",
@@ -34,15 +32,16 @@ class Handle:
     )
 
     def __init__(self, check: Callable[[], None], tag: bytes, key: bytes | None, message: bytes) -> None:
-        """`check` raises if the publisher has given up."""
+        """`check` raises an error if the publisher has given up."""
         self.tag = tag
         self.key = key
-        self.detail = values.OutcomeDetails()  # the outcome in AMQP's terms
-        self.message = message  # dropped when settled
-        self.state = NO_STATE  # the state in the unsettled map: terminal once the outcome is durable
-        self.step = ResumeStep.NEW  # how the client transfers it on the attached link
-        self.stored = False  # the client must not transfer it before it is stored
-        self.transferred = False  # on any link ever; only then is it in the unsettled map
+        self.detail = values.OutcomeDetails()  # the details of the outcome, in AMQP's terms
+        self.message = message  # the client drops the message when the delivery is settled
+        self.state = NO_STATE  # its state in the unsettled map: terminal once the outcome is durable
+        self.step = ResumeStep.NEW  # how the client transfers the delivery on the attached link
+        self.stored = False  # the client must not transfer the delivery before it is stored
+        # Whether the client has transferred the delivery on any link. Only then is it in the unsettled map.
+        self.transferred = False
         self.logged = False
         self._check = check
         self._result: Outcome | None = None
@@ -50,7 +49,7 @@ class Handle:
 
     @property
     def number(self) -> int:
-        """The position of this message among all messages that the link has ever sent, from 0 on."""
+        """The position of this message among all messages that the link has ever sent. The first one has position 0."""
         return int.from_bytes(self.tag, "big")
 
     async def outcome(self) -> Outcome:
@@ -68,23 +67,23 @@ class Handle:
 
     @property
     def result(self) -> Outcome | None:
-        """The outcome, or None if it is not known."""
+        """The outcome. None if it is not known yet."""
         return self._result
 
     def decide(self, state: int) -> None:
-        """Set the outcome, by its state."""
+        """Set the outcome that this state of the delivery means."""
         self.state = state
         self.tell(OF_STATE.get(state, Outcome.UNKNOWN))
 
     def tell(self, outcome: Outcome | None) -> None:
-        """Wake the tasks that wait for the outcome. None: no outcome will come."""
+        """Wake the tasks that wait for the outcome. None means that no outcome will come."""
         self._result = self._result or outcome
         if self._done is not None:
             self._done.set()
 
 
 class Answer(NamedTuple):
-    """The router's answer about one delivery."""
+    """What the router has answered about one delivery."""
 
     handle: values.Handle
     delivery: Handle

@@ -1,4 +1,4 @@
-"""Events of a link that a client reports while it works. The user need not react to any."""
+"""The events of a link that a client reports to its user while it works. The user may ignore all of them."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -11,10 +11,10 @@ MISSED: Final = "amqp:resource-deleted"
 
 @frozen
 class Connected:
-    """The link is attached."""
+    """The link is attached at a router."""
 
     url: str
-    router: str  # its name in the mesh; "" if it has none
+    router: str  # the router's name in the mesh; empty if it has none
 
 
 @frozen
@@ -22,30 +22,32 @@ class Lost:
     """The link is no longer attached. The client looks for a router."""
 
     reason: str
-    condition: str | None = None  # from the router, if it gave one; MISSED, if a subscriber has missed messages
+    # The condition that the router gave, if it gave any. It is MISSED if a subscriber has missed messages.
+    condition: str | None = None
 
 
 @frozen
 class Searching:
-    """No known router takes the lost or stored link. The client keeps trying for `left` seconds."""
+    """The link is lost or stored, and no known router takes it. The client keeps trying for `left` seconds."""
 
-    reason: str  # why the last router did not take it
+    reason: str  # why the last router did not take the link
     left: float
 
 
 @frozen
 class Resumed:
-    """The client has resumed the link with `in_doubt` unsettled deliveries; both ends now clear up their outcomes."""
+    """The client has resumed the link, which has `in_doubt` unsettled deliveries. Both ends now find out the outcomes
+    of these."""
 
     in_doubt: int
 
 
 @frozen
 class Abandoned:
-    """The router does not know the link's former life: `in_doubt` deliveries stay in doubt for good."""
+    """The router does not know the former life of the link, so `in_doubt` deliveries stay in doubt for good."""
 
     in_doubt: int
 
 
 Event: TypeAlias = Connected | Lost | Searching | Resumed | Abandoned
-Listener: TypeAlias = Callable[[Event], None]  # called synchronously: it must not wait
+Listener: TypeAlias = Callable[[Event], None]  # the client calls this function synchronously, so it must not wait

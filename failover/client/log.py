@@ -20,12 +20,12 @@ from topic.identity import LinkIdentity, link_name
 from topic.journal import Block, Event, LoggedOutcome
 
 RUN_US = 1000
-"""Publications within so many microseconds make one entry with the time of the first one; the audit measures latencies
-from this time."""
+"""Publications within this many microseconds make one entry with the time of the first one. The audit measures
+latencies from this time."""
 
 
 class ClientLog:
-    """The log of one link in one life of its client. `role` is "publisher" or "subscriber"."""
+    """The log of one link, in one life of its client. `role` is "publisher" or "subscriber"."""
 
     def __init__(self, directory: Path, role: str, identity: LinkIdentity) -> None:
         incarnation = time.time_ns() // 1_000_000
@@ -43,7 +43,7 @@ class ClientLog:
     def attached(
         self, mode: str, timeout: int, epoch: str | None, generation: bytes | None = None, *, afresh: bool = False
     ) -> None:
-        """Log an attach. `afresh`: the map of the subscriber was null, or the map of its router."""
+        """Log an attach. `afresh` says that the unsettled map of the subscriber, or of its router, was null."""
         self._generation = generation
         detail: dict[str, object] = {
             "role": self._role,
@@ -58,7 +58,7 @@ class ClientLog:
         self._append(Event.ATTACHED, epoch=epoch, detail=json.dumps(detail))
 
     def published(self, key: bytes, tag: bytes) -> None:
-        """Log a publication. A run of publications becomes one entry."""
+        """Log a publication. Several publications in direct succession become one entry."""
         now = _now_us()
         if now - self._published_us > RUN_US:
             self._end_run()
@@ -72,9 +72,12 @@ class ClientLog:
         self._append(event, keys, outcome=outcome)
 
     def kept(self, unsettled: Iterable[tuple[bytes, int]], published: int | None = None) -> None:
-        """Log the content of the client's store at the start: the keys of unsettled deliveries with their states (a
-        publisher's in its order), and how many messages the publisher has ever published. These entries stand in for
-        entries that an earlier life could no longer write."""
+        """Log the content of the client's store at the start.
+
+        This is the keys of the unsettled deliveries with their states (a publisher's in its order), and the number of
+        messages that the publisher has ever published. These entries stand in for entries that an earlier life could no
+        longer write.
+        """
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
         for state, run in groupby(unsettled, lambda kept: kept[1]):
             outcome = LOGGED[OF_STATE.get(state, Outcome.UNKNOWN)]
@@ -129,7 +132,7 @@ class ClientLog:
         )
 
     def save(self) -> None:
-        """Make all entries so far outlive this process; called before each write to a router."""
+        """Make all entries so far outlive this process. The client calls this before each write to a router."""
         self._end_run()
         self._file.save()
 
@@ -138,7 +141,7 @@ class ClientLog:
         self._file.flush()
 
     async def run(self) -> None:
-        """Write the gathered entries every `FLUSH_S`, until cancelled."""
+        """Write the gathered entries every `FLUSH_S` seconds, until cancelled."""
         while True:
             await trio.sleep(FLUSH_S)
             self.flush()

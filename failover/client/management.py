@@ -1,8 +1,8 @@
-"""A client of `$management` (docs/management.md): asks one router, and through it all other routers.
+"""A client of `$management` (docs/management.md). It asks one router, and through this router all others.
 
-The client sends requests to each router one at a time, and recognises an answer by its correlation-id. If its router is
-lost, or answers nothing for `ANSWER_S`, the client goes to another router, like all clients here, and asks again. So
-every request must be safe to repeat.
+The client has at most one request under way to each router. It recognises an answer by the correlation-id. If its
+router is lost, or does not answer for `ANSWER_S` seconds, the client goes to another router, as all clients here do,
+and asks again. So every request must be safe to repeat.
 """
 
 import json
@@ -25,16 +25,16 @@ from router.amqp.sasl.credentials import NOBODY, Credentials
 
 NODE: Final = "$management"
 CREDIT: Final = 16
-"""The highest number of requests that wait for answers at once; a router has the same limit for each connection
+"""The limit of requests that wait for answers at the same time. A router has the same limit for each connection
 (`router.management.node.MOST_REQUESTS`)."""
 ANSWER_S: Final = 30.0
-"""Seconds for a live router to answer one of the client's requests. The router asks other routers one after the other,
-and waits up to 10 s for each of them."""
+"""The client waits this many seconds for the answer to a request. The router that it asks may itself wait up to 10 s
+for each other router, one after the other."""
 GOOD: Final = range(200, 300)
 
 
 class RefusedError(ClientError):
-    """The router refuses a request. `status` is AMQP Management's code."""
+    """The router refuses a request. `status` is the code that AMQP Management gives the reason."""
 
     def __init__(self, status: int, description: str) -> None:
         ConnectionError.__init__(self, f"{status}: {description}")
@@ -44,8 +44,8 @@ class RefusedError(ClientError):
 
 
 class Management(Endpoint):
-    """A client for requests, used as an async context manager. `timeout`: seconds for which it looks for a router after
-    a loss. `events` is called with each loss."""
+    """Sends requests to `$management`, and is used as an async context manager. For `timeout` seconds it looks for a
+    router after a loss. `events` is called with each loss."""
 
     role = "subscriber"
 
@@ -68,15 +68,18 @@ class Management(Endpoint):
         )
         self._numbers = count(1)
         self._under_way = trio.CapacityLimiter(CREDIT)
-        self._answered = 0.0  # when the last answer came
+        self._answered = 0.0  # the time when the last answer came
         self._turns: dict[str, trio.Lock] = {}
         self._senders: dict[str, Link] = {}
         self._refused: dict[str, ClientError] = {}
         self._answers: dict[int, dict[str, Any]] = {}
 
     async def ask(self, operation: str, router: str | None = None, body: Any = None, **asked: Any) -> Any:
-        """Return the body of the answer of that router, or of the router that this client is connected to. Raises
-        RefusedError if the router refuses, ClientError if no answer comes."""
+        """Ask a router, and return the body of its answer. Without a name, ask the router that this client is connected
+        to.
+
+        Raises RefusedError if the router refuses, and ClientError if no answer comes.
+        """
         address = f"_topo/0/{router}/{NODE}" if router is not None else NODE
         async with self._turns.setdefault(address, trio.Lock()), self._under_way:
             while True:
@@ -87,7 +90,7 @@ class Management(Endpoint):
                     return _body(answer)
 
     async def _answer(self, link: Link, address: str, asked: Mapping[str, Any], body: Any) -> dict[str, Any] | None:
-        """Send a request and return the answer; None if the connection is lost first."""
+        """Send a request, and return the answer. None if the connection is lost first."""
         sender, number, source = self._sender(address), next(self._numbers), link.remote_source
         since = trio.current_time()
         sections = {
@@ -106,7 +109,8 @@ class Management(Endpoint):
         return self._answers.pop(number)
 
     async def query(self, kind: str, names: Sequence[str] = (), router: str | None = None) -> list[dict[str, Any]]:
-        """All entities of a type, page by page, with the attributes in `names`, or all attributes if it is empty."""
+        """Return all entities of a type, page by page. Each has the attributes in `names`, or all attributes if `names`
+        is empty."""
         rows: list[dict[str, Any]] = []
         while True:
             body = {"attributeNames": list(names)}
@@ -121,11 +125,13 @@ class Management(Endpoint):
         return [node.rsplit("/", 2)[-2] for node in nodes]
 
     async def status(self, router: str | None = None) -> dict[str, Any]:
-        """The status as in docs/status.md, without the link that this client has for the answers."""
+        """The status of a router, as docs/status.md describes it. The link on which this client gets answers is left
+        out."""
         return self._without_own(await self.ask("GET-STATUS", router))
 
     async def look(self, router: str | None = None) -> dict[str, Any]:
-        """The answer to `GET-LOOK` (docs/management.md), without that link in its `status`."""
+        """The answer to `GET-LOOK` (docs/management.md). The link on which this client gets answers is left out of its
+        `status`."""
         told: dict[str, Any] = await self.ask("GET-LOOK", router)
         return told | {"status": json.dumps(self._without_own(told["status"]))}
 
@@ -137,14 +143,15 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
-            self._refused.pop(address, None)  # a refusal of a former link, while no request waited
+            # Such a refusal is about a former link, and came while no request waited.
+            self._refused.pop(address, None)
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()
         return self._senders[address]
 
     async def _may_come(self, link: Link, address: str, since: float) -> bool:
-        """Wait for a change. False if no answer can come on this link any more. The router has to answer some request
-        within `ANSWER_S`; `since` is when this request began to wait."""
+        """Wait for a change. Returns whether an answer can still come on this link. A router has to answer some request
+        within `ANSWER_S` seconds. `since` is the time when this request began to wait."""
         if (refused := self._refused.pop(address, None)) is not None:
             raise refused
         with trio.move_on_at(max(since, self._answered) + ANSWER_S) as patience:
@@ -156,7 +163,7 @@ class Management(Endpoint):
             )
         return self._link is link
 
-    # -- handler
+    # The methods from here on handle events of the connection.
 
     def _attach(self, connection: Connection) -> Link:
         link = connection.receiver("answers", "")

@@ -1,4 +1,4 @@
-"""Outcomes of deliveries, as clients report and log them."""
+"""The outcomes of deliveries, as clients report and log them."""
 
 from enum import StrEnum
 
@@ -7,14 +7,14 @@ from topic.journal import LoggedOutcome
 
 
 class Outcome(StrEnum):
-    """The outcome of a delivery for a client."""
+    """What a client knows about the end of a delivery."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
     RELEASED = "released"
     MODIFIED = "modified"
-    UNKNOWN = "unknown"  # settled without an outcome
-    IN_DOUBT = "in doubt"  # no router knows the outcome, and the client does not send it again
+    UNKNOWN = "unknown"  # the router settled the delivery without an outcome
+    IN_DOUBT = "in doubt"  # no router knows the outcome, and the client does not send the message again
 
 
 OF_STATE = {

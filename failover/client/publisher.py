@@ -55,7 +55,7 @@ class Publisher(Endpoint):
         *,
         container: str,
         link: str,
-        in_flight: int = 1000,  # unsettled deliveries before `send` waits
+        in_flight: int = 1000,  # `send` waits while this many deliveries are unsettled
         resend_in_doubt: bool = False,
         **options: Unpack[Options],
     ) -> None:
@@ -64,26 +64,27 @@ class Publisher(Endpoint):
         self.resumed: tuple[Handle, ...] = ()
         self._in_flight = in_flight
         self._resend = resend_in_doubt
-        self._checks = self._check  # one bound method for all handles
+        self._checks = self._check  # all handles share this one bound method
         self._next = 0
         self._storing = 0
-        self._queueing = trio.Lock()  # senders that wait for room: each change wakes the first one only
+        self._queueing = trio.Lock()  # senders wait here for room, so that each change wakes only the first
         self._keys: KeyMaker | None = None
-        self._deliveries: dict[bytes, Handle] = {}  # unsettled ones by tag, in the order of sending
-        self._queue: deque[Handle] = deque()  # to be transferred on this link
-        self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, no outcome yet
-        self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
-        self._incomplete = False  # one of the maps of this link is incomplete
+        self._deliveries: dict[bytes, Handle] = {}  # the unsettled deliveries by tag, in the order of sending
+        self._queue: deque[Handle] = deque()  # the deliveries that wait to be transferred on this link
+        self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, but without an outcome so far
+        self._theirs: Mapping[bytes, int] = {}  # the unsettled map that the router sent on this link
+        self._incomplete = False  # whether one of the two maps of this link is incomplete
         self._count = SubscriberCount(self._news)
 
     @property
     def alone(self) -> int:
-        """How many accepted deliveries had no subscriber, as far as routers have reported."""
+        """How many deliveries routers have accepted although there was no subscriber, as far as routers have reported
+        it."""
         return self._count.alone
 
     async def subscribers(self) -> int:
-        """The number of subscribers. The mesh awaits them for each message from now on. Raises ClientError if the
-        router does not report the number."""
+        """The number of subscribers that the address has. From now on the mesh waits for each of them with each
+        message. Raises ClientError if the router does not report the number."""
         while not await self._count.ask():
             if self._link is None:
                 await self._change()
@@ -95,8 +96,8 @@ class Publisher(Endpoint):
 
     @property
     def sent(self) -> int:
-        """How many messages `send` has ever taken on this link; with a store, in all its lives. A program that
-        publishes numbered messages continues with this number."""
+        """How many messages `send` has ever taken on this link. With a store, the lives of earlier processes count,
+        too. A program that numbers its messages continues with this number."""
         return self._next
 
     async def send(self, body: bytes, properties: Mapping[str, Any] | None = None) -> Handle:
@@ -134,7 +135,7 @@ class Publisher(Endpoint):
 
     async def _finish(self) -> None:
         await self.drain()
-        if self.epoch is not None:  # the router belongs to a mesh, so it reports the number
+        if self.epoch is not None:  # this router belongs to a mesh, so it reports the number
             await self._count.ask()
         await self._commits.commit((Ended(),), lambda: None)
 
@@ -149,7 +150,8 @@ class Publisher(Endpoint):
         for tag, entry in saved.unsettled.items():
             assert entry.message is not None
             delivery = self._remember(tag, entry.message)
-            delivery.stored = delivery.transferred = delivery.logged = True  # perhaps an earlier process transferred it
+            # an earlier process may have transferred it
+            delivery.stored = delivery.transferred = delivery.logged = True
             if entry.state in TERMINAL:
                 delivery.decide(entry.state)
         self.resumed = tuple(self._deliveries.values())
@@ -160,7 +162,7 @@ class Publisher(Endpoint):
     def _name_keys(self, generation: bytes | None) -> None:
         self._keys = KeyMaker(link_name(self.identity), generation) if generation is not None else None
 
-    # -- attaching
+    # The methods from here on attach the link.
 
     def _attach(self, connection: Connection) -> Link:
         options = self._options()
@@ -211,8 +213,8 @@ class Publisher(Endpoint):
             self._tell(Resumed(sum(delivery.state == NO_STATE for delivery in self._queue)))
 
     def _abandon(self, ours: Mapping[bytes, int]) -> None:
-        """Give up the transferred deliveries as in doubt, or send them again as new ones: the router knows none of
-        them."""
+        """Give up the deliveries that were transferred: the router knows none of them. They are in doubt, or are sent
+        again as new ones."""
         in_doubt = 0
         for delivery in [self._deliveries[tag] for tag in ours if tag in self._deliveries]:
             if delivery.state in TERMINAL:
@@ -236,8 +238,8 @@ class Publisher(Endpoint):
                     self._queue.append(delivery)
 
     def _asked(self, link: Link) -> None:
-        """Answer an echo when all outcomes so far are in the store: the router relies on the answer, and expects no
-        question about these outcomes."""
+        """Answer an echo once all outcomes so far are in the store. The router relies on the answer: after it, the
+        router expects no more questions about these outcomes."""
         self._commits.add((), partial(super()._asked, link))
 
     def _parted(self) -> None:
@@ -251,7 +253,7 @@ class Publisher(Endpoint):
         for delivery in self._deliveries.values():
             delivery.tell(None)
 
-    # -- transferring
+    # The methods from here on transfer deliveries.
 
     def _stored(self, delivery: Handle) -> None:
         self._storing -= 1
@@ -291,8 +293,8 @@ class Publisher(Endpoint):
                 self._transfer_state(link, delivery)
 
     def _transfer_state(self, link: Link, delivery: Handle) -> None:
-        """Resume a delivery whose outcome the router knows, without its message. If the publisher knows another
-        outcome, it states this other outcome again."""
+        """Resume a delivery whose outcome the router knows. The transfer carries a state and no message. If the
+        publisher knows another outcome than the router, it states its own again."""
         theirs = self._theirs[delivery.tag]
         state = agreed_state(delivery.state, theirs)
         handle = link.send(delivery.tag, b"", resume=True, state=state)
@@ -302,11 +304,11 @@ class Publisher(Endpoint):
             self._under_way[handle] = delivery
 
     def _attach_again(self) -> None:
-        """Have the link attached again, once nothing is left to do with incomplete maps."""
+        """Attach the link again, once the incomplete maps leave nothing more to do on this one."""
         if all(delivery.step is ResumeStep.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
-    # -- outcomes
+    # The methods from here on deal with outcomes.
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         if link is not self._link:
@@ -324,8 +326,11 @@ class Publisher(Endpoint):
             self._answered(link, answers)
 
     def _answered(self, link: Link, answers: list[Answer]) -> None:
-        """Write outcomes to the store before they are settled. A publisher that settled and then forgot an outcome
-        might send a message again whose delivery no router knows."""
+        """Write outcomes to the store before the deliveries are settled.
+
+        If the publisher settled first and then forgot an outcome, it might send the message again, and no router would
+        know the delivery.
+        """
         changes: list[Change] = [
             Removed(answer.delivery.tag) if answer.settled else Decided(answer.delivery.tag, answer.state)
             for answer in answers
@@ -334,7 +339,7 @@ class Publisher(Endpoint):
         self._commits.add(changes, partial(self._conclude, link, answers))
 
     def _conclude(self, link: Link, answers: list[Answer]) -> None:
-        """Report outcomes and settle. If the link is gone, the next attach settles."""
+        """Report outcomes to the user, and settle the deliveries. If the link is gone, the next attach settles them."""
         for _, delivery, state, _ in answers:
             if not delivery.told:
                 delivery.decide(state)
@@ -350,7 +355,7 @@ class Publisher(Endpoint):
         self._news.unpark_all()
 
     def _forget(self, delivery: Handle) -> None:
-        """Drop a settled delivery, and log its settlement."""
+        """Drop a delivery that is settled, and log the settlement."""
         if delivery.tag in self._deliveries:
             self._drop(delivery)
             self._note(Event.SETTLED, delivery, Outcome.UNKNOWN)

@@ -1,4 +1,4 @@
-"""Asks a router for its status over AMQP: the node `$status` sends one message with JSON as its body."""
+"""Asks a router for its status over AMQP. The router's node `$status` sends one message, whose body is JSON."""
 
 import json
 import secrets
@@ -20,7 +20,7 @@ STATUS_ADDRESS = "$status"
 async def fetch_status(
     host: str, port: int, timeout: float, credentials: Credentials = NOBODY, scheme: str = "amqp"
 ) -> dict[str, Any]:
-    """Return a router's status. Raises OSError if no connection to the router is possible, trio.TooSlowError if it does
+    """Return the status of a router. Raises OSError if the router cannot be reached, and trio.TooSlowError if it does
     not answer within `timeout` seconds."""
     with trio.fail_after(timeout):
         async with _Inquiry(RouterAddress(host, port, scheme).url, credentials, timeout) as inquiry:
@@ -31,7 +31,8 @@ class _Inquiry(Endpoint):
     role = "subscriber"
 
     def __init__(self, url: str, credentials: Credentials, patience: float) -> None:
-        """`patience`: seconds, also of silence: a router that is too busy for a heartbeat may still answer."""
+        """For `patience` seconds the client waits, even if the router is silent: a router that is too busy for a
+        heartbeat may still answer."""
         container = f"status-{secrets.token_hex(4)}"
         super().__init__(
             [url], STATUS_ADDRESS, container=container, link="status", timeout=0, idle=patience, credentials=credentials

@@ -34,8 +34,10 @@ from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
 
-MOST_PAUSES = 10  # limits the pause before the next attach when the map is incomplete, in units of `LIVED_S`
-SETTLE_S = 2.0  # for the router to settle answered deliveries at an orderly end
+# Before the next attach with an incomplete map the client pauses for at most this many times `LIVED_S`.
+MOST_PAUSES = 10
+# At an orderly end the client waits this many seconds for the router to settle the answered deliveries.
+SETTLE_S = 2.0
 
 
 class Subscriber(Endpoint):
@@ -54,23 +56,25 @@ class Subscriber(Endpoint):
         *,
         container: str,
         link: str,
-        credit: int = 100,  # deliveries transferred and not answered
+        credit: int = 100,  # the limit of deliveries that have come and are not answered
         settle: Literal["first", "second"] = "second",
-        filter: str | None = None,  # a selector; messages that do not match it do not come (docs/clients.md)
+        # A selector. Messages that do not match it do not come (docs/clients.md).
+        filter: str | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(urls, address, container=container, link=link, **options)
         assert credit > 0
-        self._answers = self._answer  # one bound method for all deliveries
+        self._answers = self._answer  # all deliveries share this one bound method
         self._credit = credit
-        self._owed = 0  # credit to be given again
+        self._owed = 0  # the credit that the subscriber still has to give again
         self._settle = settle
         self._filters = {"selector": Described(SELECTOR, filter)} if filter is not None else None
-        self._waiting: deque[Delivery] = deque()  # for the user to take them
-        self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
+        self._waiting: deque[Delivery] = deque()  # the deliveries that the user has not taken yet
+        self._unsettled: dict[bytes, Delivery] = {}  # the unsettled deliveries by key, in settle mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._is_to_end = False
-        self._parts = 0.0  # the share of the map that the last incomplete maps have told together; 1.0: the whole map
+        # The share of the unsettled map that the last incomplete maps have told together. 1.0 means the whole map.
+        self._parts = 0.0
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
@@ -85,15 +89,16 @@ class Subscriber(Endpoint):
         return delivery
 
     def here(self, most: int) -> list[Delivery]:
-        """The messages that have come and wait, `most` at most, to be answered together (`accept_all`)."""
+        """Return the messages that have come and wait, but at most `most` of them. The user may answer them together
+        (`accept_all`)."""
         deliveries = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         if deliveries:
             self._note(Event.DELIVERED, [delivery.key for delivery in deliveries])
         return deliveries
 
     async def accept_all(self, deliveries: Sequence[Delivery]) -> None:
-        """State that these messages are processed, in this order. One commit makes the answers durable. Raises as
-        `Delivery.accept` does."""
+        """State that these messages are processed, in this order. One commit makes all answers durable. Raises the
+        errors that `Delivery.accept` raises."""
         await self._answer_all(deliveries, Outcome.ACCEPTED)
 
     def end(self) -> None:
@@ -123,7 +128,7 @@ class Subscriber(Endpoint):
         if self._log is not None and self._resumes:
             self._log.kept(kept)
 
-    # -- attaching
+    # The methods from here on attach the link.
 
     def _attach(self, connection: Connection) -> Link:
         options = self._options()
@@ -155,8 +160,8 @@ class Subscriber(Endpoint):
             self._resume(link, self._ours)
 
     def _resume(self, link: Link, ours: Mapping[bytes, int]) -> None:
-        """Forget deliveries that the router's map leaves out, if it is complete: the router has settled them. If either
-        map is incomplete, begin to tell the rest of the map."""
+        """Forget the deliveries that the router's map leaves out: the router has settled them. This holds only if the
+        map is complete. If either map is incomplete, begin to tell the rest of the own map."""
         assert link.remote_unsettled is not None
         theirs = link.remote_unsettled.keys()
         silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
@@ -182,12 +187,14 @@ class Subscriber(Endpoint):
             self._tell(Abandoned(handed_out))
 
     async def _attach_for_rest_of_map(self, link: Link, named: Collection[bytes]) -> None:
-        """Have the link attached again, to tell the rest of a map that was incomplete.
+        """Attach the link again, to tell the router the rest of a map that was incomplete.
 
-        With incomplete maps no new delivery comes. The subscriber first answers the deliveries that the maps named. It
-        does not wait for their settlement: this may wait for another subscriber, which may wait for deliveries that the
-        map left out. A link that has lived is followed by a link at the same router, which knows what it has read so
-        far. When the subscriber has told its whole map, it waits longer before each further attach.
+        While maps are incomplete, no new delivery comes. The subscriber first answers the deliveries that the maps
+        named. It does not wait for their settlement: that may wait for another subscriber, which may wait for
+        deliveries that the map left out.
+
+        After a link that has lived, the subscriber attaches to the same router, which knows the part of the map that it
+        has read so far. When the subscriber has told its whole map, it waits longer before each further attach.
         """
         told = False
         while self._link is link and not told:
@@ -195,12 +202,14 @@ class Subscriber(Endpoint):
             left = [key for key in named if key in self._unsettled]
             told = all(self._unsettled[key].state != NO_STATE for key in left)
         if self._link is link:
-            for key in left:  # after the omitted deliveries: the next map begins with the omitted ones
+            # The deliveries of this map go behind the omitted ones, so that the next map begins with the omitted ones.
+            for key in left:
                 self._unsettled[key] = self._unsettled.pop(key)
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
     def _parted(self) -> None:
-        """Forget released deliveries: the router delivers them again. Other deliveries lose their engine handles."""
+        """Forget the deliveries that the user has released, because the router delivers them again. For all others,
+        forget the engine's handles."""
         self._owed = 0
         if self._settle == "first":
             self._waiting = deque(delivery for delivery in self._waiting if delivery.handle is None)
@@ -210,7 +219,7 @@ class Subscriber(Endpoint):
         for delivery in [one for one in self._unsettled.values() if one.state == RELEASED]:
             self._drop(delivery)
 
-    # -- transfers
+    # The methods from here on take transfers.
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
         if link is not self._link:
@@ -236,7 +245,8 @@ class Subscriber(Endpoint):
                 self._unsettled[tag] = delivery
 
     def _take_again(self, link: Link, handle: EngineHandle, delivery: Delivery) -> None:
-        """Take a resumed delivery that the subscriber knows. If it has an answer, send the answer again."""
+        """Take a delivery that the router resumes and the subscriber knows. If the user has answered it, send the
+        answer again."""
         self._by_handle[handle] = delivery
         delivery.handle, delivery.link = handle, link
         if delivery.state in TERMINAL:
@@ -261,8 +271,8 @@ class Subscriber(Endpoint):
         self._news.unpark_all()
 
     def _take_unknown(self, link: Link, handle: EngineHandle, tag: bytes, message: bytes, state: int) -> None:
-        """Take a resumed delivery that the subscriber's map does not name. If it has a message and no outcome, it
-        counts as new. Otherwise settle it."""
+        """Take a delivery that the router resumes, but that the subscriber's map does not name. If it has a message and
+        no outcome, treat it as new. Otherwise settle it."""
         if message and state not in TERMINAL:
             self._take(link, handle, tag, message)
         else:
@@ -270,19 +280,20 @@ class Subscriber(Endpoint):
             self._replenish(link)
 
     def _restate(self, link: Link, handle: EngineHandle, delivery: Delivery, state: int) -> None:
-        """Settle with the sender's outcome, which differs from ours: the sender's counts (AMQP 1.0 2.6.13)."""
+        """Settle with the outcome that the sender states. It differs from the subscriber's answer, but the sender's
+        counts (AMQP 1.0 2.6.13)."""
         link.update(handle, state, settle=True)
         self._forget([delivery])
         self._replenish(link)
 
-    # -- answers
+    # The methods from here on deal with answers.
 
     async def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
         await self._answer_all((delivery,), outcome)
 
     async def _answer_all(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         if self._keeps:
-            self._check()  # after giving up, no task writes to the store
+            self._check()  # once the subscriber has given up, no task writes to the store
         for delivery in deliveries:
             assert not delivery.answered
             delivery.answered = True
@@ -295,7 +306,7 @@ class Subscriber(Endpoint):
         self._check()
 
     def _decided(self, deliveries: Sequence[Delivery], state: int) -> None:
-        """Send the answers, which are durable now."""
+        """Send answers to the router. They are durable by now."""
         self._note(Event.PROCESSED, [delivery.key for delivery in deliveries], OF_STATE[state])
         for delivery in deliveries:
             delivery.state = state
@@ -307,7 +318,7 @@ class Subscriber(Endpoint):
             self._link.connection.wake()
 
     def _state(self, delivery: Delivery) -> None:
-        """Send the answer on the link that transferred the delivery, and give its credit again."""
+        """Send the answer on the link that transferred the delivery, and give the credit of the delivery again."""
         link, handle, first = delivery.link, delivery.handle, self._settle == "first"
         assert link is not None
         if handle is not None:
@@ -326,7 +337,7 @@ class Subscriber(Endpoint):
             link.flow(self._owed)
             self._owed = 0
 
-    # -- settlement
+    # The methods from here on deal with settlement.
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         if link is not self._link:

@@ -13,7 +13,8 @@ from failover.client.errors import ClientError
 from router.amqp.proton.link import Link
 from topic.properties import ALONE, SUBSCRIBERS
 
-ANSWER_S: Final = 5.0  # for a router to answer
+# For this many seconds the client waits until the router answers.
+ANSWER_S: Final = 5.0
 
 
 class SubscriberCount:
@@ -22,10 +23,11 @@ class SubscriberCount:
     def __init__(self, news: trio.lowlevel.ParkingLot) -> None:
         """`news` wakes the tasks that wait, when an answer has come or the link is lost."""
         self._news = news
-        self._link: Link | None = None  # the last one that was attached
+        self._link: Link | None = None  # the link that was attached last
         self._is_attached = False
-        self._former = 0  # deliveries accepted without a subscriber, on former links
-        self._answered = False  # the router has answered the last echo
+        # How many deliveries routers accepted on former links although there was no subscriber.
+        self._former = 0
+        self._answered = False  # whether the router has answered the last echo
 
     def attached(self, link: Link) -> None:
         self._former, self._link, self._is_attached = self.alone, link, True
@@ -48,7 +50,7 @@ class SubscriberCount:
         return said
 
     async def ask(self) -> bool:
-        """Ask the router for a new report. False if the link is lost first."""
+        """Ask the router for a new report. Returns False if the link is lost first."""
         link, self._answered = self._link, False
         if link is None or not self._is_attached:
             return False

@@ -1,7 +1,8 @@
-"""A load: a publisher with an even pace, and a subscriber that accepts everything; for chaos and for `oncemesh bench`.
+"""A load for chaos and for `oncemesh bench`: a publisher that keeps an even pace, and a subscriber that accepts every
+message.
 
-Both report each event to an account at once. The account hears of a delivery before the subscriber accepts it, in one
-transaction if the store has transactions.
+Both report each event to an account at once. The subscriber tells the account of a delivery before it accepts the
+delivery. If the store has transactions, the account's entry and the acceptance are in one.
 """
 
 import math
@@ -14,16 +15,18 @@ import trio
 from failover.client import Delivery, Handle, Outcome, Publisher, Subscriber
 
 TICK_S = 0.02
-"""Seconds between two bursts of messages. On its way through the mesh a burst costs little more than one message."""
+"""Every this many seconds the publisher sends a burst of messages. On its way through the mesh a burst costs little
+more than one message."""
 ARREARS_S = 1.0
-"""Seconds. If nothing could be sent for a while, the pace makes up for the last `ARREARS_S`, and skips the rest."""
+"""After a time in which nothing could be sent, the pace makes up for the last `ARREARS_S` seconds, and skips what was
+due before."""
 AT_ONCE = 1000
 LEAST_SLEEP_S = 0.005
 
 
 class LoadAccount(Protocol):
-    """Takes the events of a publisher. `number` is the message's number; `due` is when it was to be sent, in ns of the
-    monotonic clock."""
+    """Takes the events of a publisher. `number` is the number of the message. `due` is the time when it was to be sent,
+    in ns of the monotonic clock."""
 
     def sent(self, number: int, due: int) -> None: ...
 
@@ -31,8 +34,8 @@ class LoadAccount(Protocol):
 
 
 class Pace:
-    """The times when messages are due, in ns: `rate` a second, the first one a step after `since`. `number` is the
-    number of the next message."""
+    """The times when messages are due, in ns. There are `rate` messages per second. The first one is due one step after
+    `since`. `number` is the number of the next message."""
 
     def __init__(
         self,
@@ -45,18 +48,19 @@ class Pace:
         arrears: float = ARREARS_S,
         tick: float = TICK_S,
     ) -> None:
-        """`most`: how many numbers there are. `until`: when the pace ends, in ns. `arrears` and `tick` are in seconds.
-        Without a rate, a message is always due."""
+        """`most` is the number of messages. `until` is the time when the pace ends, in ns. `arrears` and `tick` are in
+        seconds. Without a rate, a message is always due."""
         self.number = number
         self._until = until
         self._most = most
         self._step = round(1e9 / rate) if rate is not None else 0
         self._since = since if since is not None else time.monotonic_ns()
-        self._arrears = max(arrears * 1e9, 2 * self._step)  # a step longer than `arrears` still makes its messages due
+        # So messages come due even if the step between two is longer than `arrears`.
+        self._arrears = max(arrears * 1e9, 2 * self._step)
         self._tick = tick
 
     def due(self, now: int) -> list[int]:
-        """The due times of all messages that are due by now."""
+        """The times at which messages were due, for all messages that are due by now."""
         if self.is_over(now):
             assert self._until is not None
             now = self._until - 1
@@ -80,12 +84,11 @@ class Pace:
 async def publish(
     publisher: Publisher, pace: Pace, make: Callable[[int, int], bytes], account: LoadAccount, finish: trio.Event
 ) -> None:
-    """Publish numbered messages at this pace. The numbers continue those of the messages that the
-    publisher's store knows. Returns when `finish` is set or the pace is over, and all outcomes are known. `make`
-    returns a message's body for its number and the time when it is due.
+    """Publish numbered messages at this pace. The numbers go on from those that the publisher's store knows.
 
-    The function awaits outcomes in the order of sending, so it tells `account` of an outcome only when all earlier
-    outcomes are known.
+    `make` returns the body of a message, for its number and the time when it is due. The function returns when all
+    outcomes are known, and either `finish` is set or the pace is over. It awaits outcomes in the order of sending. So
+    it tells `account` of an outcome only when all earlier outcomes are known.
     """
     to_await, awaited = trio.open_memory_channel[tuple[Handle, int]](AT_ONCE)
     async with trio.open_nursery() as nursery, to_await:
@@ -106,7 +109,7 @@ async def publish(
 
 
 def number_of(handle: Handle) -> int:
-    """The delivery's number, which the client uses as its tag."""
+    """The number of the delivery, which the client uses as its tag."""
     return int.from_bytes(handle.tag, "big")
 
 
@@ -116,8 +119,8 @@ async def _tell(awaited: "trio.MemoryReceiveChannel[tuple[Handle, int]]", accoun
 
 
 async def subscribe(subscriber: Subscriber, received: Callable[[Delivery], None], think: float = 0.0) -> None:
-    """Accept every message. Each message takes `think` seconds. Short thinking times are added up before the task
-    sleeps, because a sleep takes at least a millisecond."""
+    """Accept every message, and take `think` seconds for each. Short times are added up before the task sleeps, because
+    a sleep takes at least a millisecond."""
     busy = 0.0
     async for delivery in subscriber:
         if think:

@@ -32,17 +32,24 @@ from router.amqp.transport import serve
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import EPOCH, GENERATION, ROUTERS, SERVER_LIST
 
-CONNECT_S: Final = 1.0  # for a router to accept a connection, while another router is left to try
-LAST_CONNECT_S: Final = 5.0  # for the last router of a round: a busy host, or a busy client, may need longer
-ATTACH_S: Final = 30.0  # for a live router to answer an attach; the router may have to wait for other routers
-LIVED_S: Final = 1.0  # a link that has lived so long does not count as a failed attempt
-LISTS: Final = 8  # the credit for messages from `$routers`
-REST_S: Final = 60.0  # the least time between two moves that routers ask for; it doubles with each move
+# For this long the client waits until a router accepts a connection, while there is another router to try.
+CONNECT_S: Final = 1.0
+# For this long the client waits at the last router of a round: a busy host, or a busy client, may need longer.
+LAST_CONNECT_S: Final = 5.0
+# For this long the client waits for the answer to an attach. The router may have to ask other routers first.
+ATTACH_S: Final = 30.0
+# If a link has lived for this long, its loss does not count as a failed attempt.
+LIVED_S: Final = 1.0
+# The credit that the client gives for messages from `$routers`.
+LISTS: Final = 8
+# Two moves that routers ask for are at least this far apart. The time doubles with each move.
+REST_S: Final = 60.0
 LONGEST_REST_S: Final = 3600.0
 
 
 class Attachment(Handler):
-    """Attaches one link again and again, as the handler of its connections. The nursery `_connections` serves them."""
+    """Attaches one link again and again. Handles the events of its connections; the nursery `_connections` serves
+    them."""
 
     _connections: trio.Nursery
 
@@ -61,36 +68,42 @@ class Attachment(Handler):
         self.identity = identity
         self._moves = moves
         self._credentials = credentials
-        self.generation: bytes | None = None  # from the router's answer to the attach
-        self.epoch: str | None = None  # from the same answer
-        self.granted_timeout = 0  # seconds for which routers wait for the link, from the same answer
+        self.generation: bytes | None = None  # the generation in the router's answer to the attach
+        self.epoch: str | None = None  # the epoch in the router's answer to the attach
+        # For this many seconds the routers wait for the link to come back. The router's answer to the attach names the
+        # time.
+        self.granted_timeout = 0
         self._routers = Routers(urls, f"{identity.container} {identity.link}")
         self._timeout = timeout
         self._idle = idle
         self._patience = Patience(idle)
         self._tell = events or (lambda event: None)
         self._log = log
-        self._resumes = False  # a router has answered an attach of this link before
-        self._searches = False  # no router takes the link: the client reports `Searching` once for each loss
-        self._told = False  # a router has said MISSED; the next attaches say so until a router answers one
-        self._connection: Connection | None = None  # the current one
-        self._beside: trio.Nursery  # for tasks that end with the connection
-        self._attaching: Link | None = None  # the link on this connection, from the client's attach on
-        self._link: Link | None = None  # the same link, from the router's attach on
-        self._listening: Link | None = None  # the link from `$routers` on this connection
+        self._resumes = False  # whether a router has ever answered an attach of this link
+        # Whether the client has reported `Searching` since the last loss. It does so once, when no router takes the
+        # link.
+        self._searches = False
+        # Whether a router has ended the link with MISSED. The next attaches say so, until a router has answered one.
+        self._told = False
+        self._connection: Connection | None = None  # the connection that the client uses at present
+        self._beside: trio.Nursery  # the tasks that end with the connection
+        self._attaching: Link | None = None  # the link on this connection, once the client has sent its attach
+        self._link: Link | None = None  # the same link, once the router has answered the attach
+        self._listening: Link | None = None  # the link on which `$routers` sends its lists
         self._rest_s = REST_S
-        self._rested = 0.0  # the time from which on the client may move again
-        self._ghosts = 0  # attaches whose answers the client gave up: a router may still read such an attach
-        self._over = trio.Event()  # the client no longer uses the current connection
+        self._rested = 0.0  # the client must not move again before this time
+        # How many attaches the client sent, but gave up before their answer. A router may still read such an attach.
+        self._ghosts = 0
+        self._over = trio.Event()  # set when the client stops using the current connection
         self._since = 0.0  # the time when the link was attached or lost, or when the search for a router began
-        self._attached = trio.Event()  # the link has been attached once, or never will be
+        self._attached = trio.Event()  # set when the link has been attached once, or never will be
         self._error: ConnectionError | None = None
-        self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
+        self._news = trio.lowlevel.ParkingLot()  # the tasks that wait for a change
 
-    # -- for subclasses
+    # The methods from here on are for subclasses.
 
     def _attach(self, connection: Connection) -> Link:
-        """Send the attach; each subclass has its own."""
+        """Send the attach, and return its link. Each subclass sends its own attach."""
         raise NotImplementedError
 
     @property
@@ -99,16 +112,17 @@ class Attachment(Handler):
         return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
-        """The router has answered the attach and names this generation; `self.generation` is still the former one."""
+        """Note that the router has answered the attach and names this generation. `self.generation` still has the value
+        before."""
 
     def _settled_on(self) -> None:
-        """`generation` and `epoch` now have the values of this attach."""
+        """Note that `generation` and `epoch` now have the values that this router's answer named."""
 
     def _parted(self) -> None:
-        """The link is lost, and the engine handles of its deliveries are no longer valid."""
+        """Note that the link is lost, so that the engine's handles of its deliveries are no longer valid."""
 
     def _asked(self, link: Link) -> None:
-        """Answer the router's echo, unless the client has left this link."""
+        """Answer the router, which asked with an echo, unless the client has left this link."""
         if link is self._link:
             link.answer_echo()
             link.connection.wake()
@@ -130,7 +144,8 @@ class Attachment(Handler):
             try:
                 with trio.fail_after(LAST_CONNECT_S if self._routers.at_last else CONNECT_S):
                     stream = await self._connect(router)
-            except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: not a valid host name
+            except (OSError, ValueError, trio.TooSlowError) as reason:
+                # ValueError means that the host name is not valid
                 why = why_unreachable(reason)
                 self._not_taken(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
@@ -172,7 +187,7 @@ class Attachment(Handler):
         finally:
             connection.close()
             connection.wake()
-            if not connection.opened:  # a peer that has sent no open would not answer our close
+            if not connection.opened:  # a peer that has sent no open would not answer the client's close
                 serving.cancel()
 
     async def _await_attach(self, router: RouterAddress) -> None:
@@ -183,16 +198,20 @@ class Attachment(Handler):
             self._lose(ClientError(None, f"the router at {router.url} did not answer the attach"))
 
     async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
-        """Drop the connection when the router falls silent, without waiting for an answer to the close. A router that
-        wakes up later must find the connection closed. Otherwise it would take the client for attached, and resume the
-        link there."""
+        """Drop the connection when the router has been silent for too long. Does not wait for an answer to the close.
+
+        A router that wakes up later must find the connection closed. Otherwise it would take the client for attached,
+        and resume the link there.
+        """
         await silence(connection, self._patience)
         self._lose(ClientError(None, f"the router at {router.url} is silent"), elsewhere=True)
         serving.cancel()
 
     def _lose(self, error: ClientError, *, fatal: bool = False, elsewhere: bool = False) -> None:
-        """Stop using the current connection. Unsettled deliveries stay unsettled for the next connection. `fatal`: the
-        link ends. `elsewhere`: the client tries another router first."""
+        """Stop using the current connection. Unsettled deliveries stay unsettled, and the next connection resumes them.
+
+        `fatal` means that the link ends for good, `elsewhere` that the client tries another router first.
+        """
         was_attached = self._link is not None
         self._ghosts += self._attaching is not None and not was_attached
         self._connection = self._attaching = self._link = self._listening = None
@@ -217,14 +236,19 @@ class Attachment(Handler):
             self._failed(error)
         elif self._timeout == 0:
             self._give_up(error)
-        else:  # the same router comes first: if it lives, it knows most about the unsettled deliveries
+        else:
+            # The client tries the same router first: if that router lives, it knows most about the unsettled
+            # deliveries.
             self._routers.succeeded()
-            if elsewhere:  # unless it sent the client away, or fell silent
+            if elsewhere:  # but not if it sent the client away, or fell silent
                 self._routers.choose_next()
 
     def _failed(self, error: ConnectionError) -> None:
-        """Count an attempt that failed, or a link that hardly lived. A link that no router has ever taken gives up
-        after one round; other links try until their time is over."""
+        """Count an attempt that failed, or a link that was lost soon after the attach.
+
+        If no router has ever taken the link, the client gives up after one round through the routers. Otherwise it
+        tries until the link's timeout is over.
+        """
         self._routers.failed()
         if not self._resumes:
             if self._routers.exhausted:
@@ -233,7 +257,8 @@ class Attachment(Handler):
             self._give_up(error)
 
     def _not_taken(self, error: ConnectionError) -> None:
-        """Count a router that has not taken the link, and report `Searching` after the first round without success."""
+        """Note that a router has not taken the link. Report `Searching` when the first round through the routers had no
+        success."""
         self._failed(error)
         if self._resumes and self._error is None and self._routers.exhausted and not self._searches:
             self._searches = True
@@ -241,7 +266,7 @@ class Attachment(Handler):
 
     @property
     def _left(self) -> float:
-        """Seconds for which the client can still resume the lost link."""
+        """The seconds for which the client can still resume the lost link."""
         return self._timeout - (trio.current_time() - self._since)
 
     def _give_up(self, error: ConnectionError) -> None:
@@ -250,7 +275,7 @@ class Attachment(Handler):
         self._attached.set()
         self._news.unpark_all()
 
-    # -- handler
+    # The methods from here on handle events of the connection.
 
     def on_open(self, connection: Connection) -> None:
         self._routers.learn(connection.remote_properties.get(SERVER_LIST))
@@ -269,7 +294,7 @@ class Attachment(Handler):
     def on_attached(self, link: Link) -> None:
         terminus = link.remote_target if link.is_sender else link.remote_source
         if link is not self._attaching or terminus is None:
-            return  # the router refuses the link: the reason comes with the detach
+            return  # the router refuses the link, and gives the reason in its detach
         generation, epoch = link.remote_properties.get(GENERATION), link.remote_properties.get(EPOCH)
         if not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH:
             generation = None
@@ -285,13 +310,13 @@ class Attachment(Handler):
         self._granted(link, generation)
         self.generation = generation
         self._settled_on()
-        if self._may_move and self._connection is not None:  # unless the link has ended meanwhile
+        if self._may_move and self._connection is not None:  # the connection is None if a call above has ended the link
             self._listening = self._connection.receiver(ROUTERS, ROUTERS)
             self._listening.flow(LISTS)
         self._news.unpark_all()
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        """Read the lists of `$routers`. Subclasses handle the transfers of the link itself."""
+        """Read the lists that `$routers` sends. Subclasses handle the transfers of the link itself."""
         for message in transfers.messages:
             if link is self._listening:
                 link.flow(1)
@@ -299,8 +324,8 @@ class Attachment(Handler):
         link.connection.wake()
 
     def _follow(self, servers: Any, asked: bool) -> None:
-        """Learn the routers of a list, and move to the first one if the router asks for it. The client rests between
-        moves: the other router may refuse the link, or ask the client to move again."""
+        """Learn the routers of a list, and move to the first one if the router asks for it. The client leaves some time
+        between two moves, because the other router may refuse the link, or ask the client to move again."""
         self._routers.learn(servers)
         now = trio.current_time()
         if asked and now >= self._rested and (other := self._routers.other(servers)) is not None:
@@ -317,8 +342,8 @@ class Attachment(Handler):
             self._lose(error_of(condition, self.identity.container if fatal else ""), fatal=fatal)
 
     def _is_fatal(self, condition: ErrorCondition) -> bool:
-        """Whether no router would take the link. A stolen link does not count if a late attach of this client may have
-        stolen it."""
+        """Whether the condition means that no other router would take the link either. A stolen link does not mean this
+        if the client itself may have stolen it, by an attach that a router read late."""
         if condition.name == STOLEN and self._ghosts:
             self._ghosts -= 1
             return False
@@ -336,4 +361,4 @@ async def _serve(
 
 
 def _nothing() -> None:
-    """Save nothing: the client has no log."""
+    """Save nothing. A client without a log has nothing to save."""

@@ -1,4 +1,5 @@
-"""Reads AMQP's conditions: why a link or a connection has ended, and whether another router may do better."""
+"""Reads the conditions with which AMQP peers end links and connections: why a link has ended, and whether another
+router may do better."""
 
 from typing import Final
 
@@ -17,13 +18,17 @@ OF_ROUTER: Final = (
     "amqp:resource-limit-exceeded",
     MISSED,
 )
-"""Conditions of detaches and closes that concern the router and not the client, so that another router may take the
-link. After the last one, the link begins afresh: a subscriber has missed messages while it was out of reach, and
-reports this to its user; the publisher's deliveries in doubt stay in doubt."""
+"""The conditions of detaches and closes that concern the router and not the client, so that another router may take the
+link.
+
+After the last one, the link begins afresh. A subscriber has then missed messages while it was out of reach, and reports
+this to its user. A publisher's deliveries in doubt stay in doubt.
+"""
 
 
 def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
-    """`thief`: the container-id under which another process may have stolen the link, or empty."""
+    """Return the error for the client's user. `thief` is the container-id under which another process may have stolen
+    the link. It is empty if none has."""
     if condition is None:
         return ClientError(None)
     stolen = f": another process has also attached as {thief}" if thief and condition.name == STOLEN else ""
@@ -31,7 +36,8 @@ def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
 
 
 def no_router(router: RouterAddress, condition: ErrorCondition | None) -> ClientError:
-    """The error for a peer that has not answered the open like a router, or that has refused the login."""
+    """Return the error for a peer that closed the connection before it sent an open as a router does, or that refused
+    the login."""
     if condition and condition.name == UNAUTHORIZED:
         return ClientError(UNAUTHORIZED, f"{router.url}: {condition.description}")
     silent = "" if router.tls else ": it may speak MQTT, or TLS (use amqps:// for TLS)"

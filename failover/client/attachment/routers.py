@@ -16,7 +16,7 @@ from router.amqp.format.sections import read_message
 from topic.properties import MOVE
 
 SCHEMES: Final = {"amqp": 5672, "amqps": 5671}
-"""Schemes with their default ports."""
+"""For each scheme of a URL its default port."""
 PORTS: Final = range(1, 65536)
 MAX_ROUTERS: Final = 256
 FIRST_PAUSE_S: Final = 0.05
@@ -41,7 +41,8 @@ class RouterAddress(NamedTuple):
 def parse_url(url: str) -> RouterAddress:
     """Parse amqp://host:port or amqps://host:port; scheme and port are optional. Raises ValueError for a URL with any
     other part, such as a user or a path, because the client would ignore that part."""
-    if "@" in url:  # a password may precede the @ wherever it stands, so the message leaves out the URL
+    # The message leaves out the URL, because any part of it may be a password.
+    if "@" in url:
         raise ValueError(
             "a router's URL must not have a user or password; use --user and --password-file (Credentials)"
         )
@@ -58,7 +59,8 @@ def parse_url(url: str) -> RouterAddress:
 
 
 class Routers:
-    """A ring of routers. `failures` counts the attempts since the last link that lived."""
+    """The routers that a client may attach to, as a ring. `failures` counts the failed attempts since a link last
+    lived."""
 
     def __init__(self, urls: Sequence[str], client: str = "") -> None:
         """`client` seeds the shuffle, so that each client has its own order."""
@@ -81,17 +83,17 @@ class Routers:
 
     @property
     def at_last(self) -> bool:
-        """Whether `current` is the last router of this round."""
+        """Whether `current` is the last router of this round through the ring."""
         return (self.failures + 1) % len(self._ring) == 0
 
     @property
     def pause(self) -> float:
-        """Seconds to wait before `current` is tried."""
+        """The seconds that the client waits before it tries `current`."""
         rounds, rest = divmod(self.failures, len(self._ring))
         return min(FIRST_PAUSE_S * 2.0 ** min(rounds - 1, 10), LONGEST_PAUSE_S) if rounds and not rest else 0.0
 
     def succeeded(self) -> None:
-        """Count a link at `current` that has lived: clear `failures`, and shuffle the other routers."""
+        """Note that a link at `current` has lived: set `failures` to 0, and shuffle the other routers."""
         self.failures = 0
         others = [router for router in self._ring if router != self.current]
         self._random.shuffle(others)
@@ -105,17 +107,20 @@ class Routers:
         self._turn = (self._turn + 1) % len(self._ring)
 
     def move_to(self, router: RouterAddress) -> None:
-        """Make `router` the current one. It has to be in the ring."""
+        """Make `router` the current one. `router` has to be in the ring."""
         self._turn = self._ring.index(router)
 
     def other(self, servers: Any) -> RouterAddress | None:
-        """The first router of a list, if it is in the ring and is not `current`; otherwise None."""
+        """The first router of a list. None if it is not in the ring, or if it is `current`."""
         first = _address(servers[0]) if isinstance(servers, list) and servers else None
         return first if first in self._ring and first != self.current else None
 
     def learn(self, servers: Any) -> None:
-        """Learn the list of routers from a router's open or from `$routers`. Malformed entries are ignored. A router
-        that an earlier list named, and this one does not, has left the mesh, and leaves the ring."""
+        """Learn the list of routers that a router's open or `$routers` names. Malformed entries are ignored.
+
+        If an earlier list named a router, and this list does not, the router has left the mesh, and is removed from the
+        ring.
+        """
         if not isinstance(servers, list | tuple):
             return
         named = [_address(server) for server in servers]
@@ -123,7 +128,8 @@ class Routers:
         self._ring = [router for router in self._ring if router in kept]
         self._turn = self._ring.index(current)
         for address in named:
-            if address is None or address.scheme != self.current.scheme:  # a list must not make the client leave TLS
+            # a router's list must not make a client use connections without TLS
+            if address is None or address.scheme != self.current.scheme:
                 continue
             if address not in self._ring and len(self._ring) < MAX_ROUTERS:
                 self._ring.append(address)
@@ -143,7 +149,8 @@ def _address(server: Any) -> RouterAddress | None:
 
 
 def read_list(message: bytes) -> tuple[Any, bool]:
-    """Read a message of `$routers`: the list of routers, and whether the client is to move to the first."""
+    """Read a message of `$routers`. Return the list of routers, and whether the client shall move to the first of
+    them."""
     try:
         sections = read_message(message)
     except AmqpError:

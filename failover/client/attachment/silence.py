@@ -1,9 +1,9 @@
-"""Decides when a silent router counts as gone.
+"""Decides after how much silence a client gives up its router.
 
 Routers believe each other dead after the time that their topology names, and tell clients this time in their open. A
-client trusts its router no longer than the other routers do: the client attaches to the next router when that router
-has given up the lost one, too. But no router sends more often than the client's own idle timeout demands, so the client
-waits at least half of this timeout.
+client trusts its router no longer than the other routers do. So the next router to which the client attaches has
+already given up the lost one, too. But no router sends more often than the client's own idle timeout demands, so the
+client waits at least half of this timeout.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,20 @@ import trio
 from router.amqp.connection import Connection
 from topic.properties import DEAD
 
-GRACE_S: Final = 0.02  # for frames that have come while this process did not run
-HEARD: Final = 0.5  # of the idle timeout: a live router sends a heartbeat within this part
+# After the limit the client waits for this long, and reads the frames that came while its own process did not run.
+GRACE_S: Final = 0.02
+# Within this part of the client's idle timeout a live router sends a heartbeat.
+HEARD: Final = 0.5
 
 
 class Patience:
-    """The silence that one client allows. `idle`: its idle timeout in seconds, as its open announces it."""
+    """How long one client waits for a silent router. `idle` is the idle timeout in seconds that the client's open
+    announces."""
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
-        self.least = HEARD * idle  # seconds; `learn` never sets a shorter `limit`
-        self.limit = idle  # seconds of silence
+        self.least = HEARD * idle  # in seconds; `learn` never sets a shorter `limit`
+        self.limit = idle  # after this many seconds of silence the router counts as gone
 
     def learn(self, properties: Mapping[str, Any]) -> None:
         """Set `limit` from the properties of a router's open."""
@@ -34,9 +37,11 @@ class Patience:
 
 
 async def silence(connection: Connection, patience: Patience) -> None:
-    """Wait until the peer has been silent for `patience.limit`. The limit comes with the peer's open, perhaps only
-    while this function waits. So the function sleeps for `patience.least` first, and reads the limit only if nothing
-    has come."""
+    """Wait until the peer has been silent for `patience.limit`.
+
+    The peer's open sets the limit, perhaps only while this function waits. So the function sleeps for `patience.least`
+    first, and reads the limit only if nothing has come.
+    """
     begun = trio.current_time()
 
     def heard() -> float:

@@ -1,1 +1,2 @@
-"""The state that a client keeps to resume its link: its store, and the comparison of both ends' maps."""
+"""What a client keeps so that it can resume its link: the stored state, and the comparison of the unsettled maps of
+both ends."""

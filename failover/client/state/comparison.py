@@ -15,53 +15,56 @@ from typing import Final
 
 from topic.delivery.outcomes import DeliveryOutcome
 
-NULL: Final = 0  # unsettled, without a state
+NULL: Final = 0  # the delivery is unsettled, and has no state
 RECEIVED: Final = 0x23
 TERMINAL: Final = frozenset(map(int, DeliveryOutcome))
 
 
 class ResumeStep(Enum):
-    """The sender's next step with a delivery."""
+    """What the sender does next with a delivery."""
 
-    NEW = auto()  # transfer the whole message as a new delivery, `resume` false
-    WHOLE = auto()  # transfer the whole message, `resume` true
-    STATE = auto()  # transfer `resume` true with the agreed state, without the message; settle when it may
-    SETTLED = auto()  # like STATE, but settled at once: both ends know the outcome
-    ABORTED = auto()  # transfer `resume` and `aborted` true: the receiver discards the delivery; this also settles it
-    FORGET = auto()  # nothing is sent: the receiver has settled it
-    IGNORE = auto()  # nothing to do for the sender: the receiver settles it when it reads the sender's map
-    WAIT = auto()  # the receiver's map proves nothing about it: compare again at the next attach
+    NEW = auto()  # transfer the whole message as a new delivery, with `resume` false
+    WHOLE = auto()  # transfer the whole message, with `resume` true
+    # Transfer the agreed state without the message, with `resume` true. Settle when the order of writes allows it.
+    STATE = auto()
+    SETTLED = auto()  # do as for STATE, but settle at once: both ends know the outcome
+    # Transfer with `resume` and `aborted` true. The receiver then discards the delivery, so this also settles it.
+    ABORTED = auto()
+    FORGET = auto()  # send nothing, because the receiver has settled the delivery
+    IGNORE = auto()  # send nothing: the receiver settles the delivery when it reads the sender's map
+    WAIT = auto()  # compare again at the next attach, because the receiver's map proves nothing here
 
 
 class Mine(Enum):
-    """The state in the sender's map."""
+    """The state that the delivery has in the sender's map."""
 
     NOTHING = auto()
-    UNDECIDED = auto()  # null or received
-    DECIDED = auto()  # a terminal state
+    UNDECIDED = auto()  # its state is null or received
+    DECIDED = auto()  # its state is terminal
 
 
 class Theirs(Enum):
-    """The state in the receiver's map."""
+    """The state that the delivery has in the receiver's map."""
 
     NOTHING = auto()
-    UNPROVEN = auto()  # not in the map, which proves nothing
-    UNDECIDED = auto()  # null or received
-    SAME = auto()  # the sender's terminal state
-    OTHER = auto()  # a terminal state that is not the sender's
+    UNPROVEN = auto()  # the map is incomplete and does not have it, which proves nothing
+    UNDECIDED = auto()  # its state is null or received
+    SAME = auto()  # its state is terminal, and the same as the sender's
+    OTHER = auto()  # its state is terminal, and not the sender's
 
 
 TABLE: Final = {
-    # The receiver has never had it, or has forgotten it. The sender's map decides, and there it is in doubt.
+    # The receiver has never had the delivery, or has forgotten it. The sender has no outcome, so it sends the message.
     (Mine.UNDECIDED, Theirs.NOTHING): ResumeStep.NEW,
     (Mine.UNDECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.UNDECIDED, Theirs.UNDECIDED): ResumeStep.WHOLE,
-    (Mine.UNDECIDED, Theirs.OTHER): ResumeStep.STATE,  # the receiver's state: the message is never sent again
+    # The sender takes the receiver's state, and never sends the message again.
+    (Mine.UNDECIDED, Theirs.OTHER): ResumeStep.STATE,
     (Mine.DECIDED, Theirs.NOTHING): ResumeStep.FORGET,
     (Mine.DECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.DECIDED, Theirs.UNDECIDED): ResumeStep.ABORTED,
     (Mine.DECIDED, Theirs.SAME): ResumeStep.SETTLED,
-    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # the sender's state: the receiver restates it and settles
+    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # The sender's state counts. The receiver restates it and settles.
     (Mine.NOTHING, Theirs.NOTHING): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNPROVEN): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNDECIDED): ResumeStep.IGNORE,
@@ -70,13 +73,18 @@ TABLE: Final = {
 
 
 def step(mine: int | None, theirs: int | None, *, proven: bool = True) -> ResumeStep:
-    """The step for one delivery, by its states in the two maps (None: not in the map). `proven`: whether both maps are
-    complete as far as this delivery goes, so that its absence from the receiver's map proves something."""
+    """Return the step for one delivery, by its states in the two maps. A state of None means that the map does not have
+    the delivery.
+
+    `proven` says whether the maps are complete as far as this delivery goes, so that its absence from the receiver's
+    map proves something.
+    """
     return TABLE[_mine(mine), _theirs(mine, theirs, proven)]
 
 
 def agreed_state(mine: int, theirs: int) -> int:
-    """The terminal state with which `ResumeStep.STATE` and `ResumeStep.SETTLED` resume: the sender's, if it has one."""
+    """The terminal state with which the steps STATE and SETTLED resume a delivery. This is the sender's state if it has
+    one, otherwise the receiver's."""
     state = mine if mine in TERMINAL else theirs
     assert state in TERMINAL
     return state

@@ -33,33 +33,33 @@ Role: TypeAlias = Literal["publisher", "subscriber"]
 
 TAG_LENGTH: Final = 8
 LARGEST_NUMBER: Final = 2**62
-"""More than any client sends; SQLite's integers end at twice this number."""
+"""No client ever sends this many messages. SQLite could store numbers up to twice this limit."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
 UNUSABLE: Final = "cannot be used as a state file"
 UNKEPT: Final = "the state cannot be stored"
 
 
 def tag_of(number: int) -> bytes:
-    """The delivery-tag of a publisher's delivery; tags sort like the numbers."""
+    """The delivery-tag of the publisher's delivery with this number. Tags sort in the order of their numbers."""
     return number.to_bytes(TAG_LENGTH, "big")
 
 
 class Attached(NamedTuple):
-    """A router has answered the attach: from now on the client resumes the link."""
+    """A router has answered the attach, so the client resumes the link from now on."""
 
     generation: bytes | None
     epoch: str | None
 
 
 class Added(NamedTuple):
-    """A new delivery of a publisher. No number is used twice."""
+    """A publisher has a new delivery. No number is used twice."""
 
     number: int
     message: bytes
 
 
 class Decided(NamedTuple):
-    """The outcome of a delivery; for a subscriber this is its first change."""
+    """A delivery has got its outcome. For a subscriber, this is the first change that the store has of a delivery."""
 
     tag: bytes
     state: int
@@ -72,14 +72,15 @@ class Removed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The link is detached for good. The next link has a life of its own, but its numbers continue."""
+    """The link is detached for good. The next link of the same identity begins anew, but its numbers go on from
+    here."""
 
 
 Change: TypeAlias = Attached | Added | Decided | Removed | Ended
 
 
 class Unsettled(NamedTuple):
-    """An unsettled delivery. A subscriber does not save the message, so there it is None."""
+    """An unsettled delivery in the store. A subscriber does not store the message, so `message` is None."""
 
     state: int
     message: bytes | None
@@ -93,12 +94,15 @@ class Saved:
     generation: bytes | None = None
     epoch: str | None = None
     next_number: int = 0
-    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # a publisher's in the order of its numbers
+    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # a publisher's are in the order of their numbers
 
 
 class Store(Protocol):
-    """A place for the state of links. `durable` is the durability for the link's terminus (AMQP 1.0 3.5.3). `threaded`:
-    whether `write` blocks, so that it has to run in a worker thread. Both methods raise StateError if they fail."""
+    """Stores the state of links.
+
+    `durable` is the durability that the link's terminus has because of this store (AMQP 1.0 3.5.3). `threaded` says
+    whether `write` blocks, so that it has to run in a worker thread. Both methods raise StateError if they fail.
+    """
 
     durable: int
     threaded: bool
@@ -107,11 +111,11 @@ class Store(Protocol):
         """Return the stored state of a link."""
 
     def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
-        """Store these changes, all or none."""
+        """Store all of these changes, or none of them."""
 
 
 class MemoryStore:
-    """A store in memory. It outlives routers and connections, but not its process."""
+    """A store in memory. It outlives routers and connections, but not the process."""
 
     durable = 1
     threaded = False
@@ -157,7 +161,7 @@ _MADE: Final = "INSERT INTO oncemesh_link (role, container, name, address, user)
 
 FORM: Final = FileForm(
     name="a client's state",
-    application=0x6F6E636C,  # "oncl"
+    application=0x6F6E636C,  # this spells "oncl" in ASCII
     version=2,
     tables=(
         """CREATE TABLE IF NOT EXISTS oncemesh_link (
@@ -181,7 +185,8 @@ def _key(role: Role, identity: LinkIdentity) -> tuple[str, ...]:
 
 
 def _is_sound(role: Role, saved: Saved) -> bool:
-    """Whether a client can have written this state. SQLite does not check: a column takes any type."""
+    """Whether a client can have written this state. SQLite would not notice a wrong value, because any column takes a
+    value of any type."""
     generation, epoch = saved.generation, saved.epoch
     return (
         (generation is None or (isinstance(generation, bytes) and len(generation) == GENERATION_LENGTH))
@@ -212,10 +217,11 @@ class SqliteStore:
     durable = 2
 
     def __init__(self, where: str | PathLike[str] | sqlite3.Connection) -> None:
-        """Raises StateError if the file belongs to another program, cannot be used, or is held by another process; or
-        if the connection has no transactions."""
+        """Raises StateError in these cases: the file belongs to another program, cannot be used, or is held by another
+        process; or the given connection does not open transactions."""
         self.threaded = not isinstance(where, sqlite3.Connection)
-        self._lock = threading.Lock()  # a publisher and a subscriber may share the store
+        # A publisher and a subscriber may share this store.
+        self._lock = threading.Lock()
         self._ids: dict[tuple[Role, LinkIdentity], int] = {}
         self._where = "the connection" if isinstance(where, sqlite3.Connection) else os.fsdecode(where)
         self._file: SqliteFile | None = None
@@ -228,8 +234,8 @@ class SqliteStore:
                 self._connection = self._file.connection
 
     def _join(self) -> None:
-        """Create the tables beside those of the connection's user."""
-        if getattr(self._connection, "autocommit", None) is True:  # since Python 3.12
+        """Create the tables of the store in the database of the connection's user."""
+        if getattr(self._connection, "autocommit", None) is True:  # connections have `autocommit` since Python 3.12
             raise UnusableError(
                 "it commits each statement at once (autocommit), expected a connection with transactions"
             )
@@ -248,7 +254,7 @@ class SqliteStore:
             raise StateError(self._where, f"{what}: {error}") from error
 
     def close(self) -> None:
-        """Close the file. A given connection stays open."""
+        """Close the store's own file. A connection that the user gave stays open."""
         if self._file is not None:
             self._file.close()
 
@@ -276,7 +282,8 @@ class SqliteStore:
             return saved
 
     def others(self, role: Role, identity: LinkIdentity) -> list[tuple[str, LinkIdentity, int]]:
-        """The other links in this store that have not ended: role, identity, and number of unsettled deliveries."""
+        """For each other link in this store that has not ended: its role, its identity, and the number of its unsettled
+        deliveries."""
         with self._lock, self._explained(UNUSABLE):
             rows = self._ask(_OTHERS, _key(role, identity)).fetchall()
         return [(other, LinkIdentity(*names), unsettled) for other, *names, unsettled in rows]
@@ -292,15 +299,15 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _their_transaction(self) -> Iterator[None]:
-        """Write in one transaction with what the connection's user has done before. If this fails, the user has to roll
-        back."""
+        """Write in one transaction with everything that the connection's user has done before. If the write fails, the
+        user has to roll back."""
         if not self._connection.in_transaction:
             self._connection.execute("BEGIN IMMEDIATE")
         yield
         self._connection.commit()
 
     def _id(self, role: Role, identity: LinkIdentity) -> int:
-        """The id of the link's row. The first change of the link makes the row."""
+        """The id of the row that the link has in the table. The first change of the link makes the row."""
         if (role, identity) not in self._ids:
             key, found = _key(role, identity), f"SELECT id {_OF_LINK}"
             if not self._ask(found, key).fetchone():
@@ -333,7 +340,7 @@ class SqliteStore:
 
 
 class LinkStore:
-    """One link's part of a store."""
+    """The part of a store that has the state of one link."""
 
     def __init__(self, store: Store, role: Role, identity: LinkIdentity) -> None:
         self.threaded = store.threaded

@@ -1,4 +1,5 @@
-"""Faces of the client for programs without trio: one for asyncio (`aio`), and one that blocks (`blocking`).
+"""The client for programs that do not use trio, in two forms: one for asyncio (`aio`), and one whose methods block
+(`blocking`).
 
-Both use the same publisher and subscriber, which run in a thread with a trio loop of its own (`thread`).
+Both use the ordinary publisher and subscriber, which run in a thread with a trio loop of its own (`thread`).
 """
