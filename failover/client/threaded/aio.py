@@ -1,7 +1,7 @@
-"""The client for asyncio: each method is awaited in any event loop.
+"""The client for asyncio. A program awaits each method, in any event loop.
 
-The client's own loop, trio's, has a thread of its own. So the client stays attached while the event loop is busy. If a
-task is cancelled while it awaits a method, the method is cancelled, too.
+The client has a trio loop in a thread of its own, so it stays attached while the event loop is busy. If a task is
+cancelled while it awaits a method, the method is cancelled, too.
 """
 
 import asyncio
@@ -29,8 +29,11 @@ async def _result(
     cancel: Callable[[Call[Result]], None],
     undo: Callable[[Result], None] = lambda result: None,
 ) -> Result:
-    """Begin a call, and await its result. A cancellation cancels the call, and is raised when the call has ended.
-    `undo` takes a result that came with a cancellation."""
+    """Begin a call, and await its result.
+
+    If the task is cancelled, cancel the call, and raise the cancellation when the call has ended. If the call has a
+    result all the same, `undo` takes it.
+    """
     loop = asyncio.get_running_loop()
     results: list[Ended[Result]] = []
     waiter = loop.create_future()
@@ -57,7 +60,8 @@ async def _result(
 
 
 class Awaiting:
-    """The block of a client, and its calls."""
+    """The common part of the clients for asyncio: how a program enters and leaves their block, and how they make a
+    call."""
 
     _thread: ClientThread
     _loop: asyncio.AbstractEventLoop
@@ -84,7 +88,7 @@ class Awaiting:
         return await _result(partial(self._thread.start, act=act), self._thread.cancel, undo)
 
     def _adapted(self, options: Options) -> Options:
-        """Have the event loop call `events`, in which the program has entered the block."""
+        """Return the options with a listener that lets the program's event loop call the program's own listener."""
         events = options.get("events")
         if events is None:
             return options
@@ -92,12 +96,12 @@ class Awaiting:
         return {**options, "events": self._tell}
 
     def _tell(self, event: Event) -> None:
-        with suppress(RuntimeError):  # the event loop is closed
+        with suppress(RuntimeError):  # RuntimeError means that the event loop is closed
             self._loop.call_soon_threadsafe(self._events, event)
 
 
 class AsyncioHandle(HandleView):
-    """A message that a publisher has sent, and its later outcome."""
+    """A message that a publisher has sent, and its outcome once it is known."""
 
     def __init__(self, handle: Handle, publisher: "AsyncioPublisher") -> None:
         super().__init__(handle)
@@ -110,7 +114,7 @@ class AsyncioHandle(HandleView):
 
 
 class AsyncioDelivery(DeliveryView):
-    """One message for the program to answer once. Raises as `Delivery` does."""
+    """One message, which the program has to answer once. Its methods raise the errors that `Delivery` raises."""
 
     def __init__(self, delivery: Delivery, subscriber: "AsyncioSubscriber") -> None:
         super().__init__(delivery)
@@ -137,7 +141,7 @@ class AsyncioPublisher(Awaiting, PublisherView):
 
     @property
     def resumed(self) -> tuple[AsyncioHandle, ...]:
-        """The deliveries that the store held."""
+        """The deliveries that the store had when the client started."""
         return tuple(AsyncioHandle(handle, self) for handle in self._client.resumed)
 
     async def send(self, body: bytes, properties: Mapping[str, Any] | None = None) -> AsyncioHandle:
@@ -155,7 +159,8 @@ class AsyncioPublisher(Awaiting, PublisherView):
         await self._call(self._client.drain)
 
     async def subscribers(self) -> int:
-        """The number of subscribers. The mesh awaits them for each message from now on."""
+        """The number of subscribers that the address has. From now on the mesh waits for each of them with each
+        message."""
         return await self._call(self._client.subscribers)
 
 
@@ -169,15 +174,16 @@ class AsyncioSubscriber(Awaiting, SubscriberView):
         return self
 
     async def __anext__(self) -> AsyncioDelivery:
-        """Return the next message. Raises ConnectionError when the subscriber has given up finding a router. A message
-        that comes with a cancellation is the next one."""
+        """Return the next message. Raises ConnectionError when the subscriber has given up finding a router. If the
+        task is cancelled just when a message comes, the next call returns this message."""
         return AsyncioDelivery(await self._call(self._next, self._returned.appendleft), self)
 
     async def here(self, most: int) -> list[AsyncioDelivery]:
-        """The messages that have come and wait, `most` at most, to be answered together (`accept_all`)."""
+        """Return the messages that have come and wait, but at most `most` of them. The program may answer them together
+        (`accept_all`)."""
         deliveries = await self._call(partial(self._here, most), self._return_all)
         return [AsyncioDelivery(delivery, self) for delivery in deliveries]
 
     async def accept_all(self, deliveries: Sequence[AsyncioDelivery]) -> None:
-        """State that these messages are processed, in this order. One commit makes the answers durable."""
+        """State that these messages are processed, in this order. One commit makes all answers durable."""
         await self._call(partial(self._client.accept_all, [delivery._delivery for delivery in deliveries]))

@@ -25,18 +25,21 @@ Result = TypeVar("Result")
 
 
 class _Line(Generic[Result]):
-    """A thread that waits for the result of one call. Meanwhile it runs all functions that are posted."""
+    """The thread that makes a call, and waits for its result. While it waits, it runs all functions that the client
+    posts to it."""
 
     def __init__(self) -> None:
         self.call: Call[Result] = Call(self._post, self._done)
         self.ended: Ended[Result] | None = None
-        self._posted: deque[Callable[[], object]] = deque()  # an interrupted function stays here, and runs again
+        # An interrupted function stays in this queue, and runs again.
+        self._posted: deque[Callable[[], object]] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
         self._is_open = True
 
     def wait(self, cancel: Callable[[Call[Result]], None]) -> Result:
-        """Return the result. An interrupt cancels the call, and is raised when the call has ended."""
+        """Wait for the result, and return it. An interrupt (ctrl-C) cancels the call; this method raises it when the
+        call has ended."""
         try:
             try:
                 self._serve()
@@ -59,7 +62,8 @@ class _Line(Generic[Result]):
             self._bell.get()
 
     def _close(self) -> None:
-        """After a second interrupt the call still runs, and must not wait for this thread."""
+        """Run no more functions for the call. After a second interrupt the call still runs, and must not wait for this
+        thread."""
         with self._lock:
             self._is_open = False
         while self._posted:
@@ -87,7 +91,8 @@ async def _within(timeout: float | None, act: Callable[[], Awaitable[Result]]) -
 
 
 class Blocking:
-    """The block of a client, and its calls."""
+    """The common part of the clients that block: how a program enters and leaves their block, and how they make a
+    call."""
 
     _thread: ClientThread
 
@@ -115,7 +120,8 @@ class Blocking:
         timeout: float | None = None,
         undo: Callable[[Result], None] = lambda result: None,
     ) -> Result:
-        """`timeout`: seconds; then the call raises TimeoutError. `undo` takes a result that came with an interrupt."""
+        """Make a call, and return its result. After `timeout` seconds, raise TimeoutError. If an interrupt ends the
+        call, but the call has a result all the same, `undo` takes it."""
         line: _Line[Result] = _Line()
         self._thread.start(line.call, partial(_within, timeout, act))
         try:
@@ -127,7 +133,7 @@ class Blocking:
 
 
 class BlockingHandle(HandleView):
-    """A message that a publisher has sent, and its later outcome."""
+    """A message that a publisher has sent, and its outcome once it is known."""
 
     def __init__(self, handle: Handle, publisher: "BlockingPublisher") -> None:
         super().__init__(handle)
@@ -141,7 +147,7 @@ class BlockingHandle(HandleView):
 
 
 class BlockingDelivery(DeliveryView):
-    """One message for the program to answer once. Raises as `Delivery` does."""
+    """One message, which the program has to answer once. Its methods raise the errors that `Delivery` raises."""
 
     def __init__(self, delivery: Delivery, subscriber: "BlockingSubscriber") -> None:
         super().__init__(delivery)
@@ -168,7 +174,7 @@ class BlockingPublisher(Blocking, PublisherView):
 
     @property
     def resumed(self) -> tuple[BlockingHandle, ...]:
-        """The deliveries that the store held."""
+        """The deliveries that the store had when the client started."""
         return tuple(BlockingHandle(handle, self) for handle in self._client.resumed)
 
     def send(
@@ -188,7 +194,8 @@ class BlockingPublisher(Blocking, PublisherView):
         self._call(self._client.drain, timeout)
 
     def subscribers(self) -> int:
-        """The number of subscribers. The mesh awaits them for each message from now on."""
+        """The number of subscribers that the address has. From now on the mesh waits for each of them with each
+        message."""
         return self._call(self._client.subscribers)
 
 
@@ -210,10 +217,11 @@ class BlockingSubscriber(Blocking, SubscriberView):
         return BlockingDelivery(self._call(self._next, timeout, self._returned.appendleft), self)
 
     def here(self, most: int) -> list[BlockingDelivery]:
-        """The messages that have come and wait, `most` at most, to be answered together (`accept_all`)."""
+        """Return the messages that have come and wait, but at most `most` of them. The program may answer them together
+        (`accept_all`)."""
         deliveries = self._call(partial(self._here, most), undo=self._return_all)
         return [BlockingDelivery(delivery, self) for delivery in deliveries]
 
     def accept_all(self, deliveries: Sequence[BlockingDelivery]) -> None:
-        """State that these messages are processed, in this order. One commit makes the answers durable."""
+        """State that these messages are processed, in this order. One commit makes all answers durable."""
         self._call(partial(self._client.accept_all, [delivery._delivery for delivery in deliveries]))

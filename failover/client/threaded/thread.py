@@ -28,9 +28,10 @@ Result = TypeVar("Result")
 Ended: TypeAlias = Value[Result] | Error
 """The result of a call, or the exception that the call raises."""
 Post: TypeAlias = Callable[[Callable[[], object]], object]
-"""Makes the thread of a caller run a function. Raises RuntimeError if the caller runs no more functions."""
+"""Has the thread of a caller run a function. Raises RuntimeError if the caller runs no more functions."""
 
-_caller: ContextVar[Post | None] = ContextVar("caller", default=None)  # of the current task of trio
+# How to post to the caller whose call the current task of trio is.
+_caller: ContextVar[Post | None] = ContextVar("caller", default=None)
 
 
 def left() -> ClientError:
@@ -38,7 +39,8 @@ def left() -> ClientError:
 
 
 class Call(Generic[Result]):
-    """One call. The caller runs all functions that are posted, until it has run `done` with the result."""
+    """One call of the client. The caller runs all functions that the call posts to it. The last of them is `done`, with
+    the result."""
 
     def __init__(self, post: Post, done: Callable[[Ended[Result]], object]) -> None:
         self.post = post
@@ -47,14 +49,14 @@ class Call(Generic[Result]):
         self.scope = trio.CancelScope()
 
     def finish(self, ended: Ended[Result]) -> None:
-        """Give the caller the result. Later results do not count."""
+        """Hand the caller the result. If the caller has a result already, do nothing."""
         if not self._is_finished:
             self._is_finished = True
-            with suppress(RuntimeError):  # no caller waits any more
+            with suppress(RuntimeError):  # RuntimeError means that the caller no longer waits
                 self.post(partial(self._done, ended))
 
     async def run(self, act: Callable[[], Awaitable[Result]]) -> None:
-        """Run the call as a task of trio. If the client's end cancels the task, its caller gets a ClientError."""
+        """Run the call as a task of trio. If the end of the client cancels the task, the caller gets a ClientError."""
         ended: Ended[Result] = Error(left())
         try:
             with self.scope:
@@ -67,14 +69,15 @@ class Call(Generic[Result]):
 
 
 class _FailedError(Exception):
-    """An exception ends the caller's block."""
+    """The caller's block ends with an exception, so the client's block has to end with one, too."""
 
 
 class CallersStore:
-    """A store of the program, perhaps on its database connection, that is used only in the thread of a caller.
+    """A store of the program, which perhaps uses the program's database connection. So it is used only in the thread of
+    a caller.
 
-    The trio loop waits meanwhile, as it does for such a store in a program of trio. Only calls may need this store: the
-    program's transaction is committed at no other time.
+    The trio loop waits until the caller has read or written, just as it would wait for such a store in a program of
+    trio. Only calls may need this store: the program's transaction is committed at no other time.
     """
 
     threaded = False
@@ -91,8 +94,8 @@ class CallersStore:
 
 
 def _in_caller(work: Callable[[], Result]) -> Result:
-    """Have the caller of the current task do this work, and wait for it. Raises StateError if the caller is gone, or is
-    interrupted meanwhile."""
+    """Let the caller of the current task do this work, and wait for the result. Raises StateError if the caller is
+    gone, or is interrupted during the work."""
     post = _caller.get()
     answers: SimpleQueue[Ended[Result]] = SimpleQueue()
     assert post is not None
@@ -119,12 +122,13 @@ def _in_caller(work: Callable[[], Result]) -> Result:
 
 
 def callers_store(store: Store | None) -> Store | None:
-    """The store as a client in a thread has to use it. A store that blocks has a thread of its own already."""
+    """The store in the form in which a client in a thread has to use it. A store that blocks already has a thread of
+    its own, so it stays as it is."""
     return store if store is None or store.threaded or isinstance(store, MemoryStore) else CallersStore(store)
 
 
 class ClientThread:
-    """The thread of one client. A caller enters the block of the client first, and leaves it in the end."""
+    """The thread of one client. First a caller enters the block of the client, and at the end a caller leaves it."""
 
     def __init__(self, client: Endpoint) -> None:
         self._client = client
@@ -133,19 +137,20 @@ class ClientThread:
         self._token: trio.lowlevel.TrioToken | None = None
         self._has_token = threading.Event()
         self._hurry = trio.CancelScope()
-        self._calls: trio.Nursery | None = None  # while the client takes calls
+        self._calls: trio.Nursery | None = None  # runs the calls; None while the client takes none
         self._leaving: Call[None] | None = None  # the call that leaves the block
-        self._failed = False  # an exception ends the caller's block
+        self._failed = False  # whether the caller's block ends with an exception
         self._left = trio.Event()
-        self._lock = threading.Lock()  # for the next three
-        self._waiting: list[Call[None]] = []  # calls that wait for the end of the block
+        self._lock = threading.Lock()  # guards the next three attributes
+        self._waiting: list[Call[None]] = []  # the calls that wait for the end of the block
         self._is_over = False
-        self._failure: BaseException | None = None  # the exception that has ended the client's block
+        self._failure: BaseException | None = None  # the exception with which the client's block has ended
 
-    # -- for callers
+    # The methods from here on are for callers.
 
     def enter(self, call: Call[None]) -> None:
-        """Start the thread, which enters the client's block. Raises RuntimeError if the client had a block before."""
+        """Start the thread, which enters the client's block. Raises RuntimeError if the client has had a block
+        before."""
         with self._lock:
             if self._thread is not None:
                 raise RuntimeError("a client has one block: make another client for the next one")
@@ -155,7 +160,7 @@ class ClientThread:
         self._has_token.wait()
 
     def start(self, call: Call[Result], act: Callable[[], Awaitable[Result]]) -> None:
-        """Start a call. Raises RuntimeError before the block and after a fork, and ClientError after the block."""
+        """Start a call. Raises RuntimeError before the block and after a fork. Raises ClientError after the block."""
         if self._process != os.getpid():
             raise RuntimeError(f"this client belongs to process {self._process}: make a new client after a fork")
         if self._token is None:
@@ -166,8 +171,9 @@ class ClientThread:
             raise left() from None
 
     def leave(self, call: Call[None], *, failed: bool) -> None:
-        """Leave the client's block; the result comes with the end of the thread. `failed`: an exception ends the
-        caller's block. After a fork this does nothing, because the thread is in the other process."""
+        """Leave the client's block. The result of the call comes when the thread ends. `failed` says that the caller's
+        block ends with an exception. After a fork this method does nothing, because the thread is in the other
+        process."""
         if self._process != os.getpid():
             call.finish(Value(None))
             return
@@ -180,15 +186,15 @@ class ClientThread:
             self._soon(self._leave, call, failed)
 
     def cancel(self, call: Call[Any]) -> None:
-        """Cancel a call. The result still comes, perhaps that of a call which was faster."""
+        """Cancel a call. It still gets a result, perhaps its ordinary one if it was faster than the cancellation."""
         self._soon(call.scope.cancel)
 
     def hurry(self, call: Call[None]) -> None:
-        """Cancel a call that enters or leaves the block: the client is to leave without waiting for anything."""
+        """Cancel a call that enters or leaves the block, so that the client leaves without waiting for anything."""
         self._soon(self._hurry.cancel)
 
     def join(self) -> None:
-        """Wait for the thread, if its block has ended: the thread ends at once."""
+        """Wait for the end of the thread if the client's block has ended. The thread then ends at once."""
         if self._is_over and self._thread is not None:
             self._thread.join()
 
@@ -197,7 +203,7 @@ class ClientThread:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(act, *arguments)
 
-    # -- in the thread
+    # The methods from here on run in the thread.
 
     def _run(self, entering: Call[None]) -> None:
         try:
@@ -223,7 +229,8 @@ class ClientThread:
                     await self._be_client(entering, calls)
                 except _FailedError:
                     pass
-                except Exception as error:  # passes by the nursery, which would wrap it in a group
+                except Exception as error:
+                    # The exception is raised outside of the nursery, because the nursery would wrap it in a group.
                     failure = error
                 calls.cancel_scope.cancel()
         if failure is not None:

@@ -1,4 +1,5 @@
-"""The common part of both faces: messages as a program sees them, and clients with their options."""
+"""The common part of the clients for asyncio and the clients that block: messages as a program sees them, and clients
+with their options."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -15,34 +16,34 @@ from router.amqp.format.values import OutcomeDetails
 
 
 class HandleView:
-    """A message that a publisher has sent (`Handle`)."""
+    """A message that a publisher has sent, as `Handle` has it."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     @property
     def key(self) -> bytes | None:
-        """The name of the delivery in the whole mesh; None if the router belongs to no mesh."""
+        """The name of the delivery in the whole mesh. None if the router belongs to no mesh."""
         return self._handle.key
 
     @property
     def number(self) -> int:
-        """The position of this message among all messages that the link has ever sent, from 0 on."""
+        """The position of this message among all messages that the link has ever sent. The first one has position 0."""
         return self._handle.number
 
     @property
     def result(self) -> Outcome | None:
-        """The outcome, or None if it is not known yet."""
+        """The outcome. None if it is not known yet."""
         return self._handle.result
 
     @property
     def detail(self) -> OutcomeDetails:
-        """The outcome in AMQP's terms, for example the condition of a rejection."""
+        """The details of the outcome in AMQP's terms, for example the condition of a rejection."""
         return self._handle.detail
 
 
 class DeliveryView:
-    """A message for the program to answer once (`Delivery`)."""
+    """A message that the program has to answer once, as `Delivery` has it."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
@@ -54,17 +55,18 @@ class DeliveryView:
 
     @property
     def body(self) -> bytes:
-        """The body. Raises AmqpError if the message has neither data nor text for a body, or is of another format."""
+        """The body of the message. Raises AmqpError if the body is neither data nor text, or if the message is of
+        another format."""
         return self._delivery.body
 
     @property
     def properties(self) -> dict[str, Any]:
-        """The application properties."""
+        """The application properties of the message."""
         return self._delivery.properties
 
     @property
     def address(self) -> str | None:
-        """The address that the message was published to, if the subscriber has a pattern; otherwise None."""
+        """The address that the message was published to. None unless the subscriber has a pattern."""
         return self._delivery.address
 
     @property
@@ -79,7 +81,7 @@ class DeliveryView:
 
 
 class PublisherView:
-    """A publisher in a thread. It takes the options of `Publisher`."""
+    """A publisher that runs in a thread. It takes the same options as `Publisher`."""
 
     def __init__(
         self,
@@ -110,18 +112,20 @@ class PublisherView:
 
     @property
     def sent(self) -> int:
-        """How many messages `send` has ever taken on this link; with a store, in all its lives."""
+        """How many messages `send` has ever taken on this link. With a store, the lives of earlier processes count,
+        too."""
         return self._client.sent
 
     @property
     def alone(self) -> int:
-        """How many accepted deliveries had no subscriber, as far as routers have reported."""
+        """How many deliveries routers have accepted although there was no subscriber, as far as routers have reported
+        it."""
         return self._client.alone
 
 
 class SubscriberView:
-    """A subscriber in a thread. It takes the options of `Subscriber`. A store on the program's database connection is
-    used only in the thread that calls."""
+    """A subscriber that runs in a thread. It takes the same options as `Subscriber`. If its store uses the program's
+    database connection, the store is used only in the thread that calls."""
 
     def __init__(
         self,
@@ -140,7 +144,8 @@ class SubscriberView:
             urls, address, container=container, link=link, credit=credit, settle=settle, filter=filter, **options
         )
         self._thread = ClientThread(self._client)
-        self._returned: deque[Delivery] = deque()  # an interrupted call has taken these; they are the next ones
+        # The messages that interrupted calls have taken. The next calls return them first.
+        self._returned: deque[Delivery] = deque()
 
     def _adapted(self, options: Options) -> Options:
         return options
