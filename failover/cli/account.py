@@ -13,27 +13,28 @@ from router.mesh.errors import RunError
 from router.text.printable import printable
 
 MOST_REASONS: Final = 5
-"""The number of different reasons of rejections in the summary, at most."""
+"""The limit of different reasons for rejections that the summary lists."""
 OTHER_REASONS: Final = "other reasons"
 NO_REASON: Final = "no reason given"
 WIDE: Final = 60
-"""Columns. A narrower terminal, such as a phone's, has room for words and numbers only."""
+"""A terminal with fewer columns than this, such as a phone's, has room for words and numbers only."""
 
 
 class Account:
-    """The outcomes of the messages so far."""
+    """The outcomes that messages have got so far."""
 
     def __init__(self, address: str, count: int | None, *, keeps: bool = False) -> None:
         self._address = address
         self._keeps = keeps
-        self.count = count  # of all messages to send, if it is known
+        self.count = count  # the number of all messages to send, if it is known
         self.begun = 0
         self.outcomes: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
-        """The number of rejections for each reason: condition and description of the error."""
-        self.open: dict[Handle, None] = {}  # without an outcome
-        self.alone = 0  # messages accepted without a subscriber
-        self.error: RunError | None = None  # the source failed at the next message
+        """For each reason, the number of messages that were rejected for it. A reason is the condition and the
+        description of the error."""
+        self.open: dict[Handle, None] = {}  # the number of messages without an outcome
+        self.alone = 0  # the number of messages that were accepted without a subscriber
+        self.error: RunError | None = None  # why the source could not give the next message
         self.interrupted = False
 
     @property
@@ -43,7 +44,7 @@ class Account:
 
     @property
     def progress(self) -> int | None:
-        """The number of messages with an outcome; None while no message lacks one."""
+        """The number of messages that have an outcome. None if all messages have one, so that none is awaited."""
         return self.outcomes.total() if self.open else None
 
     def expect(self, more: int) -> None:
@@ -67,7 +68,7 @@ class Account:
 
     @property
     def kept(self) -> int:
-        """The number of messages that a later run with the same state continues with."""
+        """The number of messages that a later run with the same state file goes on to send."""
         return sum(delivery.stored for delivery in self.open) if self._keeps else 0
 
     def as_json(self) -> dict[str, object]:
@@ -85,8 +86,10 @@ class Account:
         }
 
     def tally(self) -> str:
-        """The summary in words; each reason of rejections has a line of its own. A message that was sent may have been
-        delivered. A message that was not sent is delivered later if it is kept."""
+        """The summary in words. Each reason for rejections has a line of its own.
+
+        A message that was sent may have been delivered. A message that was not sent is delivered later if it is kept.
+        """
         for delivery in [delivery for delivery in self.open if delivery.told]:
             self.end(delivery)
         sent = sum(delivery.transferred for delivery in self.open)
@@ -142,7 +145,7 @@ class Bar:
         self._out.print(what, soft_wrap=True)
 
     def say(self, what: str) -> None:
-        """Show the reason of a wait; empty: there is none."""
+        """Show the reason of a wait. An empty text means that there is no wait."""
         if self.shown:
             self._bars.update(self._task, description=what or self._address)
         elif what:

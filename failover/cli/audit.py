@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 DOING = ("reading", "judging")
 TELL_S = 10.0
-"""Seconds between two lines of progress without a terminal."""
+"""Without a terminal, the command prints a line of progress each time that this many seconds have passed."""
 NO_VERDICT = 2
 
 CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
-"""Keys may begin with a hyphen. This command has no short options, so no key reads as an option."""
+"""A key of a delivery may begin with a hyphen. The command has no short options, so click reads no key as an option."""
 
 
 @click.command()
@@ -99,13 +99,13 @@ def audit(
 def judge(
     run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool = False, tables: str | None = None
 ) -> int:
-    """Audit the logs, show and write the verdict, and return the exit status."""
+    """Audit the logs, show and write the verdict, and return the exit status that stands for it."""
     return _guarded(lambda: _judge(run_dirs, master, spark, tables))
 
 
 def _guarded(auditing: Callable[[], int]) -> int:
-    """Run an audit and return its exit status. If the audit fails, the status is never that of a violation, because
-    scripts rely on the status. SIGTERM counts as Ctrl-C."""
+    """Run an audit, and return its exit status. If the audit fails, the status is never the one for a violation,
+    because scripts rely on that one. SIGTERM has the same effect as ctrl-c."""
     interrupted = False
 
     def interrupt(*_: Any) -> NoReturn:
@@ -116,7 +116,7 @@ def _guarded(auditing: Callable[[], int]) -> int:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return auditing()
-    except SystemExit:  # from rich: standard output is closed
+    except SystemExit:  # rich raises this when standard output is closed
         return NO_VERDICT
     except (KeyboardInterrupt, Exception) as error:
         if interrupted or isinstance(error, KeyboardInterrupt):  # after an interrupt, Spark may fail while it closes
@@ -130,7 +130,7 @@ def _guarded(auditing: Callable[[], int]) -> int:
 
 
 def _last_line(error: Exception) -> str:
-    """The last line of a traceback, without Java's stack. For an OSError, the file and the reason."""
+    """The last line of a traceback, without the stack of Java. For an OSError, the line has the file and the reason."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     lines = "".join(traceback.format_exception_only(error)).splitlines()
@@ -138,7 +138,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -> int:
-    """Follow the logs until a signal comes. A verdict in progress is completed first."""
+    """Audit the logs again and again until a signal comes. Complete the verdict that is then in progress."""
     from failover.audit import AuditError
     from failover.audit.follow import follow
 
@@ -223,7 +223,7 @@ def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: s
 
 
 def _written(path: Path, write: Callable[[Path], None]) -> bool:
-    """Call `write`; False if the file cannot be written. The verdict stands in any case."""
+    """Call `write`. Returns False if the file cannot be written. The verdict stands in any case."""
     try:
         write(path)
     except OSError as error:
@@ -234,7 +234,7 @@ def _written(path: Path, write: Callable[[Path], None]) -> bool:
 
 @contextmanager
 def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of the bytes read. The steps before and after reading show no progress."""
+    """Show how many bytes the audit has read, as a bar. The steps before and after reading show no progress."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeElapsedColumn()
@@ -250,12 +250,12 @@ def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def lasting_stderr() -> Iterator["Console"]:
-    """A console on the current stderr. It stays visible while the process redirects its stderr, as it does until Java
-    has started."""
+    """Return a console on the present stderr. Its output stays visible while the process has stderr redirected, as it
+    has until Java has started."""
     out = console(stderr=True)
     try:
         own = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # stderr is no file
+    except (OSError, ValueError):  # this stderr is not a file
         yield out
         return
     with open(own, "w", buffering=1, encoding="utf-8", errors="backslashreplace") as out.file:
@@ -264,7 +264,7 @@ def lasting_stderr() -> Iterator["Console"]:
 
 @contextmanager
 def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[[int, int], None]]:
-    """Report progress without a terminal: a line at intervals, so that a short audit prints none."""
+    """Report progress where there is no terminal: one line at each interval. A short audit prints none."""
     said, done, began = "auditing", threading.Event(), time.monotonic()
 
     def show(read: int, size: int) -> None:
@@ -286,7 +286,8 @@ def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[
 
 
 class Story(click.Command):
-    """The command's class: an only argument `-h` is a request for help and no key."""
+    """The class of the command `story`. If its only argument is `-h`, the user asks for help and does not name a
+    key."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(context, ["--help"] if args == ["-h"] else args)
@@ -310,7 +311,7 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     """
     from failover.audit import AuditError, tell_story
 
-    if not run_dirs:  # if there is only one argument, click assigns it to KEY
+    if not run_dirs:  # click puts a single argument into KEY
         raise click.UsageError(f"expected RUN_DIR and KEY, got only {key!r}")
     try:
         told = tell_story(run_dirs, key, master)

@@ -60,8 +60,8 @@ def chaos(script: Path, run_dir: Path | None, seed: int | None, namespaces: bool
 
 
 def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = False) -> int:
-    """Run a script and audit the run; returns the exit status. A failure before the audit never has the status of a
-    violation."""
+    """Run a script, audit the run, and return the exit status. If anything fails before the audit, the status is never
+    the one for a violation."""
     from failover.chaos.hosts.namespace import lacking
     from failover.chaos.run import prepare
     from failover.chaos.script.reader import load
@@ -80,7 +80,7 @@ def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = 
     except (RunError, FileError) as error:
         click.echo(f"Error: {error}", err=True)
         return NO_VERDICT
-    except SystemExit:  # by rich: nobody reads on
+    except SystemExit:  # rich raises this when nobody reads the output any more
         return NO_VERDICT
     if ending is None:
         click.echo("Error: interrupted: the mesh was stopped, and there is no verdict", err=True)
@@ -95,13 +95,14 @@ def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = 
 
 
 def _disputed(directory: RunDirectory) -> list[str]:
-    """Messages that the clients' own accounts lack, and the audit does not explain."""
+    """Yield a line for each count of messages that, by the clients' own accounts, are missing, doubled or overtaken,
+    and that the audit does not explain."""
     from failover.chaos.accounts import unexplained
     from failover.chaos.record import FILE
 
     try:
         record, report = (json.loads((directory.path / name).read_text()) for name in (FILE, "audit.json"))
-    except (OSError, ValueError):  # the audit has warned of it
+    except (OSError, ValueError):  # the audit itself has warned of this
         return [f"{directory.path}: {FILE} or audit.json is missing or damaged, so they cannot be compared"]
     return list(unexplained(record["clients"], report["pairs"], report["violations"]))
 
@@ -111,7 +112,7 @@ async def _play(script: "Script", seed: int, directory: RunDirectory, namespaces
     from failover.chaos.run import perform
     from failover.chaos.view import LiveView, PlainView
 
-    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # connections fail on purpose here
+    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # in a run of chaos, connections fail on purpose
     out = console()
     out.print(f"script {script.name}, seed {seed}, run directory {directory.path}", style="bold", soft_wrap=True)
     ending = None

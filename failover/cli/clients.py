@@ -37,13 +37,13 @@ from topic.identity import LinkIdentity
 Result = TypeVar("Result")
 
 LONGEST_NAME = 128
-# A client's name is also the name of its folder.
+# The name of a client must also be possible as the name of its folder.
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 
 @attrs.frozen
 class ClientOptions:
-    """The options for the routers, the name, the state file and the credentials of a client."""
+    """The options that name a client's routers, its own name, its state file and its credentials."""
 
     urls: tuple[str, ...]
     router: str | None
@@ -53,7 +53,7 @@ class ClientOptions:
     credentials: Credentials
 
     def named(self, role: str) -> str:
-        """The client's name, or a new one."""
+        """The name of the client. If the user gave none, it is a new one."""
         if self.name is None and self.state is not None:
             raise click.UsageError("--state needs --id: only the same client can resume a link")
         return self.name or f"{role}-{secrets.token_hex(4)}"
@@ -63,7 +63,7 @@ class ClientOptions:
 
 
 class Attaching(TypedDict):
-    """The arguments that publishers and subscribers have in common."""
+    """The arguments that a publisher and a subscriber have in common."""
 
     container: str
     link: str
@@ -74,7 +74,8 @@ class Attaching(TypedDict):
 
 @attrs.frozen
 class Target:
-    """Where a client attaches: routers in the order of its attempts, and the places of its log and state."""
+    """Where a client attaches: the routers in the order in which the client tries them, and the places of its log and
+    state."""
 
     urls: tuple[str, ...]
     log: Path | None
@@ -83,7 +84,7 @@ class Target:
 
     @property
     def routers(self) -> list[str]:
-        """host:port of each URL."""
+        """For each URL of a router its host and port, as "host:port"."""
 
         return [str(Address(at.host, at.port)) for at in map(parse_url, self.urls)]
 
@@ -97,7 +98,7 @@ class Target:
         }
 
     async def status(self, host: str, port: int, timeout: float) -> dict[str, Any]:
-        """A router's status, asked with this client's credentials."""
+        """Ask a router for its status with the credentials of this client."""
 
         return await fetch_status(host, port, timeout, self.credentials, parse_url(self.urls[0]).scheme)
 
@@ -110,7 +111,7 @@ def read_size(context: click.Context, param: click.Parameter, value: str | None)
 
 
 def read_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Check a name for AMQP."""
+    """Check that AMQP allows this name."""
     if value is not None and (not value or not value.isprintable()):
         raise click.BadParameter(f"{value!r} is not a valid name, expected one or more printable characters")
     return value
@@ -136,7 +137,7 @@ address_argument = click.argument("address", callback=read_text)
 
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for a client's target and identity. The command gets them as `options`."""
+    """Add to a command the options that name the routers and the client. The command gets them as `options`."""
 
     @wraps(command)
     def asking(
@@ -180,7 +181,8 @@ def find_target(
     state: Path | None = None,
     credentials: Credentials = NOBODY,
 ) -> Target:
-    """Find the target. Without credentials, a client with a run directory is the operator of the mesh."""
+    """Find out where the client attaches. A client that has a run directory, but no credentials in its options, uses
+    those of the mesh's operator."""
     if urls:
         for option, value in (("--run-dir", run_dir), ("--router", router)):
             if value is not None:
@@ -210,7 +212,7 @@ def client_log(directory: RunDirectory, name: str) -> Path:
 
 @contextmanager
 def kept(target: Target) -> Iterator[SqliteStore | None]:
-    """The client's state file, or None."""
+    """The state file of the client. None if it has none."""
 
     if target.state is None:
         yield None
@@ -220,8 +222,8 @@ def kept(target: Target) -> Iterator[SqliteStore | None]:
 
 
 def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity: LinkIdentity) -> None:
-    """Name the other links in the state file. A user who has mistyped --id or the address sees that this run continues
-    none of them."""
+    """Print the other links that the state file has. So a user who has mistyped --id or the address sees that this run
+    continues none of them."""
     for other, link, unsettled in store.others(role, identity) if store is not None else ():
         whose = f" of user {link.user}" if link.user != identity.user else ""
         kept_too = f"{other} {printable(f'{link}{whose}')}, {unsettled} unsettled"
@@ -229,7 +231,8 @@ def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity
 
 
 def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], None]:
-    """A function that prints each router that the client finds or loses. It prints the first attach only if `first`."""
+    """Return a function that prints each router that the client finds or loses. It prints the first attach only if
+    `first` is set."""
 
     told = first
 
@@ -250,11 +253,10 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], 
 
 
 def attached(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """Runs a client, and returns its result. Raises RunError if no router answers, or if a router refuses the
-    client."""
+    """Run a client, and return its result. Raises RunError if no router answers, or if a router refuses the client."""
     try:
         return run(main, *arguments)
     except BrokenPipeError:
-        raise  # standard output is closed: click ends the command quietly
+        raise  # standard output is closed, and click ends the command quietly
     except (ConnectionError, ValueError) as error:
         raise RunError(printable(str(error))) from None

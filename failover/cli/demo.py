@@ -1,6 +1,5 @@
-"""The command demo: plays one small chaos script of failover/chaos/demo. The script starts a mesh and clients, kills
-routers while messages are under way, and audits the run.
-"""
+"""The command `oncemesh demo`. It runs a small chaos script of failover/chaos/demo: starts a mesh and clients, kills
+routers while messages are under way, and audits the run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Fetches the status of the routers of a run directory, with the operator's credentials."""
+"""Fetches the status of a run directory's routers, with the credentials of the mesh's operator."""
 
 import functools
 from typing import Any
@@ -12,10 +12,14 @@ from router.security.operator import operator_of
 
 
 def fetcher(directory: RunDirectory) -> FetchStatus:
-    """A function that fetches a router's status. The function raises FileError if a file with the operator's
-    credentials is missing. It reads these files once; after a failure, each call raises the same error."""
+    """Return a function that fetches the status of a router.
 
-    @functools.cache  # read at the first call: before `up` there is no topology
+    It raises FileError if a file with the operator's credentials is missing. It reads these files once. After a
+    failure, each call raises the same error.
+    """
+
+    # The files are read at the first call, because there is no topology before `up`.
+    @functools.cache
     def who() -> tuple[str, Credentials] | FileError:
         try:
             return operator_of(directory)

@@ -19,18 +19,19 @@ from router.text.printable import printable
 EXAMPLE: Final = '{"body": "text"}'
 TEXTS: Final = ("body", "base64")
 LONGEST_INTEGER: Final = 20
-"""Characters. An integer of AMQP has at most 64 bits."""
+"""An integer of AMQP has at most 64 bits, so its text has at most this many characters."""
 MEMBERS: Final = ("key", *(name for name in NAMES.values() if name != "data"), *TEXTS)
 
 Show = Callable[[bytes, bytes], bytes]
-"""Turns a delivery's key and message into the bytes to print. Raises AmqpError if the message is malformed."""
+"""Turns the key and the message of a delivery into the bytes to print. Raises AmqpError if the message is malformed."""
 
 
-# from JSON
+# The functions from here on read JSON.
 
 
 def parse_json(line: bytes) -> dict[str, Any]:
-    """The sections of the message in a line of JSON, by name. Raises ValueError, whose text says what is expected."""
+    """Return the sections of the message that a line of JSON has, by name. Raises ValueError; its text says what is
+    expected."""
     try:
         message = json.loads(line, parse_int=_integer, parse_constant=_no_number, object_pairs_hook=_once)
     except UnicodeDecodeError:
@@ -54,7 +55,7 @@ def _members(section: Any) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    """The same value, with bytes in place of each object whose only member is `base64`."""
+    """The same value, but bytes replace each object whose only member is `base64`."""
     match value:
         case {"base64": str(text)} if len(value) == 1:
             return _from_base64(text)
@@ -124,11 +125,11 @@ def _from_base64(text: str) -> bytes:
         raise ValueError(f"base64: {error}") from None
 
 
-# to JSON and text
+# The functions from here on write JSON and text.
 
 
 def plain(value: Any) -> Any:
-    """An AMQP value as a value of JSON; as text if JSON has no form for it."""
+    """An AMQP value as a value of JSON. If JSON has no form for it, it becomes a text."""
     match value:
         case None | bool() | int():
             return value
@@ -169,14 +170,14 @@ def as_json(key: bytes, message: bytes) -> bytes:
 
 
 def _property(field: str, value: Any) -> Any:
-    """A property as a value of JSON. A user-id that is UTF-8 becomes a text: AMQP gives it a binary type in any
-    case."""
+    """A property of a message as a value of JSON. A user-id that is UTF-8 becomes a text, although AMQP always gives it
+    a binary type."""
     text = text_of(value) if field == "user-id" and isinstance(value, bytes) else None
     return plain(value) if text is None else text
 
 
 def as_raw(key: bytes, message: bytes) -> bytes:
-    """The body alone: bytes and texts without change, other values as JSON."""
+    """The body alone. Bytes and texts are not changed, and other values become JSON."""
     sections = read_message(message)
     body = next((sections[name] for name in BODIES if name in sections), b"")
     if isinstance(body, bytes):
@@ -185,12 +186,12 @@ def as_raw(key: bytes, message: bytes) -> bytes:
 
 
 def as_lines(key: bytes, message: bytes) -> bytes:
-    """The body for a terminal: on one line, without control characters."""
+    """The body for a terminal: one line, without control characters."""
     return printable(as_raw(key, message).decode(errors="backslashreplace")).encode()
 
 
 def as_text(key: bytes, message: bytes) -> bytes:
-    """The key and all sections, on several lines for people."""
+    """The key and all sections of the message, on several lines that people can read."""
     lines = [printable(key.decode(errors="backslashreplace"))]
     for name, value in read_message(message).items():
         if name in BODIES:

@@ -10,15 +10,16 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 AUDIT: Final = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
-"""Packages that only the extra `audit` installs. Routers and clients need none of them."""
+"""The packages that only the extra `audit` of this package installs. Routers and clients do not need them."""
 
 
 class NotInstalled(click.ClickException):
-    exit_code = 2  # means no verdict; must not be the status of a violation
+    # The status means that there is no verdict. It must not be the status of a violation.
+    exit_code = 2
 
 
 def needs_audit(command: Command) -> Command:
-    """Make a command fail with NotInstalled, before it does anything, if a package of the audit is missing."""
+    """Let a command fail with NotInstalled, before it does anything else, if a package of the audit is missing."""
 
     @functools.wraps(command)
     def checked(*arguments: Any, **options: Any) -> Any:

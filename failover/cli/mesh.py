@@ -21,7 +21,7 @@ from router.security.doors import check
 
 REFRESH_S = 1.0
 HALF_UP = 3
-"""The exit status of `up` and `start` if all routers run, but some are not connected."""
+"""The exit status of `up` and `start` if all routers run, but some of them are not connected."""
 
 topology_argument = click.argument("topology", type=click.Path(path_type=Path))
 routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
@@ -53,7 +53,7 @@ def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
 
 
 async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
-    """Returns the exit status."""
+    """Start a mesh, and return the exit status."""
     out = console()
     launcher = Launcher(directory, fetcher(directory))
     up = False
@@ -76,8 +76,8 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
 
 
 async def _lacks(starting: Awaitable[None]) -> str:
-    """Await the start. Returns what is not connected although all routers run, for people; empty if all is
-    connected."""
+    """Wait for the end of the start. If all routers run, but not all are connected, return what is missing, as a text
+    for people. The text is empty if all are connected."""
     try:
         await starting
     except HalfUpError as error:
@@ -94,7 +94,7 @@ async def _watch(out: Console, launcher: Launcher, mesh: str) -> None:
 
 
 async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, RouterView]], None]) -> None:
-    """Shows the mesh every second. Raises RunError when no router runs any more."""
+    """Show the mesh every second. Raises RunError when no router runs any more."""
     while True:
         for name, reason in launcher.endings():
             out.print(f"router {name} ended: {reason}", style="red")
@@ -105,7 +105,8 @@ async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, Ro
 
 
 class ChangeLines:
-    """Shows the status without a terminal: prints one line for a router whenever its state or its contacts change."""
+    """Shows the status where there is no terminal. Prints one line for a router whenever its state or its contacts
+    change."""
 
     def __init__(self, out: Console):
         self._out = out
@@ -142,7 +143,7 @@ def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
 async def show_start(
     directory: RunDirectory, names: Sequence[str], start: Callable[[Launcher], Awaitable[None]]
 ) -> int:
-    """Returns the exit status."""
+    """Show what a start has led to, and return the exit status."""
     out = console()
     started = False
     async with until_signal() as scope:
@@ -205,8 +206,8 @@ def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
 
 
 async def _show_started(out: Console, directory: RunDirectory, mesh: str, lack: str) -> str:
-    """Show the routers. Returns `lack`, what the start lacks, or else which of the routers do not answer; empty if all
-    do."""
+    """Show the routers. Return `lack`, which says what the start lacks. If that is empty, return which routers do not
+    answer."""
     views = await look(directory, fetcher(directory))
     silent = [name for name, view in views.items() if view.pid is not None and view.status is None]
     if silent and not lack:

@@ -1,4 +1,4 @@
-"""The command `publish`."""
+"""The command `oncemesh publish`."""
 
 import json
 import sys
@@ -29,21 +29,22 @@ from router.mesh.quantities import parse_duration
 from router.mesh.rundir import find_run_dir
 
 AT_ONCE: Final = 1000
-"""The most deliveries whose outcome the command awaits at the same time. A router's credit may be lower."""
+"""The limit of deliveries whose outcome the command awaits at the same time. The credit that a router gives may be
+lower."""
 ASK_S: Final = 0.1
-"""Seconds between two counts of the subscribers, with `--wait-for-subscribers`."""
+"""With `--wait-for-subscribers`, the command counts the subscribers every this many seconds."""
 LONGEST_TTL_MS: Final = 2**32 - 1
 
 
 def read_ttl(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The time to live in milliseconds."""
+    """Read a time to live, and return it in milliseconds."""
     try:
         ttl_ms = round(parse_duration(value) * 1000) if value is not None else None
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if ttl_ms is not None and ttl_ms > LONGEST_TTL_MS:
         raise click.BadParameter(f"{value} is too long, expected at most {LONGEST_TTL_MS} ms (49.7 days)")
-    if ttl_ms == 0:  # to AMQP, 0 means that the message never expires
+    if ttl_ms == 0:  # in AMQP, 0 means that the message never expires
         raise click.BadParameter(f"{value} is too short, expected at least 1 ms")
     return ttl_ms
 
@@ -164,7 +165,7 @@ def publish(
 def sections(
     subject: str | None, properties: dict[str, str], ttl_ms: int | None, priority: int | None
 ) -> dict[str, dict[str, Any]]:
-    """The sections that all messages have besides their bodies, by name; without empty fields and sections."""
+    """The sections, by name, that all messages have besides their bodies. Empty fields and sections are left out."""
     given: dict[str, dict[str, Any]] = {
         "header": {"priority": priority, "ttl": ttl_ms},
         "properties": {"subject": subject},
@@ -199,7 +200,7 @@ async def _publish(
             account.interrupted = scope.cancelled_caught
         finally:
             account.alone = publisher.alone
-            if account.begun or not sys.exception():  # else nothing was sent, and the error says why
+            if account.begun or not sys.exception():  # otherwise nothing was sent, and the error says why
                 bar.stop()
                 out.print(account.tally(), soft_wrap=True)
                 if account.kept:
@@ -210,8 +211,10 @@ async def _publish(
 async def _send_all(
     publisher: Publisher, source: Source, account: Account, bar: Bar, rate: float | None, wanted: int | None
 ) -> None:
-    """Sends every message, and counts the outcomes in the order of sending. If the source fails, counts the outcomes of
-    the messages before the failure, and puts the error into the account."""
+    """Send every message, and count the outcomes in the order of sending.
+
+    If the source fails, count the outcomes of the messages before the failure, and put the error into the account.
+    """
 
     to_await, awaited = trio.open_memory_channel[Handle](AT_ONCE)
 
@@ -240,7 +243,7 @@ async def _send_all(
                     account.begin(delivery)
                     await to_await.send(delivery)
                     number += 1
-            except RunError as error:  # from the source
+            except RunError as error:  # the source raises this
                 account.error = error
 
 

@@ -17,16 +17,17 @@ from router.mesh.rundir import RunDirectory
 from router.mesh.topology_parts import MOST_MESSAGE
 
 SIZE: Final = 100
-"""Bytes of a numbered body, without `--size`."""
+"""A numbered body has this many bytes if the user gives no `--size`."""
 READ_SIZE: Final = 1 << 16
 LONGER: Final = 6
-"""A line may have this many times as many bytes as the longest message: JSON writes a byte in up to six characters."""
+"""A line may have this many times as many bytes as the longest message, because JSON writes one byte in up to six
+characters."""
 
 
 @attrs.frozen
 class Source:
-    """Encoded messages, and their number if it is known. The iterator raises RunError at a malformed line, after the
-    messages of the lines before it."""
+    """Encoded messages, and how many there are if this is known. At a malformed line the iterator raises RunError,
+    after the messages of all lines before it."""
 
     messages: AsyncIterator[bytes]
     count: int | None
@@ -34,8 +35,11 @@ class Source:
 
 @attrs.frozen
 class Limit:
-    """The size of the longest message that the mesh accepts. `most`: bytes; `said`: the limit as error texts name it.
-    Without a run directory, the limit is the highest that a topology can set."""
+    """The size of the longest message that the mesh accepts.
+
+    `most` is this size in bytes, `said` is the way in which texts of errors name it. Without a run directory, the limit
+    is the highest one that a topology can set.
+    """
 
     most: int
     said: str
@@ -46,8 +50,8 @@ class Limit:
         return cls(most, f"limits.max_message of this mesh, {most} bytes" if directory is not None else f"{most} bytes")
 
     def check(self, what: str, size: int) -> None:
-        """Raises RunError if a message is too long. `size`: bytes of the whole message; `what`: how the error
-        begins."""
+        """Raises RunError if a message is too long. `size` is the number of bytes of the whole message. `what` is the
+        beginning of the error's text."""
         if size > self.most:
             raise RunError(f"{what} too large, expected at most {self.said}, including the header")
 
@@ -63,8 +67,8 @@ def source_of(
     count: int | None = None,
     size: int | None = None,
 ) -> Source:
-    """The source that the command's options describe. `given`: the sections that all messages have. Raises UsageError
-    if options exclude each other."""
+    """The source that the options of the command describe. `given` has the sections that all messages have. Raises
+    UsageError if options exclude each other."""
     options = {"--body": body, "--body-file": body_file, "--size": size, "--format": form or lines}
     said = [name for name, value in options.items() if value is not None]
     said += ["--count"] if (form or lines) is not None and count is not None else []
@@ -93,15 +97,15 @@ async def repeated(make: Callable[[int], bytes], count: int) -> AsyncIterator[by
 
 
 def same(body: bytes, count: int, head: bytes, limit: Limit) -> Source:
-    """The same message `count` times. `head`: the encoded sections before the body."""
+    """The same message, `count` times. `head` has the encoded sections before the body."""
     message = head + data_message(body)
     limit.check(f"a message of {len(body)} bytes is", len(message))
     return Source(repeated(lambda number: message, count), count)
 
 
 def numbered(size: int, count: int, head: bytes, limit: Limit) -> Source:
-    """`count` messages with bodies of `size` bytes. Each body begins with the number of its message, cut to the
-    size."""
+    """`count` messages with bodies of `size` bytes. Each body begins with the number of its message. If there is no
+    room for the whole number, it is cut."""
     limit.check(f"messages of {size} bytes are", size + len(head + data_message(b"")))
     return Source(repeated(lambda number: head + data_message(numbered_body(number, size)), count), count)
 
@@ -111,8 +115,8 @@ def numbered_body(number: int, size: int) -> bytes:
 
 
 def from_lines(read: Callable[[bytes], bytes | None], limit: Limit, fd: int | None = None) -> Source:
-    """A message for each line of a file descriptor, by default of standard input. `read` makes a line into a message;
-    it returns None to skip the line."""
+    """A message for each line of a file descriptor. The default is standard input. `read` makes a line into a message,
+    or returns None if the line is to be skipped."""
     return Source(_messages(_input() if fd is None else fd, read, limit), None)
 
 
@@ -121,8 +125,8 @@ def raw_reader(head: bytes) -> Callable[[bytes], bytes]:
 
 
 def json_reader(given: Mapping[str, Mapping[str, Any]]) -> Callable[[bytes], bytes | None]:
-    """Reads lines of JSON (`failover.cli.json_message`). A field that a line lacks has its value from `given`. An empty
-    line is skipped."""
+    """Return a function that makes a line of JSON into a message (`failover.cli.json_message`). If a line lacks a
+    field, the field has its value from `given`. An empty line is skipped."""
 
     def read(line: bytes) -> bytes | None:
         if not line.strip():
@@ -172,9 +176,9 @@ async def _lines(fd: int, longest: int) -> AsyncIterator[bytes]:
 
 
 async def _read(fd: int) -> bytes:
-    """Read without a thread, because Ctrl-C could not end a thread that waits for a terminal."""
+    """Read some bytes. This uses no thread, because ctrl-c could not end a thread that waits for a terminal."""
     try:
         await trio.lowlevel.wait_readable(fd)
-    except PermissionError:  # a file: always readable
+    except PermissionError:  # this is a file, which can be read at any time
         await trio.lowlevel.checkpoint()
     return os.read(fd, READ_SIZE)

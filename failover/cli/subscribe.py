@@ -1,4 +1,4 @@
-"""The commands `subscribe` and `unsubscribe`."""
+"""The commands `oncemesh subscribe` and `oncemesh unsubscribe`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,12 +25,12 @@ from router.mesh.quantities import format_duration
 from router.text.printable import printable
 
 LINK: Final = "subscribe"
-"""The name of the link."""
+"""The name of the link of each subscription that this command makes."""
 TOGETHER: Final = 100
-"""The command accepts at most so many messages in one commit of the state file."""
+"""The limit of messages that the command accepts in one commit of the state file."""
 TOGETHER_S: Final = 0.05
-"""The command stops to collect messages for one commit after so many seconds. Printing may be slow, and blocks the
-client's other work."""
+"""After this many seconds the command commits the messages that it has printed, even if they are few. Printing may be
+slow, and it blocks the client's other work."""
 FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
 
 
@@ -147,8 +147,8 @@ async def _unsubscribe(target: Target, name: str, address: str) -> None:
 
 
 def write(show: Show, key: bytes, message: bytes) -> None:
-    """Print a message. If it is malformed, print a warning to stderr instead: a publisher's fault must not stop the
-    subscriber."""
+    """Print a message. If it is malformed, print a warning to stderr instead, because the fault of a publisher must not
+    stop the subscriber."""
     try:
         shown = show(key, message)
     except AmqpError as error:

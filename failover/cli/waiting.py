@@ -1,7 +1,7 @@
-"""Tells the user of `publish` which subscribers its messages wait for, while no outcome arrives.
+"""Tells the user of `publish` which subscribers the messages wait for while no outcome comes.
 
-The status of the routers says this (docs/status.md, `waits`): the publisher's home names the routers that it waits for,
-and each of these names its subscribers.
+The status of the routers says this (docs/status.md, `waits`). The publisher's home names the routers that it waits for,
+and each of these routers names its subscribers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from router.mesh.status import FetchStatus, status_at
 from router.text.printable import printable
 
 SILENCE_S: Final = 3.0
-"""Seconds without an outcome before the command asks the routers. A shorter wait needs no explanation."""
+"""After this many seconds without an outcome the command asks the routers. A shorter wait needs no explanation."""
 
 
 async def tell_who_is_awaited(
@@ -24,8 +24,12 @@ async def tell_who_is_awaited(
     progress: Callable[[], int | None],
     tell: Callable[[str], None],
 ) -> None:
-    """Watch the outcomes, and pass the awaited subscribers to `tell` when no outcome arrives. Runs until cancelled.
-    `routers`: host:port of each router, for `fetch`. `progress`: the number of outcomes; None while none is awaited."""
+    """Watch the outcomes. When none comes, pass the subscribers that the messages wait for to `tell`. Runs until
+    cancelled.
+
+    `routers` has host:port of each router, for `fetch`. `progress` returns the number of outcomes, or None while none
+    is awaited.
+    """
     told: list[str] = []
     while True:
         before = progress()
@@ -48,15 +52,16 @@ async def _ask(router: str, fetch: FetchStatus, statuses: list[Mapping[str, Any]
 
 
 def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The links and routers that a publisher's messages wait for, with the reason if it is known. A router is named
-    only if its own status names none of its subscribers."""
+    """The links and routers that the messages of a publisher wait for, with the reason if it is known. A router is
+    named only if its own status names no subscriber that it waits for."""
     names: dict[str, None] = {}
     silent: dict[str, None] = {}
     resolved = set()
     for status in statuses:
         for wait in status["waits"]:
             role, _, name = wait["for"].partition(" ")
-            if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":  # its own client resumes
+            # its status says that it waits until the client of the publisher itself resumes
+            if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":
                 continue
             if role == "router":
                 silent[name] = None

@@ -1,4 +1,4 @@
-"""Counts latencies in bounded memory: the values of a bucket differ by at most 1/64."""
+"""Counts latencies in bounded memory. Values that differ by at most 1/64 share a bucket."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Histogram:
         self.most = 0
 
     def add(self, value: int) -> None:
-        """Count a value. A bucket is an exponent and the highest bits of the value."""
+        """Count a value. The exponent and the highest bits of the value name its bucket."""
         assert value >= 0
         shift = max(0, value.bit_length() - SUB_BITS - 1)
         self._buckets[shift, value >> shift] += 1
@@ -25,7 +25,8 @@ class Histogram:
         self.most = max(self.most, value)
 
     def quantile(self, part: float) -> int:
-        """The quantile for `part`: the upper end of its bucket. 0 for an empty histogram."""
+        """Return the value that `part` of all counted values do not exceed. It is exact to a bucket: the upper end of
+        the bucket is returned. The quantile of an empty histogram is 0."""
         awaited = part * self.count
         for (shift, bits), count in sorted(self._buckets.items()):
             awaited -= count
@@ -34,8 +35,8 @@ class Histogram:
         return self.most
 
     def bars(self, rows: int) -> Sequence[tuple[int, int]]:
-        """At most `rows` bars: the upper end of each, and the number of values up to this end and above the last
-        one."""
+        """Return at most `rows` bars. A bar has its upper end, and the number of values between the bar before it and
+        this end."""
         ordered = sorted(self._buckets.items())
         if not ordered:
             return []

@@ -1,7 +1,8 @@
-"""The load: publishers and subscribers of `failover.client` in one process, and their measurements.
+"""The load of `oncemesh bench`: publishers and subscribers of `failover.client` in one process, and what they measure.
 
-Each message carries the time when it was due. With a rate, this includes the time for which earlier messages held it
-up; without a rate, a message is due when it is sent. Messages due in the warm-up do not count.
+Each message carries the time when it was due. With a rate, a latency so includes the time for which earlier messages
+held the message up. Without a rate, a message is due when it is sent. Messages that were due in the warm-up do not
+count.
 """
 
 import math
@@ -18,15 +19,15 @@ from failover.client.workload import Pace, publish, subscribe
 from router.amqp.sasl.credentials import Credentials
 
 STAMP: Final = 8
-"""Bytes of a body for the time when it was due."""
+"""The number of bytes in a message's body that have the time when it was due."""
 BUSY: Final = 0.9
-"""The share of a processor above which the process measures its own limit."""
+"""If the process uses more than this share of a processor, its own speed limits the results."""
 MS: Final = 1e6
 
 
 @frozen
 class BenchPlan:
-    """`rate`: messages a second of all publishers together; None: as fast as possible."""
+    """`rate` is the number of messages per second of all publishers together. None means as many as possible."""
 
     address: str
     publishers: int
@@ -44,20 +45,20 @@ class Measured:
     outcomes: dict[str, int] = Factory(dict)
     delivered: int = 0
     acceptance: Histogram = Factory(Histogram)
-    """Time from when a message was due to its outcome, in ns."""
+    """The time from when a message was due until its publisher had the outcome, in ns."""
     delivery: Histogram = Factory(Histogram)
-    """Time from when a message was due until a subscriber had it, in ns."""
+    """The time from when a message was due until a subscriber had the message, in ns."""
     seconds: float = 0.0
-    """Time from the end of the warm-up to the last outcome."""
+    """The seconds from the end of the warm-up until the last outcome."""
     processor_s: float = 0.0
-    """Processor time of this process in the measured time."""
+    """The seconds of processor time that this process used in the measured time."""
 
     @property
     def is_busy(self) -> bool:
         return self.processor_s > BUSY * self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """The results; latencies are in ms (`figures`)."""
+        """The results as JSON. Latencies are in ms (`figures`)."""
         seconds = self.seconds or 1.0
         return {
             "address": self.plan.address,
@@ -79,7 +80,7 @@ class Measured:
 
 
 def figures(histogram: Histogram) -> dict[str, float] | None:
-    """Quantiles and maximum in ms; None if nothing was measured."""
+    """The quantiles and the maximum of the latencies, in ms. None if nothing was measured."""
     if not histogram.count:
         return None
     quantiles = {name: histogram.quantile(part) for name, part in QUANTILES.items()}
@@ -94,7 +95,7 @@ class Load:
     def __init__(
         self, plan: BenchPlan, urls: Sequence[str], credentials: Credentials, events: Callable[[Event], None]
     ) -> None:
-        """The clients start at the routers in turn."""
+        """The first attaches of the clients go to the routers in turn."""
         self.measured = Measured(plan)
         self._plan = plan
         self._urls = urls
@@ -103,7 +104,7 @@ class Load:
         self._from_ns = 0
 
     async def run(self) -> Measured:
-        """Run the load. Raises the errors of its clients."""
+        """Put the load on the mesh until its time is over. Raises the errors of its clients."""
 
         plan, name = self._plan, f"bench-{time.time_ns():x}"
         async with trio.open_nursery() as readers:
@@ -123,7 +124,7 @@ class Load:
 
     def _client(self, kind: Any, name: str, number: int) -> Any:
         urls = [*self._urls[number % len(self._urls) :], *self._urls[: number % len(self._urls)]]
-        # Without moves: a move to another router would distort the figures.
+        # The clients do not move when a router asks for it, because a move would distort the figures.
         options = {"credentials": self._credentials, "events": self._events, "moves": False}
         return kind(urls, self._plan.address, container=name, link="bench", **options)
 
@@ -138,12 +139,12 @@ class Load:
 
     def _received(self, delivery: Delivery) -> None:
         due, now = int.from_bytes(delivery.body[:STAMP], "big"), time.monotonic_ns()
-        if self._from_ns <= due <= now:  # else it belongs to the warm-up, or to another publisher
+        if self._from_ns <= due <= now:  # other messages belong to the warm-up, or to another publisher
             self.measured.delivered += 1
             self.measured.delivery.add(now - due)
 
     async def _publish(self, publisher: Publisher, number: int, begin: int) -> None:
-        """Publish at an even pace. The publishers take turns within the whole rate."""
+        """Publish at an even pace. The publishers take turns, so that together they have the rate of the plan."""
         plan, until = self._plan, self._from_ns + round(self._plan.duration_s * 1e9)
         rate = plan.rate / plan.publishers if plan.rate is not None else None
         turn = round((number - plan.publishers) / plan.rate * 1e9) if plan.rate is not None else 0

@@ -30,16 +30,15 @@ DISK_LEAST: Final = 200 << 20
 DAY_S: Final = 86_400
 EXPIRES_SOON_S: Final = 30 * DAY_S
 CLOCK_S: Final = 1.0
-"""The difference between two clocks that doctor tolerates. With a wrong clock, times in logs and in the audit are
-wrong."""
+"""Doctor tolerates this difference between two clocks. A larger one makes times in logs and in the audit wrong."""
 CLOCK_MOST_S: Final = 3600.0
-"""Routers ignore a clock that is further ahead (protocol 2)."""
+"""If a clock is ahead by more than this, routers ignore it (protocol 2)."""
 LONG_S: Final = 600.0
-"""Seconds after which a learner, or a voter that is away, is a fault."""
+"""After this many seconds doctor reports a learner that has not become a voter, or a voter that has stayed away."""
 NEARLY_FULL: Final = 0.8
-"""The part of its limit at which a set is nearly full."""
+"""A set is nearly full if it has used this share of its limit."""
 TWO: Final = 2
-"""A set with so few replicas always needs each of them, so the check of sets does not warn about it."""
+"""A set with this many replicas always needs each of them, so the check of sets does not warn about that."""
 
 
 class Level(StrEnum):
@@ -60,13 +59,13 @@ class Diagnosis:
 class Check:
     name: str
     asks: str
-    """The text that doctor prints if the check finds no fault."""
+    """What the check looks for, as a text. Doctor prints it if the check finds no fault."""
     applies: Callable[[Symptoms], object]
     find: Callable[[Symptoms], Iterator[tuple[Level, str, str]]]
 
 
 Found = Iterator[tuple[Level, str, str]]
-"""The level, the fault and the remedy of each finding."""
+"""Each finding of a check: its level, the fault, and the remedy."""
 
 
 def always(seen: Symptoms) -> bool:
@@ -112,7 +111,7 @@ def topology(seen: Symptoms) -> Found:
 
 
 def alternatives(seen: Symptoms) -> Found:
-    """Routers whose loss cuts other routers off from each other."""
+    """Find routers whose loss would cut other routers off from each other."""
     assert seen.topology is not None
     names = list(seen.topology.routers)
     if len(names) == 1:
@@ -209,7 +208,8 @@ def disk(seen: Symptoms) -> Found:
 
 
 def rooms(seen: Symptoms) -> Found:
-    """Sets that are nearly full, and disks of other hosts; the check of the disk judges that of this host."""
+    """Find sets that are nearly full, and disks of other hosts that are. The check of the disk judges the disk of this
+    host."""
     for router, status in seen.elsewhere.items():
         free = status.get("disk", {}).get("free_bytes")
         if free is not None and free < DISK_SOON:
@@ -314,7 +314,7 @@ def waiting(seen: Symptoms) -> Found:
 
 
 def reported_faults(seen: Symptoms) -> Found:
-    """Faults that the routers report in their own status."""
+    """Find the faults that routers report in their own status."""
     for what in disks(seen.views.values()):
         yield Level.FAIL, f"router {what}", "make room on its disk; see docs/operations.md, What to watch"
     for name, view in seen.views.items():
@@ -352,7 +352,7 @@ def replica_sets(seen: Symptoms) -> Found:
 
 
 def _lasting(seen: Symptoms) -> Found:
-    """Learners that do not become voters, and voters that stay away, as the leaders tell."""
+    """Find learners that do not become voters, and voters that stay away, as the leaders of their sets report."""
     away: dict[str, list[tuple[float, str]]] = {}
     for one in seen.sets:
         row = one.best
@@ -378,7 +378,8 @@ def _lasting(seen: Symptoms) -> Found:
 
 
 def _differing(seen: Symptoms) -> Found:
-    """Sets that the topologies of the routers describe differently, and other sets that have not begun."""
+    """Find sets that have not begun: first those that the topologies of the routers describe differently, then the
+    others."""
     differing: dict[str, list[str]] = {}
     unbegun: list[str] = []
     for one in seen.sets:
@@ -395,8 +396,11 @@ def _differing(seen: Symptoms) -> Found:
 
 
 def _difference(one: ShownSet, seen: Symptoms) -> str:
-    """How the topologies of the routers differ about a set; empty if they agree. Voters are compared only for a set
-    that has not begun: afterwards the topology has no effect on them."""
+    """In what the topologies of the routers differ about a set. The text is empty if they agree.
+
+    Voters are compared only for a set that has not begun. Once a set has begun, the topology no longer decides its
+    voters.
+    """
     said: dict[str, list[str]] = {}
     for router in seen.statuses:
         row = one.rows.get(router)
@@ -412,7 +416,8 @@ def _difference(one: ShownSet, seen: Symptoms) -> str:
 
 
 def _other_voters(seen: Symptoms) -> Found:
-    """Named sets with other voters than the topology says, if routers agree about them."""
+    """Find named sets whose voters are not those of the topology, although the topologies of the routers agree about
+    them."""
     queues = seen.topology.queues if seen.topology is not None else None
     named = {one.name: one for one in seen.sets}
     for said in queues.named if queues is not None else ():
@@ -486,7 +491,7 @@ CHECKS: Final = (
 
 
 def examine(seen: Symptoms) -> list[Diagnosis]:
-    """The findings of all checks that apply. A check without a fault has one finding, of level PASS."""
+    """Return the findings of all checks that apply. If a check finds no fault, its only finding has the level PASS."""
     findings: list[Diagnosis] = []
     for check in CHECKS:
         if check.applies(seen):

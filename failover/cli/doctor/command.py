@@ -65,8 +65,11 @@ def doctor(topology: Path | None, run_dir: Path | None, routers: tuple[str, ...]
 
 
 def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | None:
-    """The run directory to examine, or None. Without `run_dir`, this is the directory of the mesh that runs here. If no
-    mesh runs, it is the only one in `run/` whose routers were killed. With only a topology, it is None."""
+    """The run directory that doctor examines. None if there is none.
+
+    Without `run_dir`, it is the directory of the mesh that runs here. If no mesh runs, it is the only directory in
+    `run/` whose routers were killed. If the user gave only a topology, it is None.
+    """
     if topology is not None and run_dir is None:
         return None
     try:
@@ -77,7 +80,7 @@ def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | No
 
 
 def _is_killed(directory: RunDirectory) -> bool:
-    """Whether no router of the run directory runs, though some of them were never stopped."""
+    """Whether no router of the run directory runs, although some of them were never stopped."""
     try:
         return not directory.running() and any(entry.pid for entry in directory.read().routers.values())
     except RunError:
@@ -85,8 +88,11 @@ def _is_killed(directory: RunDirectory) -> bool:
 
 
 def _here(plan: Topology, directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> list[str]:
-    """The routers of this host: the named ones; else the routers in the record of the run directory, or all routers of
-    the topology at `path`. Raises RunError if a named router is not in the topology."""
+    """The routers of this host.
+
+    These are the routers that the user names. If the user names none, they are the routers in the record of the run
+    directory, or all routers of the topology at `path`. Raises RunError if the topology has no router of a given name.
+    """
     for name in named:
         if name not in plan.routers:
             raise RunError(f'there is no router "{name}" in this mesh, {expected(name, plan.routers)}')
@@ -112,7 +118,8 @@ async def _look(directory: RunDirectory | None, path: Path | None, named: Collec
 
 
 def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
-    """Like `fetch`, but notes the clock of each status when the status arrives."""
+    """Return a function that does the same as `fetch`, and notes the clock that each status has at the time when it
+    arrives."""
 
     async def fetch_and_note(host: str, port: int, timeout: float) -> dict[str, Any]:
         status = await fetch(host, port, timeout)
@@ -123,9 +130,11 @@ def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
 
 
 async def _look_twice(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:
-    """The views of all routers. If a router shows a wait, look again a second later: only the second status says
-    whether the wait lasts. Without the files of the operator's credentials, no router is asked; another check reports
-    such files."""
+    """Return the view of each router. If a router shows a wait, look again a second later, because only the second
+    status says whether the wait lasts.
+
+    If the files with the operator's credentials are missing, no router is asked. Another check reports these files.
+    """
     views: dict[str, RouterView] = {}
     try:
         views = await look(directory, fetch)

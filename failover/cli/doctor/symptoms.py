@@ -1,5 +1,5 @@
-"""Collects the facts that the checks judge. It changes nothing. A fact that it cannot find out is missing, or has a
-value that says so."""
+"""Collects the facts that the checks judge. Nothing is changed on the way. A fact that cannot be found out is missing,
+or has a value that says so."""
 
 import ctypes
 import resource
@@ -27,49 +27,49 @@ from router.security.doors import check
 from router.security.validity import Validity, validity_of
 
 END_OF_LOG = 64 * 1024
-"""The last bytes of a router's log, in which `ended` looks for a traceback."""
+"""`ended` looks for a traceback in this many bytes at the end of a router's log."""
 TIME_ERROR = 5
-"""The result of adjtimex if no time service synchronises the clock."""
+"""The system call adjtimex returns this if no time service keeps the clock right."""
 
 
 @frozen
 class Machine:
     name: str
     descriptors: int
-    """The most file descriptors that a process may open."""
+    """The highest number of file descriptors that a process may have open."""
     memory_bytes: int
-    """The available memory."""
+    """The number of bytes of memory that are available."""
     keeps_time: bool | None
-    """Whether the kernel says that its clock is synchronised; None if it does not say."""
+    """Whether the kernel says that a time service keeps its clock right. None if the kernel does not say."""
     lacks_audit: list[str] = Factory(list)
-    """Modules that the audit needs and this host lacks."""
+    """The modules that the audit needs, and that are not installed on this host."""
     is_compiled: bool = True
-    """Whether the inner loops of routers are compiled."""
+    """Whether the inner loops of routers are compiled on this host."""
 
 
 @frozen
 class Disk:
     free_bytes: int
     why_not: str = ""
-    """Why the directory cannot be written; empty if it can."""
+    """The reason why the directory cannot be written. It is empty if it can be."""
 
 
 @frozen
 class StoreFault:
-    """A fault of a router's store of replica sets."""
+    """What is wrong with a router's store of replica sets."""
 
     why: str
     is_refused: bool
-    """The router does not start with this store. Otherwise the router starts, and sets aside the store or a part of
-    it."""
+    """Whether the router does not start with this store. Otherwise it starts, and sets the store or a part of it
+    aside."""
 
 
 @frozen
 class Clock:
-    """The clock of a router."""
+    """What is known about the clock of a router."""
 
     ahead_s: float
-    """Seconds by which it was ahead of this host's clock when its status arrived."""
+    """By how many seconds the clock was ahead of this host's clock when the router's status arrived."""
     moved_s: float
     """This and the following fields are described in docs/status.md."""
     behind_s: float
@@ -85,45 +85,46 @@ def note_clock(clocks: dict[str, Clock], status: Mapping[str, Any]) -> None:
 
 @frozen
 class Symptoms:
-    """All facts. Without a topology or a run directory, some of them are missing."""
+    """All facts that the checks judge. Some are missing if there is no topology, or no run directory."""
 
     now: float
-    """Seconds since 1970."""
+    """The present time, in seconds since 1970."""
     host: Machine
     topology: Topology | None = None
     here: Collection[str] = ()
-    """The routers of the topology that belong to this host. Other routers have their files and addresses elsewhere."""
+    """The routers of the topology that are on this host. The files and addresses of other routers are elsewhere."""
     unreadable: Collection[str] = ()
-    """The errors in the topology file, one problem each."""
+    """The errors in the topology file. Each line is one error."""
     security: str = ""
-    """The errors in the files that the topology names; empty if there are none."""
+    """The errors in the files for security that the topology names. The text is empty if they have none."""
     certificates: Mapping[str, Validity] = Factory(dict)
-    """Router -> the validity of its certificate."""
+    """For each router, the time in which its certificate is valid."""
     taken: Mapping[str, str] = Factory(dict)
-    """Only for stopped routers of this host: a listener -> why its address cannot be used."""
+    """For each listener whose address cannot be used, the reason. Only routers of this host that are stopped have
+    entries."""
     held: Mapping[str, Path] = Factory(dict)
-    """Listener whose address this same mesh uses already -> the run directory of that mesh."""
+    """For each listener whose address is already used by this same mesh, the run directory in which it runs."""
     disk: Disk | None = None
-    """The disk of the run directory."""
+    """The disk that has the run directory."""
     views: Mapping[str, RouterView] = Factory(dict)
     clocks: Mapping[str, "Clock"] = Factory(dict)
-    """Router -> its clock, for all routers that answer, on any host."""
+    """For each router that answers, on any host, its clock."""
     elsewhere: Mapping[str, Mapping[str, Any]] = Factory(dict)
-    """Router of another host -> its status."""
+    """For each router of another host, its status."""
     stores: Mapping[str, StoreFault] = Factory(dict)
-    """Stopped router of this host -> the fault of its store of replica sets."""
+    """For each router of this host that is stopped, what is wrong with its store of replica sets."""
     ended: Mapping[str, str] = Factory(dict)
-    """Router -> the last line of the last traceback in its log."""
+    """For each router, the last line of the last traceback in its log."""
 
     @property
     def statuses(self) -> dict[str, Mapping[str, Any]]:
-        """Router -> its status, for all routers that answer, on any host."""
+        """For each router that answers, on any host, its status."""
         here = {name: view.status for name, view in self.views.items() if view.status is not None}
         return {**here, **self.elsewhere}
 
     @property
     def sets(self) -> list[ShownSet]:
-        """The replica sets; empty in a mesh without queues."""
+        """The replica sets of the mesh. A mesh without queues has none."""
         return sets_in((router, row) for router, status in self.statuses.items() for row in status.get("sets", ()))
 
 
@@ -143,7 +144,8 @@ def keeps_time() -> bool | None:
         adjust = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
         return None
-    state = adjust(ctypes.create_string_buffer(512))  # an empty struct timex: the call reads the state and sets nothing
+    # With an empty struct timex, the call reads the state of the clock and sets nothing.
+    state = adjust(ctypes.create_string_buffer(512))
     return None if state < 0 else bool(state != TIME_ERROR)
 
 
@@ -158,7 +160,8 @@ def disk(path: Path) -> Disk:
 
 
 def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[str, Validity]]:
-    """The errors in the security files of these routers, and the validity of their certificates."""
+    """Read the files for security of these routers. Return their errors, and for each router the validity of its
+    certificate."""
     found: dict[str, Validity] = {}
     try:
         check(topology, routers)
@@ -173,7 +176,7 @@ def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[st
 
 
 def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
-    """Listener of these routers whose address cannot be used -> the reason."""
+    """For each listener of these routers whose address cannot be used, the reason."""
     found = {}
     for router, role, address in topology.listeners():
         if router not in routers or not address.port:
@@ -186,7 +189,7 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
 
 
 def held(topology: Topology) -> dict[str, Path]:
-    """Listener of a router of this mesh that runs here -> its run directory."""
+    """For each listener of a router of this mesh that already runs here, the run directory in which it runs."""
     found = {}
     for directory in running_meshes():
         record, running = directory.read(), directory.running()
@@ -199,7 +202,8 @@ def held(topology: Topology) -> dict[str, Path]:
 
 
 def stores(topology: Topology, directory: RunDirectory, routers: Iterable[str]) -> dict[str, StoreFault]:
-    """Faults of the stores of replica sets, by router. The function opens copies, because opening changes a store."""
+    """For each of these routers whose store of replica sets has a fault, the fault. The function opens copies of the
+    stores, because opening changes a store."""
     if topology.queues is None:
         return {}
     from router.queues.replicas import open_store

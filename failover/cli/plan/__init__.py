@@ -1,1 +1,1 @@
-"""The commands apply and remove. They change the plan of a running mesh: its routers and links."""
+"""The commands that change the plan of a running mesh, that is its routers and links: apply, remove and join."""

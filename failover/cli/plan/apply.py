@@ -1,4 +1,5 @@
-"""The commands apply and remove. They change the plan of a running mesh: its routers and links (protocol 11)."""
+"""The commands `apply` and `remove`. They change the plan of a running mesh, that is its routers and links (protocol
+11)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from router.security.doors import check
 
 ANSWER_S = 10
 SAME = ("addresses", "queues", "timing", "limits", "log", "security")
-"""The parts of the topology that a router reads only when it starts."""
+"""The parts of a topology file that a router reads only when it starts."""
 
 
 @click.command()
@@ -60,7 +61,7 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
 
 def _fixed(topology: Topology, name: str) -> object:
-    """A part of the topology, without the settings that have no effect after the replica sets have begun."""
+    """A part of the topology, without those settings that have no effect once the replica sets have begun."""
     part = getattr(topology, name)
     if not isinstance(part, Queues):
         return part
@@ -94,7 +95,7 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     directory = find_run_dir(run_dir)
     former = load(directory.topology_path)
     views = run(look, directory, fetcher(directory))
-    listed = planned(views)  # empty if no router answers
+    listed = planned(views)  # there is no answer if no router answers
     known = {*former.routers, *directory.read().routers, *listed}
     if router not in known and (listed or not force):
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, sorted(known))}')
@@ -114,8 +115,11 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
 
 
 def _without(topology: Topology, router: str, directory: RunDirectory, rings: Mapping[str, Sequence[str]]) -> Topology:
-    """The topology without that router and its links. `rings`: set -> its voters, as they are to be. It is written
-    into a file of the run directory, and read from it with all checks. Raises RunError if it is not valid."""
+    """Return the topology without a router and its links. `rings` has the new voters of each replica set that changes.
+
+    The function writes the topology into a file of the run directory, and reads it from there with all checks. Raises
+    RunError if it is not valid.
+    """
     said = yaml.safe_load(topology.path.read_text())
     said["routers"].pop(router, None)
     said["links"] = [link for link in said.get("links") or [] if router not in _ends(link)]
@@ -133,8 +137,8 @@ def _without(topology: Topology, router: str, directory: RunDirectory, rings: Ma
 
 
 def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[str, Sequence[str]]) -> None:
-    """Remove a router from the voters of the part `queues` of a topology file, and limit `replicas` to the number of
-    routers that stay, `left`. `rings`: set -> its voters, as they are to be."""
+    """Take a router out of the voters in the part `queues` of a topology file. Limit `replicas` to `left`, the number
+    of routers that stay. `rings` has the new voters of each replica set that changes."""
     for one in queues.get("named") or []:
         if router in one["voters"]:
             voters = rings.get(one["name"]) or one["voters"]
@@ -146,9 +150,11 @@ def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[s
 
 
 def _with(wanted: Topology, former: Topology, gone: Iterable[str], directory: RunDirectory) -> Topology:
-    """The wanted topology, and the routers of the former one that are to leave, with their links. It is written into a
-    file of the run directory, and read from it with all checks. Raises RunError if `former` lacks one of these
-    routers."""
+    """Return the wanted topology, together with those routers of the former one that are to leave, and their links.
+
+    The function writes the topology into a file of the run directory, and reads it from there with all checks. Raises
+    RunError if `former` lacks one of these routers.
+    """
     said, was = (yaml.safe_load(one.path.read_text()) for one in (wanted, former))
     for router in gone:
         if router not in was["routers"]:
@@ -169,8 +175,8 @@ def _ends(link: object) -> Collection[str]:
 
 
 def _check_listeners(wanted: Topology, former: Topology, directory: RunDirectory) -> None:
-    """Raises RunError if the topology changes a listener of a running router: a router reads its listeners only when it
-    starts."""
+    """Raises RunError if the topology changes a listener of a router that runs. A router reads its listeners only when
+    it starts."""
     entries, running = directory.read().routers, directory.running()
     for name, router in wanted.routers.items():
         if name in running and name in former.routers:
@@ -181,8 +187,8 @@ def _check_listeners(wanted: Topology, former: Topology, directory: RunDirectory
 
 
 def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> Iterator[tuple[str, str, str]]:
-    """Each address of a router that differs between the topology files, as (kind, former, wanted). If the former file
-    asked for a free port, the wanted file may name the port that the router has got."""
+    """Yield each address of a router that differs between the two topology files, as (kind, former, wanted). If the
+    former file asked for a free port, the wanted file may name the port that the router has got."""
     for kind in dict.fromkeys([AMQP, INTER, HTTP, MQTT, "advertise", *former.more, *wanted.more]):
         was, said = (getattr(one, kind, None) or one.more.get(kind) for one in (former, wanted))
         if said != was and str(said) != entry.listeners.get(kind):
@@ -191,18 +197,18 @@ def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> It
 
 @attrs.frozen
 class _Steps:
-    """What `apply` and `remove` do, in this order."""
+    """The steps that `apply` and `remove` take, in this order."""
 
     first: Sequence[Topology]
-    """The mesh is to match these before replicas move, so that new routers are there."""
+    """First the mesh has to match these plans, so that new routers are there before replicas move."""
     rings: Mapping[str, Sequence[str]]
-    """Set -> its new voters."""
+    """Then each of these replica sets has to get its new voters."""
     last: Topology
-    """The mesh is to match this in the end. Routers that leave it have no replica any more."""
+    """At last the mesh has to match this plan. Routers that leave with it have no replicas by then."""
 
 
 async def _steps(wanted: Topology, former: Topology, directory: RunDirectory) -> _Steps:
-    """Raises RunError if a replica set needs a router that would leave."""
+    """Return the steps. Raises RunError if a replica set needs a router that would leave."""
     if wanted.queues is None:
         return _Steps((), {}, wanted)
     views = await look(directory, fetcher(directory))
@@ -227,7 +233,7 @@ def _management(directory: RunDirectory) -> Management:
 
 
 async def _apply(directory: RunDirectory, steps: _Steps, forced: Collection[str]) -> int:
-    """Returns the exit status."""
+    """Take the steps, and return the exit status."""
     out, lack = console(), ""
     launcher = Launcher(directory, fetcher(directory))
     async with until_signal() as scope:

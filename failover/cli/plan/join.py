@@ -1,4 +1,4 @@
-"""The command `oncemesh join`: starts a router here that joins a mesh on other hosts (protocol 11)."""
+"""The command `oncemesh join`. It starts a router on this host, which joins a mesh on other hosts (protocol 11)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -76,15 +76,20 @@ def join(name: str, topology: Path, via: Address, run_dir: Path | None, credenti
 
 @asynccontextmanager
 async def _listed(name: str, topology: Topology, management: Management, launcher: Launcher) -> AsyncIterator[None]:
-    """Add the router to the plan of the mesh, then start it inside this context. If the start fails, or no router of
-    the mesh reaches the new one, remove it from the plan again, and stop it."""
+    """Add the router to the plan of the mesh. The context starts the router.
+
+    If the start fails, or if no router of the mesh reaches the new one, remove the router from the plan again, and stop
+    it.
+    """
     await _ask(management, "CREATE", name, _said(name, topology))
     try:
         yield
     except HalfUpError:
         with trio.CancelScope(shield=True):
             if await _take_back(management, name):
-                raise  # it stays in the plan, and may need longer to connect
+                # If the mesh keeps the router in its plan, the router goes on running: perhaps it only needs longer to
+                # connect.
+                raise
             await launcher.stop([name])
         log = launcher.directory.log_path(name)
         raise RunError(f"router {name} was stopped again because no router of the mesh reaches it: see {log}") from None
@@ -98,7 +103,7 @@ async def _listed(name: str, topology: Topology, management: Management, launche
 
 
 async def _take_back(management: Management, name: str) -> str:
-    """Remove the router from the plan. Returns why it stays in the plan; empty if it is removed."""
+    """Remove the router from the plan. If it stays in the plan, return the reason, else an empty text."""
     try:
         await _ask(management, "DELETE", name)
     except (RunError, ConnectionError) as error:
@@ -107,7 +112,7 @@ async def _take_back(management: Management, name: str) -> str:
 
 
 def _said(name: str, topology: Topology) -> dict[str, Any]:
-    """The body of the request: the new router, and the mesh that it expects (docs/management.md)."""
+    """The body of the request. It has the new router, and the mesh that this router expects (docs/management.md)."""
     from router.neighbours import VERSION
 
     plan = planned(topology)
@@ -123,8 +128,8 @@ def _said(name: str, topology: Topology) -> dict[str, Any]:
 
 
 async def _ask(management: Management, operation: str, name: str, body: Any = None) -> None:
-    """Send a request and await its result, shielded from Ctrl-C: an interrupted request might have succeeded. Raises
-    RunError if the mesh refuses it or does not answer."""
+    """Send a request, and wait for its result, even if the user presses ctrl-c: nobody would know whether an
+    interrupted request has succeeded. Raises RunError if the mesh refuses the request or does not answer."""
 
     try:
         with trio.CancelScope(shield=True), trio.fail_after(ANSWER_S):
@@ -139,8 +144,11 @@ async def _ask(management: Management, operation: str, name: str, body: Any = No
 
 
 async def _is_done(management: Management, operation: str, name: str, body: Any) -> bool:
-    """Whether the request has succeeded. False if the router to ask is out of reach. All new routers ask the same
-    router, the first by name, so that it refuses the second of two conflicting requests."""
+    """Ask for the change, and return whether it was made. Returns False if the router to ask is out of reach.
+
+    All new routers ask the same router, which is the first by name. So this router sees both of two conflicting
+    requests, and refuses the second.
+    """
 
     decides = min({*await management.routers()} - {name}, default=None)
     try:

@@ -1,7 +1,7 @@
-"""Chooses the routers that get replicas when routers come and go by `oncemesh apply` and `remove` (protocol 11, 13.4).
+"""Chooses the routers that get replicas when `oncemesh apply` or `remove` lets routers come and go (protocol 11, 13.4).
 
-A router never moves replicas by itself, because routers may read a topology at different times. The command of an
-operator does: it gives each set that has to change its new ring, one set after the other. The leader of the set then
+A router never moves replicas by itself, because routers may read a topology at different times. The operator's command
+does it: it gives each replica set that has to change its new ring, one set after the other. The leader of the set then
 changes one voter at a time.
 """
 
@@ -20,23 +20,23 @@ from router.mesh.shown.sets import ShownSet, why_kept
 
 @attrs.frozen
 class WantedSets:
-    """The sets as the operator wants them."""
+    """What the operator wants of the replica sets."""
 
     stays: Sequence[str]
     """The routers that may have replicas."""
     gone: Collection[str] = ()
     """The routers that leave the mesh."""
     replicas: int = 0
-    """The least number of voters of a hashed set, if there are so many routers."""
+    """A hashed set shall have at least this many voters, if the mesh has so many routers."""
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """Named set -> its voters, where the operator has chosen them."""
+    """For each named set whose voters the operator has chosen, these voters."""
     forced: bool = False
-    """The routers of `gone` do not run. They leave although they stay voters of sets in name, if these sets have a
-    majority without them."""
+    """Whether the routers of `gone` do not run. Such a router leaves although it stays a voter of its sets in name, if
+    each of these sets has a majority without it."""
 
     @classmethod
     def of(cls, wanted: Topology, former: Topology, gone: Collection[str]) -> "WantedSets":
-        """The sets as a topology file wants them that replaces another one. If both files describe a named set equally,
+        """What a new topology file wants of the sets. If a named set is the same in the new file and in the former one,
         it keeps its present voters."""
         if wanted.queues is None or former.queues is None:
             return cls([*wanted.routers], gone)
@@ -45,7 +45,7 @@ class WantedSets:
 
 
 def new_rings(sets: Collection[ShownSet], wanted: WantedSets) -> dict[str, list[str]]:
-    """Set -> its new ring, for each set that has to change. A router with the fewest replicas takes the place of one
+    """Return the new ring of each set that has to change. The router with the fewest replicas takes the place of one
     that leaves. Raises RunError if a set needs a router that leaves."""
     begun = [one for one in sets if one.has_begun]
     held = Counter(router for one in begun for router in one.ring)
@@ -65,7 +65,7 @@ def new_rings(sets: Collection[ShownSet], wanted: WantedSets) -> dict[str, list[
 
 
 def _ring(one: ShownSet, wanted: WantedSets, held: Mapping[str, int]) -> list[str]:
-    """`held`: router -> how many sets have it."""
+    """Return the new ring of one set. `held` has, for each router, how many sets it has."""
     if one.name in wanted.named:
         return list(wanted.named[one.name])
     ring = [router for router in one.ring if router not in wanted.gone]
@@ -76,6 +76,6 @@ def _ring(one: ShownSet, wanted: WantedSets, held: Mapping[str, int]) -> list[st
 
 
 async def move_replicas(management: Management, rings: Mapping[str, Sequence[str]]) -> None:
-    """Have these be the voters, one set after the other. Raises RunError."""
+    """Give each of these sets its new voters, one set after the other. Raises RunError if a set cannot change."""
     for name, ring in rings.items():
         await choose_voters(management, await set_named(management, name), ring)

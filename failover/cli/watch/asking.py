@@ -1,4 +1,4 @@
-"""The common part of the commands for queues and replica sets: their options, their requests and their tables."""
+"""What the commands for queues and for replica sets have in common: their options, their requests and their tables."""
 
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
@@ -19,13 +19,13 @@ from router.text.printable import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Ask = Callable[[Main], None]
-"""Runs a function that sends requests to the mesh."""
+"""Runs a function, which sends requests to the mesh."""
 
 json_option = click.option("--json", "machine", is_flag=True, help="Print one JSON document.")
 
 
 def asking(command: Command) -> Command:
-    """Add the options for the place of the mesh. The command gets an `ask` in their place."""
+    """Add to a command the options that say where the mesh is. In place of these options, the command gets an `ask`."""
 
     @wraps(command)
     def told(run_dir: Path | None, urls: tuple[str, ...], credentials: Credentials, **given: Any) -> Any:
@@ -42,7 +42,8 @@ async def _plainly(main: Main, management: Management) -> None:
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]], *least: str) -> Fitting:
-    """`least`: headings of columns that a narrow terminal may leave out, the least important first."""
+    """Make a table. `least` has the headings of the columns that a narrow terminal may leave out. The least important
+    one comes first."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
         made.add_column(heading, overflow="fold" if heading in ("Queue", "Settings") else "ellipsis")

@@ -1,4 +1,5 @@
-"""`oncemesh events`: prints the events of all routers of a mesh, one line each (docs/management.md, Events)."""
+"""The command `oncemesh events`. It prints the events of all routers of a mesh, one line each (docs/management.md,
+Events)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -62,14 +63,14 @@ def events(
 
 
 def line_of(event: Mapping[str, Any]) -> str:
-    """The line for people; the time is in the time zone of this host."""
+    """The line that shows people this event. Its time is in the time zone of this host."""
     when = datetime.fromtimestamp(event["time"])
     return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03}  {event['router']}  {printable(sentence(event))}"
 
 
 async def news(management: Management, routers: Sequence[str], known: dict[str, int]) -> list[dict[str, Any]]:
-    """The events after the known ones, of all routers, sorted by time. `known`: router -> the sequence number of its
-    last known event; the function updates it."""
+    """Return the events of all routers that are not known yet, sorted by time. `known` has, for each router, the
+    sequence number of its last known event. The function updates it."""
 
     async def ask(router: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

@@ -1,4 +1,5 @@
-"""`oncemesh forget`: asks a router to end a link whose client is gone for good (`router.management.forgetting`)."""
+"""The command `oncemesh forget`. It asks a router to end a link whose client is gone for good
+(`router.management.forgetting`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +15,12 @@ from router.text.printable import printable
 
 KINDS: Final = ("publisher", "subscriber", "orphan")
 ASKED: Final = ("identity", "name", "user", "role", "status")
-"""Attributes of a link. Only an orphan has a role, and an orphan has no status."""
+"""The attributes that the command asks for. A row of a link has either a role or a status: an orphan has a role, other
+links have a status."""
 AWAY: Final = ("orphan", "suspended")
-"""Statuses of links without a client."""
+"""The statuses that mean that a link has no client at present."""
 MOST_NAMED: Final = 10
-"""The most links that an error names."""
+"""The limit of links that an error names."""
 
 Row = dict[str, Any]
 
@@ -65,8 +67,8 @@ def forget(
 
 
 async def candidates(management: Management, routers: Sequence[str]) -> list[Row]:
-    """All links that the routers report. `router` is the router that ends the link; `status` says whether the link has
-    a client."""
+    """Return all links that the routers report. `router` names the router that can end the link. `status` says whether
+    the link has a client."""
 
     async def of(router: str) -> list[Row]:
         rows: list[Row] = []
@@ -80,8 +82,10 @@ async def candidates(management: Management, routers: Sequence[str]) -> list[Row
 
 
 def one_of(rows: Sequence[Row], link: str, role: str | None) -> Row:
-    """The link of that name and role. Several routers may report the same orphan. Raises RunError if no link or several
-    links have the name, or if a client is attached to the link."""
+    """Return the link that has this name and role. Several routers may report the same orphan.
+
+    Raises RunError if no link or several links have the name, or if a client is attached to the link.
+    """
     named = {_said(row): row for row in rows if role in (None, row["role"]) and _is_called(row, link)}
     if not named:
         away = dict.fromkeys(_said(row) for row in rows if row["status"] in AWAY)

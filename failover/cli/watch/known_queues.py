@@ -1,7 +1,7 @@
-"""The declared queues of a mesh and their replica sets, read from `$management` of its routers.
+"""The declared queues of a mesh, and their replica sets, as `$management` of its routers reports them.
 
-For each set, the commands believe its leader, or else the router in the latest term. A follower may not know the last
-decisions yet.
+About each set, the commands believe its leader. If no leader answers, they believe the router in the latest term. A
+follower may not know the last decisions yet.
 """
 
 import difflib
@@ -23,10 +23,10 @@ from topic.queues.operations import QueueSettings
 
 NOT_FOUND: Final = 404
 MOST_MEANT: Final = 3
-"""The most similar names that an error for an unknown name proposes."""
+"""The limit of similar names that an error about an unknown name proposes."""
 LIKE: Final = 0.8
-"""The least similarity of such a name, from 0 to 1. It is high because names of queues often begin with the same
-words."""
+"""A name is proposed only if its similarity is at least this, on a scale from 0 to 1. The limit is high because names
+of queues often begin with the same words."""
 
 COUNTED: Final = (
     "messages",
@@ -44,51 +44,53 @@ COUNTED: Final = (
     "outbox",
     "dead",
 )
-"""The figures of a queue, by their names in `KnownQueue` and in the table of entities."""
+"""The figures of a queue, with the names that they have both in `KnownQueue` and in the table of entities."""
 
 Row = Mapping[str, Any]
 
 
 @frozen
 class KnownQueue:
-    """A queue, as a router has answered."""
+    """A queue, as a router reports it."""
 
     name: str
     id: str
     set: ShownSet
     version: str
-    """The version of the settings."""
+    """The version of the queue's settings."""
     settings: QueueSettings
     messages: int
     bytes: int
-    """Bytes of all messages."""
+    """The number of bytes that all messages in the queue have."""
     reserved: int
-    """Messages that a consumer has or is about to get, or that a consumer gave back and no other has got since."""
+    """The number of messages that are not free: a consumer has the message or is about to get it, or gave it back and
+    no other consumer has got it since."""
     paused: int | None
-    """Messages that pause after a failure; None if no leader of the set answers."""
+    """The number of messages that pause after a failure. None if no leader of the set answers."""
     scheduled: int | None
-    """Messages whose delivery time has not come, among those that the leader has looked at; None if no leader
-    answers."""
+    """The number of messages whose delivery time has not come, among those that the leader has looked at. None if no
+    leader answers."""
     consumers: int
     oldest_s: float | None
-    """The least age of the oldest message, in seconds; None if no leader of the set answers."""
+    """The oldest message is at least this old, in seconds. None if no leader of the set answers."""
     enqueued: int | None
-    """Messages that came into the queue. This and the other optional counts begin when the present leader begins to
-    lead. They are None if no leader answers."""
+    """The number of messages that came into the queue. This and the other figures that may be None are counted from the
+    time when the present leader began to lead. They are None if no leader answers."""
     dequeued: int | None
-    """Messages that consumers accepted or rejected."""
+    """The number of messages that consumers accepted or rejected."""
     given_back: int | None
     """How often a consumer gave a message back, or ended while it had a message."""
     purged: int | None
-    """Messages that operators purged."""
+    """The number of messages that operators purged."""
     expired: int | None
-    """Messages that left the queue because their time was over, and that were no dead letters."""
+    """The number of messages that left the queue because their time was over, without becoming dead letters."""
     outbox: int
-    """Messages in the outbox: dead letters that no address has taken yet, and messages that an operator gives back."""
+    """The number of messages in the queue's outbox: dead letters that no address has taken yet, and messages that an
+    operator gives back."""
     dead: int | None
-    """Messages that went to another address, as dead letters or because an operator gave them back."""
+    """The number of messages that went to another address, as dead letters or because an operator gave them back."""
     last_position: int | None
-    """The position of the last message; None if the queue is empty."""
+    """The position of the last message in the queue. None if the queue is empty."""
 
     @property
     def leader(self) -> str | None:
@@ -100,7 +102,8 @@ class KnownQueue:
 
 
 async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
-    """Name -> replica set, from the reports of all routers that answer. Raises RunError if the mesh has no queues."""
+    """Return the replica sets by name, from the reports of all routers that answer. Raises RunError if the mesh has no
+    queues."""
     answers = await of_each(await planned(management, ()), lambda router: management.query(SET.managed, (), router))
     found = sets_in((router, _in_words(SET, row)) for router, rows in answers.items() for row in rows)
     if not found:
@@ -109,7 +112,7 @@ async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
 
 
 async def set_named(management: Management, name: str) -> ShownSet:
-    """The replica set of that name. Raises RunError if it does not exist."""
+    """Return the replica set that has this name. Raises RunError if there is none."""
     sets = await sets_of_mesh(management)
     if name not in sets:
         raise RunError(f"there is no replica set {printable(name)}, {expected(name, sorted(sets))}")
@@ -117,7 +120,7 @@ async def set_named(management: Management, name: str) -> ShownSet:
 
 
 async def all_queues(management: Management, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
-    """The queues of all sets, sorted by name."""
+    """Return the queues of all sets, sorted by name."""
 
     async def ask(router: str) -> Sequence[Row]:
         return await management.query(DECLARED_QUEUE.managed, (), router)
@@ -128,7 +131,7 @@ async def all_queues(management: Management, sets: Mapping[str, ShownSet]) -> li
 
 
 async def queue_named(management: Management, name: str) -> KnownQueue:
-    """The queue of that name. Raises RunError if no set has it."""
+    """Return the queue that has this name. Raises RunError if no set has it."""
     sets = await sets_of_mesh(management)
 
     async def read(router: str) -> Row | None:
@@ -149,7 +152,8 @@ async def queue_named(management: Management, name: str) -> KnownQueue:
 
 
 def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
-    """The queue in a router's row; nothing if another router's report counts for the queue's set."""
+    """Yield the queue that a router's row reports. Yield nothing if another router's report counts for the set of this
+    queue."""
     of = sets.get(row["set"])
     if of is None or of.by != router:
         return []
@@ -169,5 +173,5 @@ def _hint(name: str, names: list[str]) -> str:
 
 
 def _in_words(entity: Entity[Any], row: Row) -> Row:
-    """A row of `$management`, with the field names of `$status`."""
+    """A row of `$management`, with the names that its fields have in `$status`."""
     return {one.name: row.get(one.managed_name) for one in entity.shown(Where.MANAGEMENT)}

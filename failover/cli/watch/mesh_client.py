@@ -1,5 +1,5 @@
-"""The options and the connection of commands that look at a mesh. They find it by its run directory, or by the URL of
-any router."""
+"""The options and the connection of the commands that look at a mesh. A command finds the mesh by its run directory, or
+by the URL of any router."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
@@ -23,9 +23,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Main = Callable[[Management], Awaitable[None]]
 
 PATIENCE_S = 60
-"""Seconds for which a command looks for another router when it has lost its router."""
+"""A command that has lost its router looks for another one for this many seconds."""
 AWAY = (503, 504)
-"""Status codes for a router that is out of contact, or does not answer."""
+"""The codes with which a router answers for another router that is out of contact, or that does not answer."""
 
 
 url_option = click.option(
@@ -46,13 +46,14 @@ def read_duration(context: click.Context, param: click.Parameter, value: str | N
 
 
 def mesh_options(command: Command) -> Command:
-    """Add the options for the place of the mesh, for the routers to ask, and for the credentials."""
+    """Add to a command the options for the place of the mesh, for the routers that it asks, and for the credentials."""
     named = click.option("--router", "routers", multiple=True, help="Only this router; may be repeated.")
     return _with((run_dir_option, named, url_option), command)
 
 
 def whole_mesh_options(command: Command) -> Command:
-    """Add the options for the place of the mesh and for the credentials. The command asks no router in particular."""
+    """Add to a command the options for the place of the mesh, and for the credentials. The user of such a command does
+    not choose a router."""
     return _with((run_dir_option, url_option), command)
 
 
@@ -64,8 +65,8 @@ def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> 
 
 
 def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials: Credentials) -> None:
-    """Run `main` with a connection for management, until it ends or until Ctrl-C. If the command loses its router, it
-    continues at another one, and prints this to stderr."""
+    """Run `main` with a connection for management, until `main` ends or the user presses ctrl-c. If the connection is
+    lost, use another router, and print this to stderr."""
     target = find_target(run_dir, urls, None, "look", credentials=credentials)
 
     async def asking() -> None:
@@ -78,7 +79,8 @@ def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials:
 
 
 def checked_routers(routers: Sequence[str], known: Collection[str]) -> list[str]:
-    """The given routers; all known routers if none is given. Raises RunError if a given router is not known."""
+    """Return the given routers. If none is given, return all known routers. Raises RunError if a given router is not
+    known."""
     for router in routers:
         if router not in known:
             raise RunError(f'there is no router "{router}" in this mesh, {expected(router, known)}')
@@ -86,15 +88,15 @@ def checked_routers(routers: Sequence[str], known: Collection[str]) -> list[str]
 
 
 async def planned(management: Management, routers: Sequence[str]) -> list[str]:
-    """The given routers; all routers in the plan of the mesh if none is given. Raises RunError if a given router is not
-    in the plan."""
+    """Return the given routers. If none is given, return all routers in the plan of the mesh. Raises RunError if a
+    given router is not in the plan."""
     plan = await management.query("io.oncemesh.planRouter", ["name"])
     return checked_routers(routers, [row["name"] for row in plan])
 
 
 async def of_each(routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
-    """Router -> its answer, from all routers at the same time. Routers that do not answer, or that the mesh has just
-    removed, are left out."""
+    """Ask all of these routers at the same time, and return the answer of each. A router is left out if it does not
+    answer, or if the mesh has just removed it."""
 
     answers: dict[str, Any] = {}
 
@@ -105,7 +107,7 @@ async def of_each(routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]) 
             if error.status not in AWAY:
                 raise
         except ClientError as error:
-            if error.condition != NOT_FOUND:  # the mesh has removed it meanwhile
+            if error.condition != NOT_FOUND:  # the mesh has removed this router meanwhile
                 raise
 
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,5 @@
-"""`oncemesh queue`: shows and changes the declared queues of a mesh, by `$management` of any router (protocol 13)."""
+"""The commands `oncemesh queue …`. They show and change the declared queues of a mesh, by `$management` of any router
+(protocol 13)."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -33,18 +34,18 @@ from topic.queues.operations import MOST_FACTOR, QueueSettings
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 MOST: Final = 10**12 - 1
-"""The highest number for a setting."""
+"""The highest number that a setting can have."""
 MOST_SHOWN: Final = 10_000
-"""The most messages that `peek` shows."""
+"""The limit of messages that `peek` shows."""
 MOST_POSITION: Final = 2**63 - 1
 IN_MS: Final[Mapping[str, str]] = {
     "--ttl": "ttl_ms",
     "--retry-after": "retry_after_ms",
     "--retry-most": "retry_most_ms",
 }
-"""Option -> its setting, where the names differ."""
+"""For each option whose setting has another name, that setting."""
 NONE: Final = "none"
-"""The value of an option that removes a setting."""
+"""A user gives an option this value to remove the setting."""
 
 
 def _milliseconds(text: str) -> int:
@@ -66,7 +67,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "single_active": "One consumer gets all messages until it has ended, then the next one.",
     "exclusive": "The queue has one consumer at a time, and refuses others.",
 }
-"""Setting that is on or off -> its help text."""
+"""For each setting that is either on or off, its help text."""
 NOTHING: Final[Mapping[str, str]] = {
     "bind": "bindings",
     "dead_letter": "dead letters",
@@ -74,14 +75,15 @@ NOTHING: Final[Mapping[str, str]] = {
     "retry_after_ms": "pause",
     "retry_factor": "factor",
 }
-"""Setting that is no limit -> the words after "none for no" in its help text and errors."""
+"""For each setting that is no limit, the words that follow "none for no" in its help text and in errors."""
 
 
 def read_setting(context: click.Context, param: click.Parameter, value: Any) -> Any:
-    """The value of an option; `none` to remove the setting; None if the option is left out."""
+    """The value of an option. It is `none` if the user removes the setting, and None if the user does not give the
+    option."""
     if value is None or value == NONE:
         return value
-    if value in ((), (NONE,)):  # an option that may be repeated
+    if value in ((), (NONE,)):  # an option that the user may repeat has a tuple of values
         return NONE if value else None
     name = str(param.name)
     try:
@@ -93,7 +95,8 @@ def read_setting(context: click.Context, param: click.Parameter, value: Any) -> 
 
 
 def setting_options(command: Command) -> Command:
-    """Add an option for each setting. The command gets the given ones in the dict `settings`, by name."""
+    """Add to a command an option for each setting. The command gets those that the user gives in the dict `settings`,
+    by name."""
 
     @wraps(command)
     def told(**given: Any) -> Any:
@@ -300,7 +303,7 @@ def delete(name: str, machine: bool, ask: Ask) -> None:
         try:
             await _change(management, "DELETE", name, None, identity=known.id)
         except RefusedError as error:
-            if error.status != NOT_FOUND:  # the queue is deleted, but the router died before it answered
+            if error.status != NOT_FOUND:  # the queue was deleted, but the router died before it answered
                 raise
         click.echo(printable_json(known.as_json()) if machine else f"queue {printable(name)} is deleted")
 
@@ -428,7 +431,8 @@ def retry(name: str, count: int | None, machine: bool, ask: Ask) -> None:
 
 
 def _sections(message: bytes) -> Any:
-    """The sections of a message in the form of `subscribe --format json`; None if the message is malformed."""
+    """The sections of a message, in the form that `subscribe --format json` prints. None if the message is
+    malformed."""
     try:
         sections = json.loads(as_json(b"", message))
     except AmqpError:
@@ -453,12 +457,12 @@ async def _change(management: Management, operation: str, name: str, body: Any, 
 
 
 def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a request. A setting that is missing or `none` is left out."""
+    """The body of a request, with these settings. A setting that is missing or `none` is left out."""
     return {one.managed_name: value for one in SETTINGS if (value := settings.get(one.name, NONE)) != NONE}
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """Raises click.UsageError if settings do not go together."""
+    """Raises click.UsageError if some of the settings do not go together."""
     given = QueueSettings.of({name: value for name, value in settings.items() if value != NONE})
     if given.conflict:
         raise click.UsageError(given.conflict)
@@ -480,7 +484,7 @@ def _cells(known: KnownQueue) -> list[str]:
 
 
 def _oldest(known: KnownQueue) -> str:
-    """The age of the oldest message; empty if the queue is empty, or if the age is not known."""
+    """How old the oldest message is, as a text. The text is empty if the queue is empty, or if the age is not known."""
     return format_duration(known.oldest_s) if known.messages and known.oldest_s is not None else ""
 
 

@@ -1,5 +1,5 @@
-"""`oncemesh queue sets`, `replicas`, `voters`, `move`, `replace`, `begin`, `recover`: show and change the replica sets
-of a mesh."""
+"""The commands for replica sets. They show and change the replica sets of a mesh: `oncemesh queue sets`, `replicas`,
+`voters`, `move`, `replace`, `begin` and `recover`."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -22,10 +22,10 @@ from router.mesh.shown.sets import ShownSet, members_of, replacement_commands
 from router.text.printable import printable, printable_json
 
 DONE_S: Final = 30.0
-"""Seconds for which a command waits until a set has carried out its request, or has made a step towards it."""
+"""A command waits this many seconds until a set has carried out its request, or has come a step closer to it."""
 LOOK_S: Final = 0.1
 EVEN: Final = 2
-"""Voters of which no one may stop."""
+"""If a set has this many voters, it needs each of them, so none may stop."""
 MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh doctor names them"
 
 
@@ -66,11 +66,13 @@ def replicas(name: str, added: tuple[str, ...], removed: tuple[str, ...], wait: 
 
 
 def _changed(known: ShownSet, added: Collection[str], removed: Collection[str]) -> list[str]:
-    """The ring with the new routers behind the others, and without those that are to go. Raises RunError if a router
-    is to come and to go, if one that is to go is no voter, or if none is left."""
+    """Return the ring with the new routers behind the others, and without the routers that are to go.
+
+    Raises RunError in these cases: a router is to come and to go; a router that is to go is no voter; no voter is left.
+    """
     if both := sorted({*added}.intersection(removed)):
         raise RunError(f"router {both[0]} is in --add and in --remove, expected one of them")
-    is_made = added and {*added}.issubset(known.ring)  # the command is repeated
+    is_made = added and {*added}.issubset(known.ring)  # the user has repeated the command
     for router in removed:
         if router not in known.members and not is_made:
             raise RunError(f"router {router} is no voter of set {known.name}, {expected(router, known.ring)}")
@@ -81,7 +83,8 @@ def _changed(known: ShownSet, added: Collection[str], removed: Collection[str]) 
 
 
 def _check_change(known: ShownSet, ring: Sequence[str]) -> None:
-    """Raises RunError if the set is changing to another ring, or if these routers would not be a majority."""
+    """Raises RunError if the set is already changing to another ring, or if the routers that answer would not be a
+    majority of the new ring."""
     name, row = known.name, known.best
     if {*row["voters"]} != {*known.ring} or row["learners"]:
         what = f"set {name} is changing its voters to {', '.join(known.ring)}"
@@ -180,8 +183,10 @@ def replace(old: str, news: tuple[str, ...], ask: Ask) -> None:
 def _replaced(
     sets: Collection[ShownSet], old: str, news: Sequence[str], routers: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Set -> its new voters, for each set that has the router `old`. `routers`: all routers of the mesh. Raises
-    RunError if no set has `old`, or if all routers of `news` are voters of a set already."""
+    """Return the new voters of each set that has the router `old`. `routers` has all routers of the mesh.
+
+    Raises RunError if no set has `old`, or if all routers of `news` are already voters of a set.
+    """
     held = [one for one in sets if old in one.members]
     if not held:
         known = sorted({router for one in sets for router in one.members})
@@ -270,8 +275,8 @@ def recover(name: str, source: str, may_lose: bool, ask: Ask) -> None:
 
 
 async def choose_voters(management: Management, known: ShownSet, routers: Sequence[str], *, wait: bool = True) -> None:
-    """Make these routers the voters of a set, and wait until they are. Raises RunError if the set makes no step for
-    too long, or if it has no leader."""
+    """Make these routers the voters of a set, and wait until they are. Raises RunError if the set has no leader, or if
+    it comes no step closer for too long."""
     name, listed = known.name, ", ".join(routers)
     await _tell_set(management, _leader_of(known), name, {"ring": list(routers)})
     if wait:
@@ -296,8 +301,10 @@ async def _tell_set(management: Management, router: str, name: str, body: Mappin
 
 
 async def _until(management: Management, name: str, what: str, done: Callable[[ShownSet], bool]) -> ShownSet:
-    """Wait until `done` holds for the set, and show its members meanwhile; returns the set. Raises RunError, which
-    begins with `what`, when the members have not changed for DONE_S."""
+    """Wait until `done` holds for the set, and return the set. Meanwhile show its members.
+
+    Raises RunError when the members have not changed for DONE_S seconds. The error's text begins with `what`.
+    """
     former, until = "", trio.current_time() + DONE_S
     with console().status(Text(printable(what))) as status:
         while not done(one := await set_named(management, name)):

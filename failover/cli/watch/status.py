@@ -1,7 +1,9 @@
-"""`oncemesh status`: fetches the status of all routers (docs/status.md) and shows it (`router.mesh.shown`).
+"""The command `oncemesh status`. It fetches the status of all routers (docs/status.md), and shows it
+(`router.mesh.shown`).
 
-With a run directory, the command asks each router at its own address, so it also shows routers that do not reach each
-other. With a URL, it asks one router for the statuses of all, by `$management`, so the routers may run on any host.
+With a run directory, the command asks each router at the router's own address. So it also shows routers that do not
+reach each other. With a URL, it asks one router, by `$management`, for the statuses of all routers. So the routers may
+run on any host.
 """
 
 import json
@@ -29,7 +31,7 @@ AGAIN_S = LASTING_S + 0.1
 
 @frozen
 class Seen:
-    """The mesh at one time."""
+    """What the command knows about the mesh, at one time."""
 
     mesh: str
     run_dir: Path | None
@@ -86,7 +88,7 @@ async def ask_all_routers(directory: RunDirectory, routers: Sequence[str]) -> Se
 
 
 async def ask_one_router(management: Management, routers: Sequence[str]) -> Seen:
-    """The mesh as one router reports it; also the routers of the plan that the router does not reach."""
+    """The mesh as one router reports it, and the routers of the plan that this router does not reach."""
     plan = await management.query("io.oncemesh.planRouter", ["name", "amqp"])
     amqp = {row["name"]: row["amqp"] or "" for row in plan}
     names = checked_routers(routers, amqp)
@@ -119,8 +121,8 @@ def _print(seen: Seen, *, machine: bool) -> None:
 
 
 async def _look_twice(look: Look) -> Seen:
-    """The mesh, after a second look if the first shows a wait. A router measures the length of a wait from the first
-    status that shows it, so the first look cannot tell a short wait from a long one."""
+    """Look at the mesh, and look again if it shows a wait. A router measures how long a wait is from the first status
+    that shows it. So the first look cannot tell a short wait from a long one."""
     seen = await look()
     if awaits(seen.views.values()):
         await trio.sleep(AGAIN_S)

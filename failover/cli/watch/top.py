@@ -1,4 +1,5 @@
-"""`oncemesh top`: shows rates of routers, queues and links between two looks at the mesh (`router.entities.rates`)."""
+"""The command `oncemesh top`. It shows how much routers, queues and links did between two looks at the mesh
+(`router.entities.rates`)."""
 
 import json
 from collections.abc import Mapping
@@ -23,11 +24,12 @@ from router.text.fitting import Fitting
 from router.text.printable import printable
 
 HEADINGS: Final = 16
-"""Lines of a screen that show no router, queue or link, without the lines around the table of queues."""
+"""The number of lines of a screen that show no router, queue or link. The lines around the table of queues are not
+counted here."""
 QUEUE_HEADINGS: Final = 5
-"""Lines around the table of queues."""
+"""The number of lines around the table of queues."""
 MOST_LINKS: Final = 40
-"""The number of lines for links in a table that is printed once and need not fit a screen."""
+"""The limit of links in a table that is printed once, so that it need not fit a screen."""
 
 
 @click.command()
@@ -97,7 +99,7 @@ def _print(out: Console, seen: MeshRates, *, machine: bool) -> None:
 
 
 def render(seen: MeshRates, lines: int) -> RenderableType:
-    """The tables, with as many links as fit into so many lines."""
+    """Return the tables. They have as many links as fit into `lines` lines."""
     routers = _table("Router", "In/s", "Out/s", "Accepted/s", "Links", "Records", "Memory")
     for router in seen.routers:
         flows = (router.received, router.delivered, router.accepted)
