@@ -137,7 +137,7 @@ class SetView:
     why_aside: str
     """Why this router last set its store of the set aside; empty if it has not done so since its start."""
     may_stop: tuple[str, ...]
-    """The voters of which the operator may stop any one. Without it, the other voters in contact with this router are
-    still a majority."""
+    """The operator may stop any one of these voters: without it, the other voters in contact with this router are still
+    a majority."""
     policy: MovePolicy = PREFERS
     """The policy by which the leader of the set changes, according to this router's topology."""

@@ -397,8 +397,12 @@ class QueuedMessages:
     def reject(
         self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings, annotations: Mapping[int, bytes]
     ) -> None:
-        """Consumers have rejected messages. Take them out of the queue, or into the outbox if the settings have an
-        address for dead letters. `annotations`: as in `Reject`; a message that gets some counts one more return."""
+        """Handle messages that consumers have rejected. They leave the queue. If the settings have an address for dead
+        letters, they go to the outbox.
+
+        `annotations`: as in `Reject`. If a message gets annotations, it counts one more return, so that they are kept
+        with it.
+        """
         if settings.dead_letter is None:
             self.dequeue(queue, runs)
         else:

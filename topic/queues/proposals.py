@@ -195,7 +195,7 @@ def encode_proposal(proposal: Proposal) -> bytes:
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
-    """The last part of a proposal, with its binding. It is left out if the proposal has no binding."""
+    """The last part of the array for a proposal: its binding. There is no such part if the proposal has no binding."""
     return [proposal.binding] if proposal.binding else []
 
 

@@ -418,7 +418,7 @@ class SetReplica:
         self.out.append(Renew(self.plan.name, store, why))
         text = f"set {self.plan.name}: its store at this router is set aside: {why}"
         self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
-        self._propose()  # this answers the requests: this router does not lead
+        self._propose()  # this router does not lead, so this refuses the requests
         self._forget_reads()
         former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), PackedRows()), now)

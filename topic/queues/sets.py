@@ -484,7 +484,7 @@ class ReplicaSets:
             if router == self._router:
                 self._take_answers(router, name, answers, now)
                 continue
-            # send each alone, because it may be as large as a message
+            # Send each page in a message of its own, because a page may be as large as the largest message.
             pages = [one for one in answers if isinstance(one[1], MessagePage)]
             others = [one for one in answers if not isinstance(one[1], MessagePage)]
             for some in (*([page] for page in pages), others):

@@ -304,7 +304,7 @@ class Egress(SetPublisher):
             wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
         if self._is_due and self._rejected:
             wanted += self._rejects(self._rejected)
-        if self._is_due and (self._over or self._is_asked):  # an entry answers an echo
+        if self._is_due and (self._over or self._is_asked):  # the decision of an entry also answers the core's echo
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted
@@ -325,8 +325,9 @@ class Egress(SetPublisher):
         ]
 
     def _with_annotations(self, records: Iterable[Record]) -> list[tuple[list[Record], dict[int, bytes]]]:
-        """The records for one entry or more, each with its annotations: an entry has some 256 KiB of annotations at
-        most, and all together have no more than the set may keep."""
+        """Split the deliveries into groups, for an entry each, with the annotations of their messages. An entry has
+        some 256 KiB of annotations at most. The annotations of all entries together fit into the room that the set has
+        left for annotations; those that do not fit are left out."""
         frees: list[tuple[list[Record], dict[int, bytes]]] = [([], {})]
         size, left = 0, self._messages.annotations_left
         for record in records:
@@ -391,15 +392,16 @@ class Egress(SetPublisher):
         """Publish the messages that consumers may already have, and as many others as consumers have room for."""
         settings = self._state.settings_of(self.queue)
         serves_one = settings.serves_one
-        # Set this before messages are published for the room of other consumers.
+        # First tell the home that it may have to give all messages to one consumer. Then messages are published.
         if serves_one and not self.stream.serves_one:
             self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        # the home goes on by itself only if it has got a message
+        # The home serves consumers by itself when it gets a message. Without a message, it has to be told that the gap
+        # has changed.
         is_gone = gap != self.stream.gap and received == self.stream.received
-        if is_to_choose or is_gone:  # this comes after the messages that were given back
+        if is_to_choose or is_gone:  # messages that were given back are published first
             self.node.topic.serve_one(self.stream, only=serves_one)
         if settings.exclusive:
             self.node.topic.end_others(self.stream)
@@ -507,7 +509,7 @@ class Egress(SetPublisher):
             self._aside[names - {subscriber}] = positions
         reserved = self._messages.reserved
         if kept := {at for at in self._unassigned() if reserved.has(at) and reserved.at(at) == subscriber}:
-            self._kept |= kept  # it had no room when the `Reserve` was decided
+            self._kept |= kept  # the consumer had no room when the `Reserve` was decided
             self.go_on()
 
     def want(self) -> None:

@@ -16,8 +16,8 @@ from topic.queues.operations import QueueId
 AGAIN_MS: Final = 1000
 """The milliseconds from one look at a message whose time is over to the next look at it."""
 SPARE: Final = 1000
-"""The heap may have this many entries for messages that are gone, and as many more as there are messages that
-expire."""
+"""The heap is made anew when it has more superfluous entries than messages expire, and the difference exceeds this
+number. An entry is superfluous if its message is gone."""
 
 
 class ExpiryTimes:

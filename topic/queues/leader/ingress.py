@@ -240,7 +240,7 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def settle(self, records: Sequence[Record]) -> None:
         for record in records:
-            if record in self._new:  # the publisher has abandoned it before this end proposed it
+            if record in self._new:  # the publisher has abandoned the delivery before this end proposed it
                 self._held -= self._new.pop(record)
         self.forget([record.key for record in records])
 

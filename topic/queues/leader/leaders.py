@@ -208,7 +208,7 @@ class LedSet:
             set_, name = queue_of(entry.identity.address)
             if set_ != self._name:
                 continue
-            # the leader died between the deletion of the queue and the end of its egress
+            # An earlier leader died after the queue was deleted, and before the queue's egress ended.
             if entry.role is Role.PUBLISHER and state.get(name) is None:
                 end_link(self._node, entry, self._next_clock())
             else:
@@ -381,7 +381,8 @@ class LedSet:
     def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
         """Give the ends the answers to their decided proposals."""
         if self._deletions != self._sets.state(self._name).deletions:
-            self._close_deleted()  # before these egresses can publish messages that they expect
+            # The egresses of deleted queues close first, so that they publish none of the messages that they expect.
+            self._close_deleted()
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
         if self._configured != (configured := self._sets.state(self._name).changes):

@@ -132,7 +132,8 @@ class Letters(SetPublisher):
                 text = self._text(letter, message, annotations)
             self._forget_body(self._left.popleft())
             tag = self._doubted.pop(position, None)
-            if text is None and tag is not None:  # routers may have asked about this delivery
+            # an earlier leader may have published this delivery, so routers may ask about it
+            if text is None and tag is not None:
                 self.node.topic.abort(self.stream, tag)
             if text is not None:
                 positions.append(position)

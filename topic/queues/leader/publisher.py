@@ -90,7 +90,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         clock of the attach (`term_clock`).
         """
         generation, known = generation_of(life), self.known()
-        # An entry of another life does no harm, because its generation differs.
+        # `known` may be the entry of another life of this link. This does no harm, because its generation differs.
         seen = known.epoch if known is not None else NOWHERE
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
@@ -116,7 +116,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self._publish()
         if not self._log.may_propose(self):
             return
-        is_due = self._is_due  # read it first: a proposal lets all patient ends propose, including this one
+        # The flag is read before the proposal, because a proposal lets all patient ends propose, and so sets it.
+        is_due = self._is_due
         wanted = self._wanted()
         if not wanted:
             return
