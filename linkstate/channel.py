@@ -181,18 +181,18 @@ class Channel:
         self.budget = Budget(budget)
         self.under_way = 0  # the bytes that are not acknowledged yet
         self.full = False
-        self.doubt = ""  # the reason of the last question
-        # when an acknowledgement has to be sent even if no data goes the other way
+        self.doubt = ""  # the reason why the last question was asked
+        # The time when an acknowledgement has to be sent even if no data goes the other way.
         self.ack_at = inf
-        # when the other side must have acknowledged something, or gets a PROBE
+        # The time when this router sends a PROBE, unless the other side has acknowledged something by then.
         self.probe_at = inf
         self._sent = 0
-        # the chunks that are not acknowledged; the last one has number `_sent`
+        # The chunks that are not acknowledged. The last one has number `_sent`.
         self._unacked: deque[Chunk] = deque()
         self._received = 0  # all received chunks up to this number were handed on
         self._early: dict[int, Chunk] = {}
         self._joiner = Joiner(max_payload)
-        # the number of the last question; 0 if data have come since
+        # The number of the last question. 0 if data have come since.
         self._question = 0
         self._probed = 0  # the number that the unanswered PROBE has named; 0 if there is none
         self._owed = 0  # the frames received since the last acknowledgement was sent

@@ -9,7 +9,7 @@ a whole again when a path changes. A joiner belongs to one channel and ends with
 
 from typing import NamedTuple
 
-# the bytes of the largest chunk; a payload that is not larger is sent as one chunk
+# The number of bytes of the largest chunk. A payload that is not larger is sent as one chunk.
 CHUNK = 64 * 1024
 
 Buffer = bytes | memoryview

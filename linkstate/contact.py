@@ -24,7 +24,7 @@ from math import inf
 
 # The number of lower bits that count contacts. Above them, 42 bits have room for incarnations up to the year 2100.
 NUMBER_BITS = 22
-LAST = (1 << NUMBER_BITS) - 1  # only a malicious router makes so many contacts
+LAST = (1 << NUMBER_BITS) - 1  # only a malicious router makes contacts up to this number
 
 
 class ContactChange(Enum):
@@ -40,7 +40,7 @@ class Contact:
         self.ours = our_incarnation << NUMBER_BITS | 1
         self.theirs = 0  # the highest number of the other end that this end knows; 0 if none
         self.established = False
-        # the incarnation of the other end; 0 while there is no path to it
+        # The incarnation of the router at the other end. 0 while there is no path to it.
         self.incarnation = 0
         self.greet_at = inf
         self._greet_interval = greet_interval

@@ -22,7 +22,7 @@ from linkstate.plan.plan import Plan
 LAST_SEQUENCE = 2**62
 """The highest sequence number to which this router replies with a higher one of its own. Other routers can still decode
 some numbers above it."""
-Links = tuple[tuple[str, int, int], ...]  # for each link: the neighbour, its incarnation, the cost
+Links = tuple[tuple[str, int, int], ...]  # each link has the neighbour, the neighbour's incarnation, and the cost
 
 
 @frozen
@@ -43,11 +43,13 @@ class Advertisement:
 class InstallResult(Enum):
     """What a router does with a received advertisement."""
 
-    NEWER = auto()  # it is kept, and passed on
+    NEWER = auto()  # the router keeps the advertisement, and passes it on
     KNOWN = auto()
-    OLDER = auto()  # this router has a newer one, and sends that back
-    DISPUTED = auto()  # it is about this router, which did not write it: this router writes a newer one
-    # It is too old, or its start time is in the future, or it is about a router that the mesh does not have.
+    OLDER = auto()  # the router has a newer one, and sends that one back
+    # The advertisement is about this router, which did not write it. The router writes a newer one.
+    DISPUTED = auto()
+    # The advertisement is too old, or its start time is in the future, or it is about a router that the mesh does not
+    # have.
     REFUSED = auto()
 
 
@@ -68,7 +70,8 @@ class Database:
         An incarnation is such a time."""
         assert 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
-        self.topology_changed = False  # set here, and reset by the caller when it has computed the paths again
+        # The database sets this flag. The caller resets it when it has computed the paths again.
+        self.topology_changed = False
         self.refused = 0
         self._name = name
         self._incarnation = incarnation
@@ -77,7 +80,7 @@ class Database:
         self._refresh = refresh
         self._max_age = max_age
         self._sequence = 0
-        # `_deadline` and `_digest` are caches; None after the entries have changed.
+        # `_deadline` and `_digest` are caches. They are None after the entries have changed.
         self._deadline: float | None = None
         self._digest: int | None = None
 
@@ -172,8 +175,9 @@ class Database:
         assert own is not None, "we advertise before anybody can tell us about ourselves"
         version = entry.incarnation, entry.sequence
         if entry.incarnation > self._incarnation or entry.sequence > LAST_SEQUENCE:
-            # It is forged, or another router with this name, whose clock is ahead, wrote it. No sequence number of this
-            # router is higher, or none that other routers can decode. As no router renews it, it expires.
+            # The advertisement is forged, or another router with this name, whose clock is ahead, wrote it. This router
+            # has no higher sequence number, or none that other routers can decode. No router renews this advertisement,
+            # so it expires.
             self.refused += 1
             return InstallResult.REFUSED
         if version > own.version or (version == own.version and entry.links != own.links):

@@ -30,15 +30,15 @@ from linkstate.plan.plan import Plan, plan_of
 
 HELLO, SUMMARY, ENTRIES, PLAN = range(4)
 
-# x: 1 if the source has established the contact, else 0. y: the digest of its plan.
+# This kind of frame greets. x: 1 if the source has established the contact, else 0. y: the digest of its plan.
 GREET = 0
-# A payload, or its last chunk. x: the sequence number. y: the acknowledged number of the other direction.
+# This kind has a payload, or its last chunk. x: the sequence number. y: the acknowledged number of the other direction.
 DATA = 1
-# An acknowledgement. x: the acknowledged number. y: the `highest` of the PROBE that this answers, or 0.
+# This kind acknowledges. x: the acknowledged number. y: the `highest` of the PROBE that it answers, or 0.
 ACK = 2
-# A probe. x: the acknowledged number of the other direction. y: the highest sequence number sent so far.
+# This kind probes. x: the acknowledged number of the other direction. y: the highest sequence number sent so far.
 PROBE = 3
-# A chunk of a payload that is not its last one. x, y: as in DATA.
+# This kind has a chunk that is not the last one of its payload. x and y are as in DATA.
 PART = 4
 
 Target = tuple[str, int, int, int, int]
@@ -51,7 +51,8 @@ MANY = 10_000
 """A link-state frame lists fewer routers than this, and a link-state body has fewer frames, because each takes time to
 read."""
 
-_LARGEST = 2**63 - 1  # numbers that a router increments stay below this: one more must still fit into 64 bits
+# Numbers that a router increments stay below this limit, because the next higher one must still fit into 64 bits.
+_LARGEST = 2**63 - 1
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
 _TARGET_SHAPE = [str, int, int, int, int]

@@ -99,7 +99,7 @@ Action = Transmit | Received | ContactMade | ContactLost | Full | Room | Replann
 
 @frozen
 class Reached:
-    """For this folder only: there is now a path to this incarnation of `router`."""
+    """There is now a path to this incarnation of `router`. Only modules of this folder see this action."""
 
     router: str
     incarnation: int
@@ -107,7 +107,8 @@ class Reached:
 
 @frozen
 class Unreachable:
-    """For this folder only: there is no path to `router` any more, or it runs in another incarnation."""
+    """There is no path to `router` any more, or the router runs in another incarnation. Only modules of this folder see
+    this action."""
 
     router: str
     cause: Loss

@@ -20,7 +20,7 @@ from linkstate.mesh_actions import Loss
 
 class NeighbourState(Enum):
     DOWN = "down"  # there is no transport
-    # there is a transport, but nothing was ever heard on it, or nothing for `dead` seconds
+    # There is a transport, but the neighbour was never heard on it, or was not heard for `dead` seconds.
     SILENT = "silent"
     ONE_WAY = "one way"  # this router hears the neighbour, which has not said that it hears this router
     UP = "up"
@@ -34,11 +34,11 @@ class Neighbour:
         self.name = name
         self.cost = cost
         self.state = NeighbourState.DOWN
-        self.since = 0.0  # when the present state began
+        self.since = 0.0  # the time when the present state began
         self.incarnation = 0  # the neighbour's incarnation, as last heard on this transport
-        self.cause = Loss.CLOSED  # why the link was last lost
-        self.reason = "the link has not come up yet"  # the same as a sentence for the log
-        self.hello_at = inf  # when the next HELLO is due
+        self.cause = Loss.CLOSED  # the cause for which the link was last lost
+        self.reason = "the link has not come up yet"  # this cause as a sentence for the log
+        self.hello_at = inf  # the time when the next HELLO is due
         self._lost_at = inf
         self._hello = hello
         self._dead = dead
@@ -78,7 +78,7 @@ class Neighbour:
         if incarnation != self.heard:
             self._fall(NeighbourState.ONE_WAY, now, Loss.RESTARTED, f"router {self.name} was started again")
             self.incarnation = incarnation
-            self.hello_at = now  # so that the neighbour learns at once that it is heard
+            self.hello_at = now  # the neighbour has to learn at once that it is heard
         self._lost_at = now + self._dead
         if hears_us:
             self._enter(NeighbourState.UP, now)

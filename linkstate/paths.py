@@ -28,7 +28,8 @@ class Advertised(Protocol):
     @property
     def incarnation(self) -> int: ...
     @property
-    def links(self) -> Sequence[tuple[str, int, int]]: ...  # for each link: neighbour, its incarnation, cost
+    # each link has the neighbour, the neighbour's incarnation, and the cost
+    def links(self) -> Sequence[tuple[str, int, int]]: ...
 
 
 def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Route]:

@@ -36,10 +36,10 @@ from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
-# the number of HELLO intervals after which the answering end of a link sends a HELLO by itself
+# The end of a link that only answers HELLOs sends one by itself after this number of HELLO intervals.
 ANSWERS = 1.25
-REFRESH_DEADS = 10  # the number of `dead` times after which an advertisement is renewed
-# the number of `dead` times after which an advertisement that was not renewed is forgotten
+REFRESH_DEADS = 10  # an advertisement is renewed after this number of `dead` times
+# An advertisement that was not renewed is forgotten after this number of `dead` times.
 MAX_AGE_DEADS = 40
 
 
@@ -155,7 +155,7 @@ class LinkState:
     def _receive_frame(self, neighbour: Neighbour, frame: LinkstateFrame, now: float) -> None:
         self._clock.merge(frame.clock)
         if isinstance(frame, Hello) and not self.plan.admits(frame.name, frame.incarnation):
-            # so that the router learns of its removal
+            # The mesh has removed this router. The router learns this from the plan.
             self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))
         elif isinstance(frame, Hello):
             neighbour.receive_hello(frame.incarnation, frame.heard == self._incarnation, now)

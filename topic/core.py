@@ -83,7 +83,7 @@ class Topic:
         self.outlet.trace(Event.BOOT, detail=json.dumps({"dead": settings.dead}))
         self.boot.check(now)
 
-    # called by the shell
+    # The shell calls the methods from here on.
 
     def advance(self, wall_us: int) -> None:
         """Tell the core the wall clock, in microseconds since the epoch."""
@@ -119,7 +119,7 @@ class Topic:
         (protocol 8, Apart)."""
         self.changes.end_apart(entry, ending)
 
-    # publishers
+    # The methods from here on are about publishers.
 
     @event
     def attach_publisher(
@@ -184,7 +184,7 @@ class Topic:
     def suspend_publisher(self, stream: HomeStream, link: Any, now: float) -> None:
         """Suspend a publisher whose link is gone without a closing detach. Its terminus lives on here for its
         timeout."""
-        # the publisher has a later attach, or has ended
+        # This attach is over: the publisher has a later attach, or has ended.
         if self.attaches.gone_unknown(stream) or stream.link is not link:
             return
         if not stream.lifetime.timeout:
@@ -278,7 +278,7 @@ class Topic:
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.not_reserved(stream, subscriber, records)
 
-    # subscribers
+    # The methods from here on are about subscribers.
 
     @event
     def attach_subscriber(
@@ -344,7 +344,7 @@ class Topic:
     @event
     def detach_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
         """End a subscriber whose link has closed, or whose terminus has ended with its connection or session."""
-        if subscriber.link is not link:  # the subscriber has a later attach, or has ended
+        if subscriber.link is not link:  # this attach is over: the subscriber has a later one, or has ended
             return
         if self.attaches.may_be_late(subscriber):
             return self.suspend_subscriber(subscriber, link, now)
@@ -422,7 +422,7 @@ class Topic:
             record.annotate(annotations)
         self.edge.delivery.outcomes(subscriber, records, outcome, final=final, failed=failed)
 
-    # other routers
+    # The methods from here on are about other routers.
 
     def contact(self, router: str, incarnation: int, now: float) -> None:
         """Begin a contact. Each of the two routers sends the other one its section (3.3)."""
@@ -472,7 +472,7 @@ class Topic:
         publisher can go on."""
         return self.home.publishing.forward_withheld()
 
-    # time
+    # The methods from here on are about time.
 
     def deadline(self) -> float:
         """When `handle_timer` next has work, in seconds of the shell's clock; infinity if never."""
@@ -482,7 +482,7 @@ class Topic:
 
     @event
     def handle_timer(self, now: float) -> None:
-        # some timers send messages to other routers, which waiting settlements can accompany
+        # Some timers send messages to other routers. Settlements that wait can go along with these messages.
         self.outlet.batches.end_delays()
         self.edge.reports.handle_timer(now)
         self.edge.drains.handle_timer(now)

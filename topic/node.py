@@ -204,7 +204,7 @@ class Node:
             if entry.role is Role.SUBSCRIBER and entry.live:
                 trace(Event.KEPT, subscriber=entry.name, address=entry.identity.address, epoch=str(entry.epoch))
 
-    # time
+    # The methods from here on are about time.
 
     def now(self) -> float:
         """Returns the time for the next event, in seconds of the shell's clock. Also tells the cores the wall clock."""
@@ -258,7 +258,7 @@ class Node:
             self._go_on()
         self.topic.stop()
 
-    # the loop
+    # The methods from here on are the loop of the pump.
 
     def pump(self) -> None:
         """Pass all actions and batches on to their targets, until no core has more output."""
@@ -355,7 +355,7 @@ class Node:
             elif isinstance(action, Received):
                 self.receive(action, now)
             elif isinstance(action, Full):
-                # false after a breach of the protocol
+                # If the router has broken the protocol, the directory no longer has the contact.
                 if action.router in self.topic.directory.contacts:
                     self.topic.home.publishing.full(action.router)
             elif isinstance(action, Room):
@@ -371,7 +371,8 @@ class Node:
                 if self._port is not None:
                     self._port.sets.follow(sorted(action.plan.members))
                 self._shell.note(action)
-            elif action.router in self.topic.directory.contacts:  # false after a breach of the protocol
+            elif action.router in self.topic.directory.contacts:
+                # If the router has broken the protocol, the directory no longer has the contact.
                 self._shell.note(action)
                 self._lost(action.router, now)
 
@@ -393,7 +394,7 @@ class Node:
             if received.payload.startswith(BESIDE):
                 self._shell.receive_from_shell(received.router, received.payload[len(BESIDE) :])
             elif received.payload.startswith(SETS):
-                if self._port is not None:  # none if only the other router's topology has queues
+                if self._port is not None:  # without queues in this router's topology, there is no port
                     self._port.sets.receive(received.router, received.payload, now)
             else:
                 self.topic.receive(received.router, received.payload)
@@ -403,7 +404,7 @@ class Node:
             self.mesh.drop_contact(received.router, now, Loss.BROKEN, reason)
             self._lost(received.router, now)
 
-    # replica sets
+    # The methods from here on are about replica sets.
 
     @property
     def sets(self) -> ReplicaSets | None:

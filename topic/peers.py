@@ -86,7 +86,8 @@ class Peers:
         said = segments.decode(payload)
         for kind, *columns in said:
             HANDLERS[kind](self, router, *columns)
-        if all(segment[0] == Segment.SETTLE for segment in said):  # the home may wait until the key is free
+        # The home may have withheld a transfer until one of these keys is free.
+        if all(segment[0] == Segment.SETTLE for segment in said):
             self.outlet.batches.end_delays()
 
     def _on_part(self, router: str, own: list[Any], gossip: list[Any]) -> None:
@@ -263,7 +264,7 @@ class Peers:
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
-        # the message is for an attach that is over
+        # The message is for an attach of the subscriber that is over.
         if subscriber is None or Epoch(*epoch) != subscriber.epoch:
             return
         self.edge.joined(router, subscriber, gated)
@@ -281,7 +282,8 @@ class Peers:
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
-        if subscriber is not None and router in subscriber.joined:  # false if it was for an attach that is over
+        # otherwise the message is for an attach that is over
+        if subscriber is not None and router in subscriber.joined:
             self.edge.admit(subscriber, publisher, router)
 
     def _on_room(self, router: str, name: bytes, epoch: list[Any], deliveries: int, size: int) -> None:

@@ -42,7 +42,7 @@ class Options(TypedDict, total=False):
     # After this many seconds of silence a router counts as gone, or sooner if its mesh says so.
     idle: float
     events: Listener | None
-    credentials: Credentials  # without them, the client is anonymous
+    credentials: Credentials  # without credentials, the client is anonymous
     # Whether the client moves to another router when its router asks for it, because that one has fewer links.
     moves: bool
 

@@ -55,7 +55,7 @@ class Pace:
         self._most = most
         self._step = round(1e9 / rate) if rate is not None else 0
         self._since = since if since is not None else time.monotonic_ns()
-        # So messages come due even if the step between two is longer than `arrears`.
+        # The arrears cover at least two steps. Otherwise no message would come due if a step is longer than `arrears`.
         self._arrears = max(arrears * 1e9, 2 * self._step)
         self._tick = tick
 

@@ -47,7 +47,8 @@ def _is_any(text: str) -> bool:
 
 
 def _names_a_host(name: str) -> bool:
-    if len(name) > _LONGEST_HOST:  # the time of encoding grows with the square of the length
+    # Encoding takes a time that grows with the square of the length.
+    if len(name) > _LONGEST_HOST:
         return False
     try:
         return name.isprintable() and 0 < len(name.encode("idna")) <= _LONGEST_HOST

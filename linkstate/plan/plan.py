@@ -29,8 +29,8 @@ START: Version = (0, "")
 MOST = 1000
 """The limit of the number of routers, and of links, in a plan that is changed at this router."""
 MOST_TAKEN = 2 * MOST
-"""The same limit for a plan from another router. It is higher, because each of two sides of a partition may have made
-`MOST`."""
+"""The limit of the number of routers, and of links, in a plan from another router. It is higher than `MOST`, because
+each of two sides of a partition may have made `MOST`."""
 
 
 class PlanError(Exception):
@@ -84,7 +84,7 @@ class Plan:
     routers: Mapping[str, PlannedRouter]
     links: Mapping[Pair, PlannedLink]
 
-    # reading
+    # The methods from here on read the plan.
 
     @cached_property
     def listed(self) -> frozenset[str]:
@@ -132,7 +132,7 @@ class Plan:
     def size(self) -> int:
         return max(len(self.routers), len(self.links))
 
-    # changes
+    # The methods from here on make changed plans.
 
     def merge(self, other: "Plan") -> "Plan":
         return Plan(_merged(self.routers, other.routers), _merged(self.links, other.links))
@@ -153,7 +153,7 @@ class Plan:
         for pair in self.links.keys() | wanted.links.keys():
             old, new = links.get(pair, PlannedLink()), wanted.links.get(pair, PlannedLink())
             stays = new.cost or wanted.routers.keys() >= set(pair)
-            # one end is new, so other routers' topology files may lack the link
+            # One end of the link is new, so the topology files of other routers may lack the link.
             comes = new.cost and not self.listed >= set(pair)
             if comes or (stays and (old.cost, old.address) != (new.cost, new.address)):
                 links[pair] = attrs.evolve(new, version=version)
@@ -173,7 +173,7 @@ class Plan:
         gone = {name: attrs.evolve(router, standing=Standing.REMOVED) for name, router in leaving.items()}
         return attrs.evolve(self, routers={**self.routers, **gone})
 
-    # packing for messages and stores
+    # The methods from here on pack a plan for messages and stores.
 
     @cached_property
     def digest(self) -> int:

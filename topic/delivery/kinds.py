@@ -136,7 +136,7 @@ class BalancedKind(AddressKind):
     in_sets = False
     ends_with_subscribers = False
     is_of_set = False
-    # another subscriber may be able to take it
+    # The outcome is *modified*, because another subscriber may be able to take the delivery.
     unfit = DeliveryOutcome.MODIFIED
 
     def nobody_has(self, records: Iterable[Record]) -> None:

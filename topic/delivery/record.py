@@ -66,8 +66,8 @@ deliveries that gate until the publisher has read their outcome."""
 class Record:
     """What this router knows about one delivery."""
 
-    _offer: Any  # not set until the home offers the record at another router
-    _annotations: bytes  # not set in nearly all records, to save memory
+    _offer: Any  # this slot is not set until the home offers the record at another router
+    _annotations: bytes  # this slot is not set in nearly all records, to save memory
 
     __slots__ = (
         "_annotations",
@@ -110,17 +110,17 @@ class Record:
         # Used for balanced addresses: the name of the chosen subscriber, `UNASSIGNED`, or None if the record is for the
         # subscriber that already has it.
         self.chosen: bytes | None = None
-        self.taken = False  # for balanced addresses: whether a subscriber, at any router, has accepted it
+        self.taken = False  # used for balanced addresses: whether a subscriber, at any router, has accepted the record
         # Used at the home: whether the publisher has surely stored the outcome, because it has answered a later echo.
         self.known = False
-        self.tries = 0  # for balanced addresses, at the home: how often subscribers gave it back
+        self.tries = 0  # used for balanced addresses, at the home: how often subscribers gave the record back
         # Used for balanced addresses, at the home: the subscribers that refused the delivery for themselves.
         self.refused_by: tuple[bytes, ...] = ()
         self.locals: dict[Any, int] = {}
         """Maps each local subscriber to QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0  # the number of local subscribers without a final outcome
-        self.unread = 0  # once settled: the number of local subscribers that may not have read the settlement
-        # while unconfirmed: the publisher's epoch, and the place, of the last Forward
+        self.unread = 0  # used once the record is settled: how many local subscribers may not have read this
+        # Used while the record is unconfirmed: the publisher's epoch and the place `n` that the last Forward named.
         self.given: tuple[Epoch, int] | None = None
         self.refusals: Refusals | None = None
         """The counted final outcomes other than *accepted*; None while there are none."""
@@ -157,7 +157,7 @@ class Record:
         """The number of bytes of the message; 0 if the message is not here."""
         return len(self.message) if self.message is not None else 0
 
-    # the record as a whole
+    # The methods from here on change the record as a whole.
 
     def forward(self, n: int, message: bytes | None, moved: tuple[bytes, ...]) -> None:
         """Apply a Forward of the home: the record gets its place `n` in the home's order, and the home waits for an
@@ -165,7 +165,7 @@ class Record:
         assert n >= 0 and self.state is not State.SETTLED
         if n != self.n:
             self.n = n
-            # a message from a zombie home may belong to an older delivery with the same tag
+            # This message may come from a zombie home, and belong to an older delivery with the same tag.
             self.message = message
             self.stream.records[n] = self
         self.moved = moved
@@ -204,7 +204,7 @@ class Record:
         if message is not None:
             self.message = message
 
-    # at the home: the routers and subscribers that it awaits
+    # The methods from here on are for the home. They set the routers and subscribers that it awaits.
 
     def forwarded_to(self, router: str) -> None:
         """Await the outcome of this router, to which the home has forwarded the record."""
@@ -283,7 +283,7 @@ class Record:
         """Replace the annotations with those that the consumer added when it gave the message back."""
         self._annotations = annotations
 
-    # at balanced addresses: the chosen subscriber
+    # The methods from here on are for balanced addresses. They set the chosen subscriber.
 
     def seek_holders(self) -> None:
         """Note that the record is only for the subscriber that already has it. The home does not know this subscriber
@@ -314,7 +314,7 @@ class Record:
         self.tries += given_back
         self.chosen, self.refusals = nobody, None
 
-    # the record's local subscribers
+    # The methods from here on change the states of the record's local subscribers.
 
     def name(self, subscriber: Any, state: int) -> None:
         """Add this local subscriber to the record, or set its state anew."""
@@ -394,7 +394,7 @@ class Record:
         assert not self.unread or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
 
 
-# events of many records at once, for speed
+# The functions from here on apply one event to many records at once, for speed.
 
 
 def await_audience(records: Sequence[Record], first: int, audience: AddressAudience) -> None:
@@ -628,7 +628,7 @@ class AddressKind(ABC):
     unfit: ClassVar[DeliveryOutcome]
     """The outcome of a delivery that its subscriber cannot take (protocol 5, Unfit)."""
 
-    # rules about one delivery
+    # The methods from here on are rules about one delivery.
 
     @abstractmethod
     def nobody_has(self, records: Iterable[Record]) -> None:
@@ -668,7 +668,7 @@ class AddressKind(ABC):
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
         """The outcome that the home sends the publisher for a record with these refusals."""
 
-    # rules at the home
+    # The methods from here on are rules that the home applies.
 
     @abstractmethod
     def forward(
@@ -704,7 +704,8 @@ class AddressKind(ABC):
         """Handle a router's question whether the record is settled. The router asks because a subscriber's map names
         the record."""
 
-    # rules at the edge; `topic.edge.subscriber` has the class of the subscribers
+    # The methods from here on are rules that the edge applies. `topic.edge.subscriber` has the class of the
+    # subscribers.
 
     @abstractmethod
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
@@ -904,21 +905,25 @@ class HomeStream(Stream):
         self.lifetime = lifetime
         self.settles_first = settles_first
         """Whether the publisher's link has receiver settle mode first: the home then sends outcomes already settled."""
-        # The client had not heard of the attach that this one replaces. So this attach may itself be late (6.12).
+        # When the client sent this attach, it had not heard of the attach that this one replaces. So this attach may be
+        # late (6.12).
         self.overtook = overtook
         self.unordered = unordered
         """The publisher resumes its life without an echo of its last epoch. If clocks differ, this attach may then have
         a lower epoch than the last one."""
-        # The client's map was null, and it has echoed no epoch. So the same holds as for `unordered`.
+        # The client's map was null, and it has echoed no epoch. So this attach, too, may have a lower epoch than the
+        # last one.
         self.afresh = afresh
-        self.begun = False  # false while the attach waits for routers that may know the publisher's life
+        self.begun = False  # False while the attach waits for routers that may know the publisher's life
         self.answered = False
         self.reply: dict[bytes, int] | None = None
         """This router's unsettled map in its answer to the attach, keyed by tag; None for a null map."""
         self.expected: dict[bytes, bytes] = {}
         """Maps key to tag: the deliveries that the publisher's map has in doubt, and that the publisher has not
         transferred again on this attach."""
-        self.incomplete = False  # the publisher's map was incomplete: deliveries that it lacks may be in doubt
+        # Whether the publisher's map was incomplete. If so, the publisher may have in doubt a delivery that its map
+        # lacks.
+        self.incomplete = False
         self.settled_again: set[Record] = set()
         """Deliveries in doubt that the publisher transferred again as settled. The publisher gets no outcome for
         them."""
@@ -959,11 +964,11 @@ class HomeStream(Stream):
         """Used for queues: the tag of the first message that the queue has yet to publish. Messages with later tags
         wait for it."""
         self.until: dict[Record, float] = {}  # the ends of the times to live of records that no subscriber can have yet
-        # for each router, how many bytes of the first withheld message it has been sent
+        # For each router, how many bytes of the first withheld message this home has sent it ahead.
         self.ahead: dict[str, int] = {}
         self.gates: dict[bytes, Gate] = {}
 
-    # the publisher's attach
+    # The methods from here on are about the publisher's attach.
 
     def name_life(self, generation: bytes) -> None:
         """Set the life (generation) that the attach resumes or begins."""
@@ -1014,7 +1019,7 @@ class HomeStream(Stream):
         self.reserving.clear()
         self.leave()
 
-    # transfers, and settlements of earlier attaches
+    # The methods from here on are about transfers, and about settlements that belong to earlier attaches.
 
     def transferred(self, keys: Iterable[bytes], sizes: Sequence[int]) -> None:
         """Count messages that the publisher has transferred. `sizes`: the bytes of each."""
@@ -1064,7 +1069,7 @@ class HomeStream(Stream):
         """Note that the records placed last had no audience."""
         self.alone = self.next_n
 
-    # questions of other routers, and the home's questions to the publisher
+    # The methods from here on are about questions of other routers, and about the home's questions to the publisher.
 
     def asked(self, key: bytes, router: str) -> None:
         """Remember that this router asked about the delivery: it gets `Resolved` when the delivery is settled."""
@@ -1108,7 +1113,7 @@ class HomeStream(Stream):
         such sign, because it may be late."""
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
 
-    # records that wait before they are forwarded
+    # The methods from here on are about records that wait before they are forwarded.
 
     @property
     def is_withholding(self) -> bool:
@@ -1248,7 +1253,7 @@ class HomeStream(Stream):
             self.reserving.pop(subscriber, None)
         return found
 
-    # gates
+    # The methods from here on are about gates.
 
     def gate(self, gate: Gate) -> None:
         """Hold newer deliveries back from the gate's subscriber."""

@@ -66,7 +66,8 @@ class Demand:
     able: frozenset[bytes]
     """The names of the subscribers that have room."""
     room: SubscriberRoom
-    """The sum of their rooms, less the room for waiting deliveries that at least one of them may get."""
+    """The sum of the rooms of these subscribers, less the room for waiting deliveries that at least one of them may
+    get."""
     refused: SubscriberRoom
     """The room that the waiting deliveries would take which all of these subscribers have refused for themselves."""
 

@@ -82,7 +82,7 @@ class CreditWindow:
         most = min(self._deliveries - self.unsettled, has_room_for if self.unsettled else max(1, has_room_for))
         due = max(0, most) - self.credit
         if due < 0 < room and self.credit * self._expected <= self._bytes:
-            return 0  # the surplus of credit is too small to take back
+            return 0  # so little surplus credit is not worth taking back
         self.credit += due
         return due
 

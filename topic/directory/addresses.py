@@ -140,7 +140,8 @@ class Covered(Generic[V]):
         """Note that an address was added to the table, or removed from it."""
         if self._by_mark is not None:
             self._changed[address] = None
-            if len(self._changed) > MOST + len(self._table):  # there was no search for a long time, so drop the index
+            # no pattern was searched for a long time, so drop the index
+            if len(self._changed) > MOST + len(self._table):
                 self._by_mark = None
 
     def by(self, pattern: str) -> list[V]:

@@ -166,7 +166,7 @@ class Directory:
         missing = [*self._entries.untold(address), *(entry for entry in listed if entry.name in self.lapsed)]
         return audience_of(self.router, members, counted_on, (entry.name for entry in missing))
 
-    # the section of this router
+    # The methods from here on are about the section of this router.
 
     def write(self, entry: LinkEntry) -> Change:
         """Put an entry of this router into its section. The caller sends the new version to the contacts as a delta."""
@@ -214,7 +214,7 @@ class Directory:
         for index in (*ended, *self._tombstones.take(self.members.least(self.version))):
             self._remove(index)
 
-    # links that expire
+    # The methods from here on are about links that expire.
 
     def lapse(self, entry: LinkEntry, since_us: int) -> None:
         """Stop waiting for this subscriber, until its owner says that it is alive (8, Apart)."""
@@ -249,7 +249,7 @@ class Directory:
         """Forget the entry of an expired life, which no client can resume any more."""
         self._remove(entry.index)
 
-    # the sections of other routers
+    # The methods from here on are about the sections of other routers.
 
     def contact(self, router: str, incarnation: int) -> list[Change]:
         """Begin a contact. Returns the links that end by this: those of the router's former incarnations that have no
@@ -332,7 +332,8 @@ class Directory:
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            if not self.members.has_told(entry.epoch):  # otherwise the owner has already told of this attach
+            # If the owner has announced its attaches up to this one, it has told of this one itself.
+            if not self.members.has_told(entry.epoch):
                 self._rumours.learn(entry, self.entry(entry.index))
         moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]
         left = self.apply_departures(router, [e for e in moved if e.live and e.role is Role.PUBLISHER])

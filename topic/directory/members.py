@@ -52,10 +52,10 @@ class Members:
             del self.acked[router]
 
     def write(self, attach: Epoch) -> None:
-        """Note an attach at this router.
+        """Note an attach at this router, which has announced all attaches up to this one.
 
-        An epoch that is ahead of this router's clock follows an epoch that no router believes (`Outlet.new_epoch`). It
-        does not count, because this router has not announced all attaches below it.
+        One attach does not count: the one whose epoch is ahead of this router's clock, because it follows an epoch that
+        no router believes (`Outlet.new_epoch`). This router has not announced all attaches below such an epoch.
         """
         if attach.hlc <= self._clock.read():
             self._told[self.router] = max(attach, self._told[self.router])

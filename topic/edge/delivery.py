@@ -234,7 +234,7 @@ class EdgeDelivery:
         `final`: the client has set undeliverable-here, so the record is not sent again. `failed`: the client has set
         delivery-failed.
         """
-        # Take the receipts first: further down, another record may become the marker.
+        # Take the receipts first, because the loop below may make another record the marker.
         if subscriber.marker is not None and subscriber.marker in records:
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
@@ -290,7 +290,7 @@ class EdgeDelivery:
             elif isinstance(stream, HomeStream):
                 self._home.decide(stream, run)
             else:
-                # records that are neither reported nor settled
+                # Records in another state have been reported already, or are settled.
                 in_doubt = [record for record in run if record.state is State.IN_DOUBT]
                 self._reports.report(stream, in_doubt)
 

@@ -156,7 +156,7 @@ class Drains:
         """Forget the drain of a subscriber that has ended."""
         self._draining.pop(subscriber.name, None)
 
-    # time
+    # The methods from here on are about time.
 
     def wait(self, now: float) -> None:
         """Set the time of each question to homes that has no time yet."""

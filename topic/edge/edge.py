@@ -70,7 +70,7 @@ class Edge:
         self.settlement = self.delivery.settlement
         self.receipts = self.settlement.receipts
 
-    # subscribers
+    # The methods from here on are about subscribers.
 
     def add(self, subscriber: LocalSubscriber) -> None:
         """Add a subscriber that attaches, for the first time or again. Every home has to join it."""
@@ -152,7 +152,7 @@ class Edge:
         elsewhere.
         """
         subscriber.joined.add(home)
-        # the home has sent Admit to another router, where it supposed the subscriber
+        # The home supposed the subscriber at another router, and has sent the Admit there.
         for publisher in subscriber.gates_of(home):
             if publisher not in gated:
                 self.admit(subscriber, publisher, home)
@@ -251,7 +251,7 @@ class Edge:
         self.consumers.announce(subscriber)
         self.drains.room(subscriber)
 
-    # streams of publishers at other homes
+    # The methods from here on are about streams of publishers at other homes.
 
     def stream(self, publisher: LinkEntry) -> Stream:
         """The stream of the publisher's current epoch; made if there is none."""
@@ -443,7 +443,8 @@ class Edge:
 
     def _go_on(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
         for subscriber in subscribers:
-            if record.locals.get(subscriber) == WITHHELD:  # meanwhile the subscriber may have left or attached again
+            # since the record was withheld, the subscriber may have left or attached again
+            if record.locals.get(subscriber) == WITHHELD:
                 record.queue(subscriber)
                 self.delivery.offer(subscriber, stream, [record])
         self.delivery.finished([] if record.open else [record])
@@ -475,7 +476,7 @@ class Edge:
         self.streams.discard(stream)
         for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:
-                # in any other state the subscriber already has the record
+                # If the state is another one, the subscriber already has the record.
                 if record.locals.get(subscriber) == WITHHELD:
                     record.drop(subscriber)
         self.abandon_unconfirmed(stream)

@@ -298,7 +298,7 @@ class LocalSubscriber:
     def spare(self) -> SubscriberRoom:
         """The room of the subscriber: how many deliveries, with how many bytes, it can take at once."""
         takes = self.answered and not self.incomplete
-        for_messages = self.room - self.room // 4  # leave at least a quarter for frame headers
+        for_messages = self.room - self.room // 4  # at least a quarter of the room is left for the headers of frames
         return SubscriberRoom(max(0, self.credit - len(self.ready)), for_messages) if takes else NO_ROOM
 
     def has(self, record: Record) -> bool:

@@ -56,7 +56,7 @@ class Unconfirmed:
         self._home = home
         self._at = at
 
-    # records that become unconfirmed
+    # The methods from here on are about records that become unconfirmed.
 
     def hold(self, stream: Stream) -> None:
         """Make all unsettled records of the stream unconfirmed."""
@@ -110,7 +110,7 @@ class Unconfirmed:
             for subscriber in [s for s in record.locals if not meets(s.identity.address, address)]:
                 record.drop(subscriber)
                 subscriber.disown(record)
-                record.hold()  # a refusal by this subscriber no longer counts
+                record.hold()  # if this subscriber has refused the delivery, its refusal no longer counts
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         """Let records that the subscriber has not answered wait until the home names it again, because it has attached
@@ -162,7 +162,7 @@ class Unconfirmed:
             if subscriber not in record.locals:
                 record.name(subscriber, AWAITING_HOME)
 
-    # records that are confirmed
+    # The methods from here on are about records that are confirmed.
 
     def ask(self, stream: Stream, keys: list[bytes]) -> None:
         """Ask the home about these keys if it is in contact. If not, the edge asks it when the next contact begins."""

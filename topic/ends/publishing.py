@@ -36,7 +36,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         self.open: dict[Record, Known] = {}
         """The unsettled deliveries that were transferred on this attach, in order."""
 
-    # called for the publisher
+    # The publisher calls the methods from here on.
 
     def attach(self, claim: Claim, now: float, allowance: Allowance | None = None) -> None:
         """Attach the link. `allowance`: the limit against which the deliveries in the publisher's map count."""
@@ -83,14 +83,14 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
 
-    # called for the core
+    # The methods from here on are called for the core.
 
     def perform(self, action: LinkAction) -> None:
         match action:
             case AnswerDeliveries():
                 self.send_outcomes(action)
             case Credit() | Echo() if not self.is_answered:
-                # an action for an earlier attach, which was still under way when this attach began
+                # This action is for an earlier attach. It was still under way when this attach began.
                 pass
             case Credit():
                 self.grant(action.count)

@@ -46,7 +46,7 @@ class SubscribingEnd(LinkEnd):
         """The deliveries in the map of the last attach that are neither resumed nor settled yet, by delivery key, with
         their states in the map."""
 
-    # called for the subscriber
+    # The subscriber calls the methods from here on.
 
     def attach(self, claim: Claim, now: float, *, told: bool = False, wants: Wants | None = None) -> None:
         """Attach the link. `told`: the client states that it knows that routers have ended its last link (protocol 8,
@@ -78,7 +78,7 @@ class SubscribingEnd(LinkEnd):
         else:
             self.node.topic.suspend_subscriber(self.subscriber, self, now)
 
-    # called for the core
+    # The methods from here on are called for the core.
 
     def perform(self, action: LinkAction) -> None:
         match action:

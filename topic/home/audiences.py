@@ -213,7 +213,7 @@ class Audiences:
             if self.directory.in_contact(subscriber) and name not in self.directory.lapsed:
                 self.tell_joined(subscriber)
 
-    # subscribers that move or go
+    # The methods from here on are about subscribers that move or go.
 
     def gone(self, subscriber: LinkEntry) -> None:
         """Remove a subscriber that has closed or expired from all audiences and gates."""
@@ -242,7 +242,7 @@ class Audiences:
         (self._counts_on.add if waits else self._counts_on.discard)(router)
         for stream in list(self._streams.values()):
             stream.lost_asker(router)
-            left: _Left | None = None  # looked up when the first record awaits the router
+            left: _Left | None = None  # set when the first record awaits the router
             for record in list(stream.records.values()):
                 record.lost_at(router)
                 if router in record.awaited and record.state is State.IN_DOUBT:
@@ -310,7 +310,7 @@ class Audiences:
                 answered_by(router, waiting)
                 self._home.decide(stream, waiting)
 
-    # subscribers that are awaited by name
+    # The methods from here on are about subscribers that the home awaits by name.
 
     def expect(self, subscriber: LinkEntry, former: str) -> None:
         """Await by name a known subscriber that has attached anew, and that was at router `former`.
@@ -323,7 +323,7 @@ class Audiences:
         records = [record for stream in self._busy(subscriber) for record in stream.records.values()]
         waited = [record for record in records if name in record.without]
         for record in waited:
-            record.is_back(name)  # all records that share the dict are in this list, too
+            record.is_back(name)  # all records that share this dict are in this list, too
             self._expect(record, name)
         for record in records:
             if former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):

@@ -69,7 +69,7 @@ class Balancing:
         self._offers: dict[bytes, _Offers] = {}
         """For each subscriber at another router that has announced its room, the offers to it."""
 
-    # transfers
+    # The methods from here on are about transfers.
 
     def take(self, stream: HomeStream, records: list[Record]) -> None:
         """Give new transfers their places in the publisher's order, and offer each to a subscriber that has room."""
@@ -126,7 +126,7 @@ class Balancing:
                 self._forward(stream, theirs, entry)
         self._home.decide(stream, records)
 
-    # choosing subscribers
+    # The methods from here on choose subscribers.
 
     def offer_waiting(self, stream: HomeStream) -> None:
         """Give waiting records to subscribers that have room."""
@@ -305,7 +305,7 @@ class Balancing:
             only = entry.name, entry.epoch, OFFER
             self.outlet.batches.forward((entry.router,), stream, in_order, self.directory.applied, only)
 
-    # reports from other routers
+    # The methods from here on handle reports from other routers.
 
     def room(self, name: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
         """Note the room that a subscriber at another router has announced. `limit`: the room that all offers to this
@@ -387,7 +387,7 @@ class Balancing:
         for stream in list(self._streams.at(subscriber.identity.address)):
             self._serve_next(stream, subscriber.name)
 
-    # queues that give all deliveries to one subscriber
+    # The methods from here on are for queues that give all deliveries to one subscriber.
 
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:
         """Set which subscribers get deliveries. `only`: one subscriber gets all until it has ended; otherwise all
@@ -420,7 +420,7 @@ class Balancing:
             stream.serve(*having)
         return [there[stream.served]] if stream.served in there else ()
 
-    # the end of deliveries
+    # The methods from here on end deliveries.
 
     def untold(self, stream: HomeStream, records: list[Record]) -> dict[Record, None]:
         """Decide records for which the home awaits no subscriber. Returns the records that no subscriber has accepted,

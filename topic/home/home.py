@@ -68,7 +68,7 @@ class Home:
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
         self.publishing = Publishing(self.edge, self.settlement, self, self.streams, settings.piece)
 
-    # outcomes; this code runs for every message
+    # The methods from here on are about outcomes. This code runs for every message.
 
     def current(self, publisher: bytes, epoch: Epoch) -> HomeStream | None:
         """The publisher's stream if this router is its home in this epoch; otherwise None."""
@@ -130,7 +130,7 @@ class Home:
         presettled = [record for record in done if record.presettled]
         if presettled:
             self._handed_on(stream, presettled)
-        # These come last, because an acceptance may end the link of a lapsed subscriber.
+        # These records come last, because an acceptance may end the link of a lapsed subscriber.
         if len(presettled) < len(done):
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
@@ -173,7 +173,7 @@ class Home:
             records = [record for record in records if record not in stream.settled_again]
         if records:
             self._accept(stream, records)
-        if over:  # these come last, as for a publisher that settles first
+        if over:  # these records come last, as they do for a publisher that settles first
             stream.settle_again(over)
             self.settlement.settle(stream, over)
 
@@ -236,13 +236,14 @@ class Home:
         detail = {"detail": BY_TTL} if cause is Cause.EXPIRED else {}
         self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome], **detail)
         alone = 0
-        if records[0].n < stream.alone:  # also check each record, because its audience may have grown since
+        # Each record is checked as well, because its audience may have grown since.
+        if records[0].n < stream.alone:
             alone = sum(not record.routers and not record.locals for record in records)
         self.outlet.actions.append(
             AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone, cause)
         )
 
-    # a publisher that attaches again, here or at another router
+    # The methods from here on are about a publisher that attaches again, here or at another router.
 
     def supersede(self, stream: HomeStream, new: Stream) -> None:
         """End this stream, because the publisher has a later attach with the stream `new`. The deliveries in doubt
@@ -325,7 +326,7 @@ class Home:
         if record is not None:
             self.edge.settlement.close(stream, [record], abandoned=True)
 
-    # called by the parts of the home, and by the edge
+    # The parts of the home, and the edge, call the methods from here on.
 
     def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
         """End the links of the lapsed subscribers that these records no longer await."""
@@ -348,14 +349,14 @@ class Home:
         answered; otherwise its machine has acknowledged the bytes."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
-            self.balancing.offer_waiting(stream)  # the subscriber may already have room
+            self.balancing.offer_waiting(stream)  # the subscriber may have announced room before the answer came
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:
             outcome_kept(question)
             self.audiences.open_gates(stream, question)
 
-    # publishers that are gone
+    # The methods from here on are about publishers that are gone.
 
     def abandon(self, stream: HomeStream, followed_by: bytes | None) -> None:
         """End a publisher's life. Every router, including this one, delivers and settles the records that it has (7.5).
@@ -363,7 +364,7 @@ class Home:
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.abandon(followed_by)
-        # an unproven gate ends without Admit
+        # When a publisher is gone, an unproven gate ends without an Admit.
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:
             self.audiences.admit(stream, gate)
         stream.drop_gates()

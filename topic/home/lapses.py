@@ -62,7 +62,7 @@ class Lapses:
         directory.lapse(entry, self.outlet.time_us - int(away_s * 1e6))
         local = self._edge.subscribers.get(name)
         if local is not None:
-            directory.depart(name)  # a home that does not know of the lapse yet still awaits it here
+            directory.depart(name)  # a home that does not know of the lapse yet still awaits the subscriber here
             self.outlet.send_delta(directory)
             self._audiences.left_without(name, self._edge.leave(local))
         for stream in list(self._streams.at(entry.identity.address)):
@@ -79,7 +79,7 @@ class Lapses:
         alike = [without for without, _ in groupby(record.without for record in records)]
         for name in dict.fromkeys(chain.from_iterable(alike)):
             entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
-            # for a plain subscriber only the first of these records matters
+            # For a plain subscriber, only the first of these records matters.
             if entry is None or entry.lifetime.timeout:
                 theirs = [record for record in records if name in record.without]
                 self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
@@ -90,7 +90,8 @@ class Lapses:
                     f"router {self.outlet.router} accepted messages without this subscriber, which was out of reach "
                     f"for {away_s:.1f} s, {limit}"
                 )
-                if timeout:  # no line for plain subscribers: a router that dies may have had thousands
+                # The log gets no line for plain subscribers, because a router that dies may have had thousands of them.
+                if timeout:
                     self.outlet.actions.append(Note(f"subscriber {entry.identity} was ended: {ending}"))
                 self._links.end_apart(entry, ending)
 

@@ -157,7 +157,7 @@ class Publishing:
         take(stream, records)
         self._home.decide(stream, records)
 
-    # withheld transfers
+    # The methods from here on are about withheld transfers.
 
     def _release(self, stream: HomeStream) -> None:
         """Forward withheld deliveries in order, as far as nothing holds them up: their keys are free, no router waits
@@ -181,7 +181,8 @@ class Publishing:
                 self._queue[stream] = None
                 self._may_go_on = True
             elif self.records.by_key.get(record.key) is record:
-                # Remove it before forwarding, which may settle the record at once and call this method again.
+                # Remove the record before it is forwarded, because this may settle the record at once, and call this
+                # method again.
                 stream.release_withheld()
                 room -= record.size
                 self._forward_new(stream, [record], self._edge.delivery.take_again)
@@ -265,7 +266,7 @@ class Publishing:
             else:
                 self._edge.release(stream)
 
-    # routers whose channel is full
+    # The methods from here on are about routers whose channel is full.
 
     def full(self, router: str) -> None:
         """Note that the channel to the router is full."""

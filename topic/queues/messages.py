@@ -328,7 +328,7 @@ class QueuedMessages:
         """Forget the answers to all deliveries that came by this binding."""
         self.settled([key for key in self._answers if key[:-KEY_LENGTH] == binding])
 
-    # reserving, returning and removing messages
+    # The methods from here on reserve, return and remove messages.
 
     @property
     def annotations_left(self) -> int:

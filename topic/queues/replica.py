@@ -167,7 +167,7 @@ class SetReplica:
             copied[member.router] = 100 if progress.stored == log.last else min(99, 100 * has // max(1, every))
         return copied
 
-    # events
+    # The methods from here on take events.
 
     def propose(self, proposals: Iterable[Proposal | Declare]) -> int | None:
         """Propose entries. The answer to each comes in `decided`. Returns the log index of the first one; None if this
@@ -270,7 +270,7 @@ class SetReplica:
                 self._sent[piece.to] = rows[-1][0] if rows else b"", sent + len(found[0])
                 self.raft.read(piece.to, piece.index, piece.place, *found)
 
-    # actions of the Raft
+    # The methods from here on perform actions of the Raft.
 
     def flush(self, contacts: Collection[str], now: float) -> None:
         """Propose the requests, and perform the actions of the Raft. `contacts`: the routers in contact."""
@@ -281,7 +281,7 @@ class SetReplica:
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
-            # routers that have asked will learn of the new leader, and then ask it
+            # Routers that have asked will learn of the new leader, and then ask it.
             self._proposed.clear()
 
     def _propose(self) -> None:
@@ -327,7 +327,7 @@ class SetReplica:
                 self._received = SnapshotRows()
             self._received.add(piece.data)
 
-    # the state of the set
+    # The methods from here on are about the state of the set.
 
     def _state(self, rows: Iterable[Row]) -> SetState:
         """Make the state from these rows, which are those at the applied index. Raises ValueError if the rows are not a
@@ -388,7 +388,7 @@ class SetReplica:
         self._agreed = [index for index in self._agreed if index in self._changes]
         free = [index for index in self._agreed if not self._is_needed(index)]
         index = max((index for index in free if self._is_far_behind(index)), default=0)
-        if not index and len(self._changes) == KEPT:  # there is no room for a further compared state
+        if not index and len(self._changes) == KEPT:  # `_changes` has no room for a further compared state
             index = min(free, default=0)
         if not index:
             return False

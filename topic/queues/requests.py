@@ -70,7 +70,7 @@ class Requests:
         self._open[number] = _Request(data, now + self._tried)
         self._unsent[number] = None
 
-    # leaders
+    # The methods from here on are about leaders.
 
     def learn(self, router: str, told: Leads) -> None:
         """Take the news of a router that it leads, or no longer leads."""
@@ -105,7 +105,7 @@ class Requests:
                 size += len(batch[-1][1])
         return batch
 
-    # answers
+    # The methods from here on are about answers.
 
     def answer(self, router: str, answers: Iterable[tuple[int, Reply]], now: float) -> list[tuple[int, Reply]]:
         """Take answers from a router. Returns those that count; answers from a former leader do not."""

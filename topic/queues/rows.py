@@ -163,7 +163,7 @@ class PackedRows:
             self._last.clear()
 
 
-# pieces of a snapshot
+# The code from here on is about the pieces of a snapshot.
 
 
 class SnapshotRows:

@@ -134,7 +134,7 @@ class ReplicaSets:
             if self._replicas[name].follow(plan):
                 self._touched[name] = None
 
-    # contacts
+    # The methods from here on are about contacts.
 
     def contact(self, router: str, now: float) -> None:
         """Begin a contact with the router."""
@@ -188,7 +188,7 @@ class ReplicaSets:
     def _tell(self, router: str, name: str, message: Message) -> None:
         self.out.append(Tell(router, encode_message(name, message)))
 
-    # requests
+    # The methods from here on are about requests.
 
     def ask(self, operation: Operation, now: float) -> int:
         """Start an operation. Returns the number of the request. Its answer comes as an `Answered` in `out`, within
@@ -236,7 +236,7 @@ class ReplicaSets:
         for number, answer in self._requests[name].answer(router, answers, now):
             self._answer(number, answer)
 
-    # requests of an operator
+    # The methods from here on are requests of an operator.
 
     def choose(self, name: str, ring: Sequence[str], now: float) -> None:
         """Make these routers the voters of a set that this router leads, and the first of them its leader. The leader
@@ -286,7 +286,7 @@ class ReplicaSets:
         """The sets that this router leads, and has told all routers that it leads."""
         return self._leads.keys()
 
-    # called by the ends of the sets that this router leads
+    # The ends of the sets that this router leads call the methods from here on.
 
     def ready(self, name: str) -> tuple[int, int] | None:
         """The life and the term in which this router leads the set, once its state has everything that was decided
@@ -342,7 +342,7 @@ class ReplicaSets:
         self._moves[name].see(routers, now)
         self._touched[name] = None
 
-    # the store
+    # The methods from here on are about the store.
 
     def stored(self, write: Write, now: float) -> None:
         """Note that the store has finished this write and all earlier ones."""
@@ -373,7 +373,7 @@ class ReplicaSets:
         self._replicas[name].raft.set_aside(why)
         self._touched[name] = None
 
-    # time
+    # The methods from here on are about time.
 
     def handle_timer(self, now: float) -> None:
         for name, replica in self._replicas.items():
@@ -414,7 +414,7 @@ class ReplicaSets:
         """When `handle_timer` is due; infinite if never."""
         return self._due
 
-    # actions for the shell
+    # The methods from here on make the actions for the shell.
 
     @property
     def has_work(self) -> bool:
@@ -491,7 +491,7 @@ class ReplicaSets:
                 if some:
                     self._tell(router, name, Answers(tuple(some)))
 
-    # for the status
+    # The methods from here on are for the status.
 
     def overview(self) -> list[SetView]:
         """A view of each set, as this router sees it."""

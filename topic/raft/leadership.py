@@ -95,7 +95,7 @@ class Leadership:
         for known in self._stores.all():
             self._send(known.member, say.Resigned(self.term))
 
-    # entries
+    # The methods from here on are about entries.
 
     def propose(self, data: list[bytes]) -> int:
         """Append entries to the log. Returns the index of the first one. Raises BusyError while this leader hands over,
@@ -172,7 +172,7 @@ class Leadership:
         if (place := progress.next_piece()) is not None:
             self.reads.append(Read(member, self._log.snapshot.index, place))
 
-    # snapshots
+    # The methods from here on are about snapshots.
 
     def lacks(self, index: int) -> bool:
         """Whether a member in contact lacks an entry up to this index on its disk. The leader still has to send it
@@ -191,7 +191,7 @@ class Leadership:
         if member in self.progress and index == piece.snapshot.index and self.progress[member].take_piece(piece):
             self._send(member, piece)
 
-    # members
+    # The methods from here on are about members.
 
     @property
     def may_configure(self) -> bool:
@@ -214,7 +214,7 @@ class Leadership:
         for member in configuration.members:
             self._take_in(member, now)
         for member in [member for member in self.progress if member not in configuration.members]:
-            # so that the removed member may learn of its removal
+            # The leader still sends to the removed member, so that it may learn of its removal.
             self._replicate_to(member, self.progress.pop(member), is_due=True)
         return self._log.last
 
@@ -254,7 +254,7 @@ class Leadership:
                 return present.without(member)
         return None
 
-    # handing over the leadership
+    # The methods from here on hand the leadership over.
 
     def hand_over(self, member: Replica, now: float) -> None:
         """Hand the leadership over to this voter. Until the voter has all entries and has won an election, this leader

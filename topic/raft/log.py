@@ -166,7 +166,7 @@ class RaftLog:
         self._truncate(1)
         self.append([entry])
 
-    # snapshots
+    # The methods from here on are about snapshots.
 
     def compact(self, index: int) -> None:
         """Replace the entries up to a decided index by a snapshot."""
@@ -190,7 +190,7 @@ class RaftLog:
         self._configurations = [(snapshot.index, snapshot.configuration)]
         self._unwritten = min(self._unwritten, snapshot.index)
 
-    # the disk
+    # The methods from here on are about the disk.
 
     def write(self, number: int) -> tuple[Snapshot | None, int, tuple[Entry, ...]]:
         """Begin a write of everything that no write has yet. Returns the snapshot if it is new, the first index that
@@ -212,7 +212,7 @@ class RaftLog:
         """Whether all of this log is on the disk or in a write under way."""
         return self._unwritten > self.last and self.snapshot == self._written_snapshot
 
-    # the entries
+    # The methods from here on are about the entries.
 
     def _extend(self, entries: Sequence[Entry]) -> None:
         for entry in entries:

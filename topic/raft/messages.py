@@ -181,7 +181,7 @@ class Envelope:
     body: Body
 
 
-# actions for the shell
+# The classes from here on are actions for the shell.
 
 
 @attrs.frozen(slots=True)

@@ -72,7 +72,7 @@ class FollowerProgress:
         """Whether the leader can tell the member a higher commit index than the last one."""
         return bool(self.next) and self._told < min(log.commit, self.next - 1)
 
-    # messages to the member
+    # The methods from here on are about messages to the member.
 
     def next_append(self, log: RaftLog, term: int, window: int, *, is_due: bool) -> Append | None:
         """The next `Append`; None if there is none to send now. Entries are sent while less than `window` bytes are

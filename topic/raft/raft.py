@@ -76,7 +76,7 @@ class _Election:
     """An election in which this replica stands as a candidate."""
 
     is_pre: bool
-    """Whether the replica only asks for pre-votes yet."""
+    """Whether the replica is still asking for pre-votes, before it asks for votes."""
     granted: set[Replica]
 
 
@@ -154,7 +154,7 @@ class Raft:
         """The member that leads; None if this replica knows none."""
         return self.me if self.leadership is not None else self._leader
 
-    # events of contacts
+    # The methods from here on take events of contacts.
 
     def connect(self, router: str, now: float) -> None:
         """Begin a contact with the router. Messages of earlier contacts do not arrive any more."""
@@ -194,7 +194,8 @@ class Raft:
         if isinstance(body, say.Greeting):
             known = KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False))
             if self.why_aside:
-                # remember it for the next replica, with an empty store, which does not get this greeting again
+                # The greeting is kept for the next replica, which has an empty store, because the other router does not
+                # send it again.
                 self.stores.learn(known)
             else:
                 self._take_greeting(known, now)
@@ -278,7 +279,7 @@ class Raft:
     def _alarm(self, why: str) -> None:
         self._outbox.append(Alarm(why))
 
-    # the beginning of a set (13.2)
+    # The methods from here on are about the beginning of a set (13.2).
 
     def _begin(self, *, anew: bool = False) -> bool:
         """Begin the set if this is the router that has to begin it, and all routers that are needed are in contact."""
@@ -359,7 +360,7 @@ class Raft:
         self.log.append([Entry(self.hard.term, configuration=alone)])
         self._stand(now)
 
-    # elections (13.3)
+    # The methods from here on are about elections (13.3).
 
     def tick(self, now: float) -> None:
         """Do what is due. The shell calls this at `deadline` or later."""
@@ -418,7 +419,7 @@ class Raft:
         self._leader = None
         self._call(_Election(False, set()))
         self._restart_timer(now)
-        self._elections_lost += 1  # counted as lost until it wins
+        self._elections_lost += 1  # the election counts as lost until the replica wins it
 
     def _call(self, election: _Election) -> None:
         self._election = election
@@ -515,7 +516,7 @@ class Raft:
         if sender == self._leader and body.term == self.hard.term:
             self._follow_nobody(now)
 
-    # leadership
+    # The methods from here on are about leadership.
 
     def _win(self, now: float) -> None:
         self._election, self._elections_lost = None, 0
@@ -585,7 +586,7 @@ class Raft:
         if sender == self._leader and body.term == self.hard.term and self._may_stand(now):
             self._stand(now)
 
-    # replication (13.4)
+    # The methods from here on are about replication (13.4).
 
     def _take_lead(self, sender: Replica, body: say.Lead, now: float) -> None:
         if not self._follow(sender, body.term, now):
@@ -639,7 +640,7 @@ class Raft:
         if sender == self._leader and body.term == self.hard.term:
             self.set_aside(f"this store has lost entries that it had acknowledged to router {sender.router}")
 
-    # snapshots (13.6)
+    # The methods from here on are about snapshots (13.6).
 
     def compact(self, index: int) -> None:
         """Replace the entries up to an applied index by a snapshot. The shell has put the state at this index aside.
@@ -677,7 +678,7 @@ class Raft:
         self._staging = None
         self._matched = snapshot.index
 
-    # digests of the state (13.6)
+    # The methods from here on are about digests of the state (13.6).
 
     def digested(self, index: int, digest: bytes) -> None:
         """Compare the digest that this replica's state has after the entries up to the index."""
@@ -716,7 +717,7 @@ class Raft:
         elif is_right:
             self._outbox.append(Agreed(index))
 
-    # the disk
+    # The methods from here on are about the disk.
 
     def persisted(self, number: int, now: float) -> None:
         """Note that the disk has finished the write with this number and all earlier ones."""
@@ -744,7 +745,7 @@ class Raft:
         """Send this message when the disk has everything that this replica knows now."""
         self._storage.hold(Envelope(self.hard.life, self.me, to, body), self.hard)
 
-    # actions for the shell
+    # The methods from here on make the actions for the shell.
 
     def flush(self, now: float) -> list[Action]:
         """Take the actions that follow from the events since the last call, in order."""

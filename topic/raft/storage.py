@@ -15,7 +15,7 @@ class Storage:
 
     def __init__(self, hard: Hard, log: RaftLog) -> None:
         self.hard = hard
-        """The values that the disk has."""
+        """The values of `Hard` (such as the term and the vote) that the disk has."""
         self._log = log
         self._last = hard
         """The values in the write that was begun last."""

@@ -101,7 +101,7 @@ class Attaches:
         attach."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
-    # publishers that no router in contact knows
+    # The methods from here on are about publishers that no router in contact knows.
 
     def knows_all(self, seen: Epoch) -> bool:
         """Whether no other router can know more about a publisher that echoes the epoch `seen`.
@@ -182,7 +182,7 @@ class Attaches:
             del self.directory.members.untold[name]
         return waiting
 
-    # attaches that other routers have to acknowledge or join
+    # The methods from here on are about attaches that other routers have to acknowledge or join.
 
     def publisher(self, stream: HomeStream, now: float) -> None:
         """Let the attach of a publisher, whose entry was just written and sent, wait until all contacts have
@@ -198,7 +198,7 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        # that attach is later than the former attach, but not later than this one
+        # The attach in `_later` is later than the former attach here, but not later than this one.
         self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)

@@ -51,7 +51,7 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            # This comes after all subscribers are awaited at the routers where they are now.
+            # This comes after the homes await all subscribers at the routers where they are now.
             for change in changes:
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)
@@ -72,7 +72,7 @@ class Changes:
             columns = {role: entry.name, "epoch": str(entry.epoch), "detail": entry.ending or None}
             self.outlet.trace(Event.EXPIRED, entry.identity, **columns)
 
-    # subscribers
+    # The methods from here on are about subscribers.
 
     def _subscriber_changed(self, change: Change, *, learned: bool) -> None:
         entry, old = change.entry, change.old
@@ -131,7 +131,7 @@ class Changes:
         if subscriber.link is not None:
             self.outlet.actions.append(Detach(subscriber.link, STOLEN, why))
 
-    # links that end without having been closed by their clients (8, Expiry and Apart)
+    # The methods from here on are about links that end, but were not closed by their clients (8, Expiry and Apart).
 
     def is_here(self, entry: LinkEntry) -> bool:
         """Whether a client is connected to this router by exactly the attach of this entry."""

@@ -100,7 +100,7 @@ class Expiry:
         self._looked = -math.inf
         self._next = math.inf
 
-    # time
+    # The methods from here on are about time.
 
     def handle_timer(self, now: float) -> None:
         """Find the links without a client, and propose what is due. The time of a link counts from the moment at which
@@ -122,7 +122,7 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
-                if not self._is_live(attach):  # it has ended with another link that was decided just now
+                if not self._is_live(attach):  # the link has ended with another link, which was decided just now
                     continue
                 if not self._speaks_for(entry):
                     self._gossip_link(entry)
@@ -222,7 +222,7 @@ class Expiry:
             return True
         return all(self.outlet.router < router for router in directory.contacts)
 
-    # own proposals
+    # The methods from here on are about proposals of this router.
 
     def _gossip_link(self, entry: LinkEntry) -> None:
         """Tell the router that has to propose of this link, because it may not know the link."""
@@ -312,7 +312,7 @@ class Expiry:
         self.begin_anew(router)
         self.contacts_changed()
 
-    # proposals of other routers
+    # The methods from here on are about proposals of other routers.
 
     def proposed(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         """Vote on another router's proposal about a link."""

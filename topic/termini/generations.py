@@ -100,7 +100,7 @@ class Generations:
         assert not stream.begun and not stream.records
         name, epoch = stream.publisher, stream.epoch
         known = self.directory.publisher(name)
-        if known is not None and known.epoch > epoch:  # the publisher has attached elsewhere while it waited
+        if known is not None and known.epoch > epoch:  # the publisher has attached elsewhere while this attach waited
             self._end_link(stream, known.router)
             return
         client_map, seen = claim.unsettled, claim.seen

@@ -120,7 +120,7 @@ class Outgoing:
             batch.size += size
             batch.segments.append(list(segment))
 
-    # messages about links
+    # The methods from here on send messages about links.
 
     def section(self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
         """Send the whole section. If the entries do not fit into a batch, they go ahead of the section, in parts.
@@ -174,7 +174,7 @@ class Outgoing:
         """Tell a router that the process of this incarnation of another router has ended (8, Lost router)."""
         self._append((router,), Segment.GONE, *owner)
 
-    # messages about subscribers
+    # The methods from here on send messages about subscribers.
 
     def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: dict[bytes, int]) -> None:
         """Tell a router that its subscriber is in the audience of every delivery that is published here from now on
@@ -202,7 +202,7 @@ class Outgoing:
         segment = Segment.GIVEN, asked.subscriber, asked.attach, asked.number, left, answer
         self._append((asked.attach.router,), *segment)
 
-    # messages about deliveries; this code runs for every message
+    # The methods from here on send messages about deliveries. This code runs for every message.
 
     def forward(
         self,

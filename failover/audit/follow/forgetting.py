@@ -72,14 +72,14 @@ class Forgetting:
         if row.role != "router":
             if not ended or row.source in self._irregular_writers:  # a KEPT row replaces lost entries
                 return row.log_name, row.event, str(row.details.get("generation"))
-            # the row shows how long the client was there
+            # This row shows how long the client was there.
             is_last = row.event == Event.ATTACHED and link not in self._closed
             return (link, row.role) if is_last else None
         if link is None and row.peer is None:
             return row.log_name, row.event
         if link in self._closed:
             return None
-        # reports name the client's last attach
+        # Reports name the last attach of a client, so this attach stays.
         if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:
             return (link,)
         if ended:

@@ -81,7 +81,7 @@ UNPROCESSED = {
 }
 """What may have happened to a delivery that a subscriber was owed and did not process."""
 
-# the groups of logs that may lack an entry, each with the entries in question
+# The constants from here on are the groups of logs that may lack an entry. Below each are the entries in question.
 
 OWN = "the subscriber's own"
 """The PROCESSED entries of a subscriber. If it has no log, the entries of its routers replace them."""

@@ -68,7 +68,8 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
             "accepted too early": owed.got & too_early & ~vague,
             "accepted though refused": accepted_though_refused(each, owed) & ~vague,
             "never published": unasked,
-            "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # the kind "never published" already covers these
+            # the kind "never published" already covers these deliveries
+            "sent by nobody": sent_by_nobody(each) & ~unasked & sure,
             "sent though left out": sent_though_left_out(each) & sure,
             "outcome disputed": outcome_disputed(each, owed) & sure,
         },
@@ -131,7 +132,7 @@ def early(each: Testimony) -> tuple[Flags, Flags]:
     later, known = _edge_later(each)
     after, before = _clocks(each)
     in_time = known & ~later
-    told_later = known & later & ~each.edge_doubted  # otherwise a later router may have logged it
+    told_later = known & later & ~each.edge_doubted  # otherwise a later router may have logged the outcome
     credible = ~(in_time & each.is_put_right(each.processed, _answer(each))) | _heard_too_soon(each)
     by_wall = after & credible & (each.own | ~(each.edge_doubted | known))
     return told_later | by_wall, in_time | before
@@ -239,7 +240,7 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
     return known & (later > slack), known & (later <= -slack)
 
 
-# balanced addresses and queues (protocol 12)
+# The functions from here on are about balanced addresses and queues (protocol 12).
 
 
 def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:

@@ -70,7 +70,7 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
         if row.event == Event.JOINED and who not in current:
             client = subscribers[who[2]]
             closed = closed_at(client, life)
-            if not client.timeout_s:  # its home does not wait for it at its former router any more
+            if not client.timeout_s:  # the home does not wait for the subscriber at its former router any more
                 closed = min([closed, *(at for at in stolen[who[2], row.home] if at > life)])
             stay = Membership(*who[:2], row.address or client.address or "", who[2], life, row.place, closed=closed)
             stay.gates = gates.get(who, [])

@@ -101,7 +101,8 @@ def find_clocks(
     finds, by deliveries, further disagreements of corrected clocks."""
     met = {**dict(_met(rows, {log.name: log.host for log in logs})), **before.met}
     unordered = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
-    while True:  # once more without the blamed logs, whose clocks must not correct others
+    # Each further round leaves out the blamed logs, because their clocks must not correct others.
+    while True:
         trusted = {pair: us for pair, us in met.items() if not unordered.keys() & {*pair}}
         clock = {**_clocks(logs, trusted), **before.clock}
         ahead = _ahead(_references(logs, clock), _between(trusted, clock))

@@ -28,7 +28,7 @@ from failover.audit.mesh.clocks import wall_us
 from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
-# the log of one router, and the other end of its contact: as router.incarnation, or only as the router
+# A pair that names one end of a contact: the log of one router, and the other router, with or without its incarnation.
 Ends = tuple[str, str]
 Hearing = Mapping[tuple[str, str], Sequence[Span]]
 """For each router's log and publisher, spans in µs of wall clock."""

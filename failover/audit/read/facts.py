@@ -165,7 +165,8 @@ def by_key(keys: Texts) -> tuple[Ints, Texts]:
     number, ordered = number[order], keys[order]
     opening = np.ones(len(order), np.bool_)
     opening[1:] = number[1:] != number[:-1]
-    if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):  # two different keys have the same hash
+    # this happens if two different keys have the same hash
+    if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):
         distinct, group = np.unique(keys, return_inverse=True)
         return group.astype(np.int64), distinct
     group = np.empty(len(order), np.int64)

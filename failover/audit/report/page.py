@@ -126,7 +126,7 @@ def _lines(story: DeliveryStory, finding: Finding) -> list[tuple[Step, str, bool
 def _when(step: Step, first: Step) -> str:
     """The time since the first step, if one clock gave both times."""
     if step.host != first.host:
-        return step.clock[:-3]  # both are cut to milliseconds
+        return step.clock[:-3]  # both times are cut to milliseconds
     us = step.time - first.time
     return f"{us / 1_000_000:+.3f} s" if abs(us) >= 10_000_000 else f"{us / 1000:+.1f} ms"
 

@@ -76,7 +76,7 @@ def join(name: str, topology: Path, via: Address, run_dir: Path | None, credenti
 
 @asynccontextmanager
 async def _listed(name: str, topology: Topology, management: Management, launcher: Launcher) -> AsyncIterator[None]:
-    """Add the router to the plan of the mesh. The context starts the router.
+    """Add the router to the plan of the mesh. The caller starts it inside the context.
 
     If the start fails, or if no router of the mesh reaches the new one, remove the router from the plan again, and stop
     it.

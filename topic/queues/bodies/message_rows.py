@@ -447,7 +447,7 @@ class MessageRows:
         parts = queue.life, queue.index, *about
         return bytes(msgpack.packb((*parts, ends) if ends else parts))
 
-    # changes
+    # The methods from here on are about changes.
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         """For each row about a message that has changed since the changes were last taken: key, former value and

@@ -181,7 +181,7 @@ class Egress(SetPublisher):
         """The positions of messages for which the home has no consumer yet."""
         return {self.open[record] for record in self.stream.unassigned if record in self.open}
 
-    # consumers that drain
+    # The methods from here on are about consumers that drain.
 
     def drain(self, asked: Drain) -> None:
         """Begin the drain of a consumer. The egress answers when the consumer has got all messages for it, including
@@ -350,7 +350,7 @@ class Egress(SetPublisher):
             return b""
         try:
             merged = self._marking.merged(self._messages.returns(self.open[record]).annotations, record.annotations)
-        except ValueError:  # the consumer has sent malformed annotations
+        except ValueError:  # ValueError means that the consumer has sent malformed annotations
             return b""
         return merged if len(merged) <= MOST_ANNOTATIONS else b""
 
@@ -494,7 +494,7 @@ class Egress(SetPublisher):
                 self.stream.refused_before(refusers)
             self.publish(positions, [*map(self._tag, positions)], messages)
 
-    # called for the core
+    # The methods from here on are called for the core.
 
     def choose(self, action: Chosen) -> None:
         self._chosen.setdefault(action.subscriber, []).extend(action.records)

@@ -172,7 +172,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         """Propose everything that waits. Returns False if the leader is too busy."""
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        # the decision of an entry also answers the core's echo
+        # The decision of this entry also answers the core's echo.
         if (self._over or self._is_asked) and (self._new or self._is_due):
             proposals.append(Settled([*self._over], self._binding))
             asked.append(_Asked([], answers_echo=self._is_asked))
@@ -216,7 +216,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             self.node.topic.outlet.actions.append(Note(text))
         self._is_full = is_full
 
-    # called for the core
+    # The methods from here on are called for the core.
 
     def begin(self, action: AnswerSubscriber) -> None:
         self.go_on()

@@ -446,7 +446,7 @@ class LedSet:
         for end in (*ingresses, *self.egresses.values(), *self.letters.values()):
             end.leave(self._node.now(), closed=False)
 
-    # for the status
+    # The methods from here on are for the status.
 
     def oldest_s(self, queue: QueueId | None, now: float) -> float:
         """The minimum age of the oldest message, in seconds; 0 if there is no message. `queue`: None for the oldest

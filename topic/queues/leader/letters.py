@@ -193,7 +193,7 @@ class Letters(SetPublisher):
         pause = min(PAUSE_S << min(tries - 1, 16), LONGEST_PAUSE_S)
         heappush(self._paused, (self.node.now() + pause, position))
 
-    # called for the core
+    # The methods from here on are called for the core.
 
     def send_outcomes(self, action: AnswerDeliveries) -> None:
         """Note which messages the address has taken. A message with an empty audience counts as not taken."""

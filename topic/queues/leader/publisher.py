@@ -130,7 +130,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         """Publish the messages that may be published now."""
         raise NotImplementedError
 
-    # bodies that are not in memory
+    # The methods from here on are about bodies that are not in memory.
 
     @property
     def _rows(self) -> QueueRows | SentRows:
@@ -219,7 +219,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
                 waiting[:] = [record for record in waiting if record in self.open]
             self.node.topic.settle(self.stream, records)
 
-    # called for the core
+    # The methods from here on are called for the core.
 
     def begin(self, action: AnswerPublisher) -> None:
         self.go_on()
