@@ -224,8 +224,8 @@ class Block:
         self._rows: list[tuple[Any, ...]] = []
         self._keys: list[bytes] = []
         self._starts: dict[bytes, int] = {}
-        """Finds keys that the block already has. For the first key of each entry, and for the key after the entry's
-        last one, it has the place among the block's keys."""
+        """The place that some keys have among the block's keys: the first key of each entry, and the key after the
+        entry's last one. By these places `_place` finds keys that the block already has."""
         self._saved_rows = 0
         self._saved_keys = 0
 

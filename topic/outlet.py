@@ -67,9 +67,9 @@ class Outlet:
         """Whether the router refuses the attach with this epoch. If so, it detaches `link`. `latest`: the clock of the
         link's latest attach.
 
-        The epoch is too low if it is not above `latest`. Only an attach by the leader of a set can be: a later leader
-        has then attached the link. The epoch is too high if a faulty router has made up the link's last epoch, so that
-        no other router would accept a higher one.
+        The epoch is too low if it is not above `latest`. This happens only to the leader of a set, after a later leader
+        has attached the link. The epoch is too high if a faulty router has made up the link's last epoch, so that no
+        other router would accept a higher one.
         """
         if latest < epoch.hlc < COUNTS:
             return False

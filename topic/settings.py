@@ -26,7 +26,7 @@ class Settings:
     window_bytes: int = 8 << 20
     """The largest sum of bytes of one publisher's unsettled messages. One delivery is always allowed."""
     max_message: int = 16 << 10
-    """The number of bytes that the router expects the first message of a publisher to have at most."""
+    """The router expects that the first message of a publisher has at most this many bytes."""
     redeliveries: int = 5
     join: float = 2.0
     """How long an attach waits for a router in contact before this router declares it lost."""

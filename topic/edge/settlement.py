@@ -80,7 +80,8 @@ class Settlement:
                     continue
                 if state == QUEUED:
                     subscriber.skip_settled()
-                # The second condition is for a record that was released on this link, and is not settled on it yet.
+                # A record in `attempts` was released on this link, and has to be settled on it, even if it waits to be
+                # sent again.
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():

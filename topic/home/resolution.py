@@ -55,10 +55,11 @@ class Resolution:
 
     def hand_over(self, stream: HomeStream, settled: list[bytes], new: Stream) -> None:
         """Tell the publisher's new home the keys of deliveries that the publisher has settled, if other routers may
-        still hold them in doubt. An entry of the publisher's map under such a key is for another delivery.
+        still hold them in doubt. If the publisher's map names such a key, it means another delivery, which has the same
+        key.
 
-        If this home had answered its attach, it does not tell the keys that were settled before that attach: the other
-        routers had already asked about all records from before it.
+        If this home had answered the publisher's attach here, it leaves out the keys that were settled before that
+        attach: the other routers had already asked about all records from before it.
         """
         keys = settled if stream.answered else sorted(stream.settled_before.union(settled))
         if isinstance(new, HomeStream):
@@ -80,11 +81,11 @@ class Resolution:
         self.tell_askers(stream, keys)
 
     def settled_late(self, stream: Stream, records: list[Record]) -> None:
-        """Handle deliveries that, as this router learns only now, the publisher settled at a former home before its
-        attach.
+        """Handle deliveries that the publisher settled at a former home before its attach, as this router learns only
+        now.
 
-        An entry of the publisher's map under such a key is for another delivery. But if the attach has already been
-        answered, the router has taken the entry for the older delivery, and keeps to that.
+        If the publisher's map names such a key, it means another delivery, which has the same key. But if this router
+        has already answered the attach, it has taken the entry of the map for the older delivery, and keeps to that.
         """
         if not isinstance(stream, HomeStream):
             self.edge.settlement.resolved(stream, [record.key for record in records])

@@ -8,9 +8,10 @@ class RaftLimits:
     """The limits of a replica. Times are in seconds, sizes in bytes."""
 
     election: float = 0.5
-    """If no candidate wins an election, a voter stands again after one to two times this time."""
+    """If no candidate wins an election, a voter stands again after this time, or after up to twice this time."""
     place: float = 0.1
-    """When several voters have lost their leader, each stands this time later than the voter before it in the ring."""
+    """When several voters have lost their leader, each waits longer by this time than the voter before it in the
+    ring."""
     boot: float = 2.0
     """A replica that starts waits this long for contact with all voters before it stands for election."""
     dead: float = 1.0

@@ -166,10 +166,10 @@ class Expiry:
 
     def _forget(self, now: float) -> None:
         """Forget expired lives after the time in which their clients might still come back without knowing of the end.
+        This time counts only while all routers that may have the clients are in contact.
 
-        This time counts only while all routers that may have the clients are in contact. If the client of a session is
-        here, the session's expired links are closed at once. Otherwise the ending of a link shows that the session is
-        over, and it is kept as long as an earlier link of the session exists.
+        If a session goes on here, its expired links are closed at once. If not, the ending of a link of the session
+        shows that the session is over, so it is kept while an earlier link of the session still exists somewhere.
         """
         ended = self.directory.expired_lives()
         attaches = [(entry.index, entry.epoch) for entry in ended]

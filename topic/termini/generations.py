@@ -223,7 +223,11 @@ class Generations:
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
         """Keep the placeholders of an abandoned life. A key does not show its generation, so they may belong to a life
-        that goes on at routers out of contact. (The life of an egress ends only by a leader.)"""
+        that goes on at routers out of contact.
+
+        Only a leader ends the life of an egress. So if the publisher is an egress, the placeholders are marked as those
+        of an egress that a leader has closed.
+        """
         placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:
             new = self._nowhere_stream(stream.publisher, stream.address, is_closed=stream.kind.is_of_set)

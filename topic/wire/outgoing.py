@@ -197,8 +197,8 @@ class Outgoing:
         self._append((home,), Segment.DRAIN, asked.subscriber, asked.attach, asked.number)
 
     def given(self, asked: Drain, left: int, answer: DrainAnswer) -> None:
-        """Answer such a question of a subscriber's router. `left`: the number of messages that still wait at this
-        home."""
+        """Answer the question that a subscriber's router has asked by `drain`. `left`: the number of messages that
+        still wait at this home."""
         segment = Segment.GIVEN, asked.subscriber, asked.attach, asked.number, left, answer
         self._append((asked.attach.router,), *segment)
 

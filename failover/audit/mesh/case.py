@@ -77,8 +77,8 @@ class Case:
     """For each router's open log, spans in µs of wall clock. In them, no client can have attached at that router
     without an entry in another log. Empty if the state stores show that no client has attached in this way anywhere."""
     since: int
-    """A time in µs of wall clock; 0 if no log is deleted. The audit does not judge deliveries that began earlier,
-    because logs of that time are deleted."""
+    """The audit does not judge deliveries that began before this time (in µs of wall clock), because logs of that time
+    are deleted. 0 if no log is deleted."""
     at_rest: AtRest = attrs.Factory(AtRest)
     """The content of the routers' stores; empty if a process uses the stores."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup  # a library that comes with jinja2
+from markupsafe import Markup  # markupsafe comes with jinja2
 
 from failover.audit.judge.kinds import KINDS
 from failover.audit.measure.counts import STATES

@@ -28,7 +28,8 @@ Result = TypeVar("Result")
 Ended: TypeAlias = Value[Result] | Error
 """The result of a call, or the exception that the call raises."""
 Post: TypeAlias = Callable[[Callable[[], object]], object]
-"""Has the thread of a caller run a function. Raises RuntimeError if the caller runs no more functions."""
+"""Hands a function to the thread of a caller, which runs it. Raises RuntimeError if the caller runs no more
+functions."""
 
 # How to post to the caller whose call the current task of trio is.
 _caller: ContextVar[Post | None] = ContextVar("caller", default=None)
