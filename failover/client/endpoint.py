@@ -26,6 +26,7 @@ from topic.identity import LinkIdentity
 from topic.properties import EPOCH, GENERATION, TOLD
 
 TIMEOUT_S: Final = 60
+LONGEST_S: Final = 2**32 - 1  # AMQP 1.0 3.5.3
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
 """After this many seconds a user that never has to wait lets other tasks run. Without this, two kinds of tasks would
@@ -67,6 +68,10 @@ class Endpoint(Attachment):
         credentials: Credentials = NOBODY,
         moves: bool = True,
     ) -> None:
+        if not isinstance(timeout, int) or not 0 <= timeout <= LONGEST_S:
+            raise ValueError(f"timeout: expected whole seconds from 0 to {LONGEST_S}, found {timeout!r}")
+        if not idle > 0:
+            raise ValueError(f"idle: expected seconds above 0, found {idle!r}")
         identity = LinkIdentity(container, link, address, credentials.name)
         logged = ClientLog(log, self.role, identity) if log is not None else None
         super().__init__(urls, identity, timeout, idle, events, logged, credentials, moves=moves)

@@ -60,7 +60,8 @@ class Publisher(Endpoint):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(urls, address, container=container, link=link, **options)
-        assert in_flight > 0
+        if in_flight < 1:
+            raise ValueError(f"in_flight: expected at least 1, found {in_flight}")
         self.resumed: tuple[Handle, ...] = ()
         self._in_flight = in_flight
         self._resend = resend_in_doubt

@@ -63,7 +63,8 @@ class Subscriber(Endpoint):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(urls, address, container=container, link=link, **options)
-        assert credit > 0
+        if credit < 1:
+            raise ValueError(f"credit: expected at least 1, found {credit}")
         self._answers = self._answer  # all deliveries share this one bound method
         self._credit = credit
         self._owed = 0  # the credit that the subscriber still has to give again
@@ -294,8 +295,11 @@ class Subscriber(Endpoint):
     async def _answer_all(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         if self._keeps:
             self._check()  # once the subscriber has given up, no task writes to the store
-        for delivery in deliveries:
-            assert not delivery.answered
+        for at, delivery in enumerate(deliveries):
+            if delivery.answered:
+                for marked in deliveries[:at]:
+                    marked.answered = False
+                raise RuntimeError("a message has one answer: this one is answered already")
             delivery.answered = True
         state = STATE_OF[outcome]
         decided = partial(self._decided, deliveries, state)

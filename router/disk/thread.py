@@ -25,13 +25,15 @@ class StoreThread:
 
     def __enter__(self) -> Self:
         token = trio.lowlevel.current_trio_token()
-        threading.Thread(target=self._work, args=(token,), name="store", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, args=(token,), name="store", daemon=True)
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._jobs.put(None)
+        self._thread.join()  # at once: `run` has waited for each call
 
     async def run(self, do: Callable[[], Result]) -> Result:
         """Call `do` in the thread, after all earlier calls. Returns its result, or raises its exception. A cancelled

@@ -64,6 +64,8 @@ class Routers:
 
     def __init__(self, urls: Sequence[str], client: str = "") -> None:
         """`client` seeds the shuffle, so that each client has its own order."""
+        if isinstance(urls, str):
+            raise ValueError(f"one URL, {urls!r}, where a list of URLs is expected")
         self._given = frozenset(map(parse_url, urls))
         self._ring = list(dict.fromkeys(map(parse_url, urls)))
         if not self._ring:

@@ -76,14 +76,23 @@ def content_of(message: bytes) -> bytes:
 
 
 def data_message(body: bytes, properties: Mapping[str, Any] | None = None) -> bytes:
-    """A message of one data section, with application properties if there are any."""
+    """A message of one data section, with application properties if there are any. Raises TypeError if AMQP cannot hold
+    a property: its name is no text, or its value is a list or a map (AMQP 1.0 3.2.5)."""
     section = data_section(body)
-    return encode(Described(APPLICATION_PROPERTIES, dict(properties))) + section if properties else section
+    if not properties:
+        return section
+    for name, value in properties.items():
+        if not isinstance(name, str) or isinstance(value, list | dict):
+            raise TypeError(f"an application property has a text as name and a simple value, not {name!r}: {value!r}")
+    return encode(Described(APPLICATION_PROPERTIES, dict(properties))) + section
 
 
 def data_section(body: bytes) -> bytes:
-    """A message that consists of one data section."""
-    return b"".join((_ONE_SECTION, len(body).to_bytes(4, "big"), body))
+    """A message that consists of one data section. Raises TypeError if the body is not made of bytes."""
+    try:
+        return b"".join((_ONE_SECTION, len(body).to_bytes(4, "big"), body))
+    except TypeError:
+        raise TypeError(f"a body is made of bytes, not {type(body).__name__}") from None
 
 
 def body_of(message: bytes) -> bytes:

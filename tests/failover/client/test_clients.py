@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -184,3 +184,44 @@ async def test_who_has_not_said_hello_is_told_no_goodbye(monkeypatch: pytest.Mon
         with pytest.raises(trio.TooSlowError):
             await fetch_status("127.0.0.1", silent.socket.getsockname()[1], 0.1)
     assert trio.current_time() < began + 30
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"urls": "amqp://127.0.0.1:5672"}, "a list of URLs is expected"),
+        ({"urls": []}, "at least one URL"),
+        ({"timeout": -1}, "timeout: expected whole seconds"),
+        ({"timeout": 1.5}, "timeout: expected whole seconds"),
+        ({"idle": 0.0}, "idle: expected seconds above 0"),
+        ({"in_flight": 0}, "in_flight: expected at least 1"),
+    ],
+)
+def test_wrong_options_of_a_publisher_are_refused_at_once(wrong: dict[str, Any], says: str) -> None:
+    options = {"urls": ["amqp://127.0.0.1:5672"], "address": "topic/x", "container": "p", "link": "out", **wrong}
+    with pytest.raises(ValueError, match=says):
+        Publisher(**options)
+
+
+def test_a_subscriber_without_credit_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="credit: expected at least 1"):
+        subscriber("amqp://127.0.0.1:5672", credit=0)
+
+
+async def test_a_message_has_one_answer() -> None:
+    """A refused answer to several messages answers none of them."""
+    async with (
+        real_routers("single") as mesh,
+        subscriber(mesh.urls[0]) as s,
+        publisher(mesh.urls[0]) as p,
+    ):
+        first, second = [await p.send(b"x") for _ in range(2)]
+        one, other = await anext(s), await anext(s)
+        await one.accept()
+        for answered in ([other, one], [other, other]):
+            with pytest.raises(RuntimeError, match="answered already"):
+                await s.accept_all(answered)
+        with pytest.raises(RuntimeError, match="answered already"):
+            await one.reject()
+        await other.reject()
+        assert (await first.outcome(), await second.outcome()) == (Outcome.ACCEPTED, Outcome.REJECTED)

@@ -210,3 +210,18 @@ def test_a_message_is_shortened_to_one_that_can_be_read(body: Any) -> None:
     assert shortened(message, 10) == b"" or len(message) <= 10
     assert shortened(b"\x00\x53\x70\x45\x00\x53\x75", 5) == b"\x00\x53\x70\x45"
     assert shortened(b"\xff" * 5000, 4096) == b"" and shortened(b"x" * 10, 4096) == b"x" * 10
+
+
+@pytest.mark.parametrize(
+    ("body", "properties", "says"),
+    [
+        ("text", None, "made of bytes, not str"),
+        (None, None, "made of bytes, not NoneType"),
+        (b"", {1: 2}, "not 1: 2"),
+        (b"", {"a": [1]}, r"not 'a': \[1\]"),
+        (b"", {"a": object()}, "no AMQP type"),
+    ],
+)
+def test_what_amqp_cannot_hold_is_no_message(body: Any, properties: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        data_message(body, properties)
