@@ -48,8 +48,7 @@ class InstallResult(Enum):
     OLDER = auto()  # the router has a newer one, and sends that one back
     # The advertisement is about this router, which did not write it. The router writes a newer one.
     DISPUTED = auto()
-    # The advertisement is too old, or its start time is in the future, or it is about a router that the mesh does not
-    # have.
+    # The advertisement is too old, or is from the future, or it is about a router that the mesh does not have.
     REFUSED = auto()
 
 
@@ -175,9 +174,9 @@ class Database:
         assert own is not None, "we advertise before anybody can tell us about ourselves"
         version = entry.incarnation, entry.sequence
         if entry.incarnation > self._incarnation or entry.sequence > LAST_SEQUENCE:
-            # The advertisement is forged, or another router with this name, whose clock is ahead, wrote it. This router
-            # has no higher sequence number, or none that other routers can decode. No router renews this advertisement,
-            # so it expires.
+            # The advertisement is forged, or another router with this name, whose clock is ahead, wrote it.
+            # This router has no higher sequence number, or none that other routers can decode.
+            # No router renews the advertisement, so it expires.
             self.refused += 1
             return InstallResult.REFUSED
         if version > own.version or (version == own.version and entry.links != own.links):

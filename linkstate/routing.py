@@ -120,8 +120,7 @@ class LinkState:
                     f"the incarnation {frame.incarnation} lies in the future: the clocks of the two routers differ"
                 )
         if neighbour.connected:
-            # A later HELLO or SUMMARY replaces the earlier ones of the body. Only the last one is handled, because its
-            # answer may be long.
+            # Only the last HELLO and the last SUMMARY of the body count, because the answer may be long.
             last = {type(frame): frame for frame in frames}
             for frame in frames:
                 if isinstance(frame, Entries) or frame is last[type(frame)]:

@@ -28,9 +28,9 @@ EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
 """Matches the text of an `Epoch`: clock, router and incarnation."""
 
 
-# Clients name a queue by one address. In the mesh, the links of its publishers and of its consumers have two other
-# addresses, `_sets/SET/in/QUEUE` and `_sets/SET/out/QUEUE`. The outboxes of sets publish to `_sets/SET/dead/QUEUE`. The
-# name of a set has no slash.
+# Clients name a queue by one address. Inside the mesh, its publishers' links have the address `_sets/SET/in/QUEUE`.
+# The links of its consumers have the address `_sets/SET/out/QUEUE`. Outboxes publish to `_sets/SET/dead/QUEUE`.
+# The name of a set has no slash, but the name of a queue may have some.
 
 
 def ingress_address(set_: str, queue: str) -> str:

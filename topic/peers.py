@@ -109,8 +109,7 @@ class Peers:
         changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
         self.home.balancing.section_received(router)
-        # Expect these subscribers again before another change of this section lets a home accept a delivery without
-        # them.
+        # These subscribers are expected again before another change lets a home accept without them.
         for entry in taken_back:
             self.home.audiences.expect(entry, router)
         self._changes.follow(changes, learned=True)

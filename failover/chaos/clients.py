@@ -93,8 +93,7 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                # In a session of its own, the client does not get ctrl-c. The nemesis gets it, and ends the clients in
-                # order.
+                # The session is its own, so that ctrl-c reaches only the nemesis, which then ends the clients in order.
                 start_new_session=True,
             )
         self.running = True

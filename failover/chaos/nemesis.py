@@ -243,8 +243,7 @@ class Nemesis:
         self.mesh.start(running)
 
 
-# For each of these words, the states in which a router has to be so that the word can strike it. Any other word strikes
-# routers that are up.
+# For each of these words, the states of a router that it can strike. Any other word strikes routers that are up.
 _OPEN: Mapping[str, tuple[Life, ...]] = {
     "kill": (Life.UP, Life.PAUSED),
     "kill-all": (Life.UP, Life.PAUSED),

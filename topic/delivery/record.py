@@ -107,8 +107,8 @@ class Record:
         """The place of the delivery in the publisher's order, as the home counts it; -1 while the record is withheld
         (protocol 5) or unconfirmed."""
         self.state, self.presettled = State.IN_DOUBT, False
-        # Used for balanced addresses: the name of the chosen subscriber, `UNASSIGNED`, or None if the record is for the
-        # subscriber that already has it.
+        # Used for balanced addresses: the name of the chosen subscriber, or `UNASSIGNED` while none is chosen.
+        # It is None if the record is for the subscriber that already has it.
         self.chosen: bytes | None = None
         self.taken = False  # used for balanced addresses: whether a subscriber, at any router, has accepted the record
         # Used at the home: whether the publisher has surely stored the outcome, because it has answered a later echo.
@@ -704,8 +704,7 @@ class AddressKind(ABC):
         """Handle a router's question whether the record is settled. The router asks because a subscriber's map names
         the record."""
 
-    # The methods from here on are rules that the edge applies. `topic.edge.subscriber` has the class of the
-    # subscribers.
+    # The methods from here on are rules that the edge applies to subscribers (`topic.edge.subscriber`).
 
     @abstractmethod
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
@@ -905,14 +904,12 @@ class HomeStream(Stream):
         self.lifetime = lifetime
         self.settles_first = settles_first
         """Whether the publisher's link has receiver settle mode first: the home then sends outcomes already settled."""
-        # When the client sent this attach, it had not heard of the attach that this one replaces. So this attach may be
-        # late (6.12).
+        # The client did not know of the attach that this one replaces, so this attach may be late (6.12).
         self.overtook = overtook
         self.unordered = unordered
         """The publisher resumes its life without an echo of its last epoch. If clocks differ, this attach may then have
         a lower epoch than the last one."""
-        # The client's map was null, and it has echoed no epoch. So this attach, too, may have a lower epoch than the
-        # last one.
+        # The client's map was null, and it has echoed no epoch. So this attach may have a lower epoch, too.
         self.afresh = afresh
         self.begun = False  # False while the attach waits for routers that may know the publisher's life
         self.answered = False
@@ -921,8 +918,7 @@ class HomeStream(Stream):
         self.expected: dict[bytes, bytes] = {}
         """Maps key to tag: the deliveries that the publisher's map has in doubt, and that the publisher has not
         transferred again on this attach."""
-        # Whether the publisher's map was incomplete. If so, the publisher may have in doubt a delivery that its map
-        # lacks.
+        # Whether the publisher's map was incomplete, so that deliveries which it lacks may be in doubt.
         self.incomplete = False
         self.settled_again: set[Record] = set()
         """Deliveries in doubt that the publisher transferred again as settled. The publisher gets no outcome for

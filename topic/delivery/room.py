@@ -69,7 +69,7 @@ class Demand:
     """The sum of the rooms of these subscribers, less the room for waiting deliveries that at least one of them may
     get."""
     refused: SubscriberRoom
-    """The room that the waiting deliveries would take which all of these subscribers have refused for themselves."""
+    """The room for those waiting deliveries that all of these subscribers have refused for themselves."""
 
 
 @attrs.frozen(slots=True)

@@ -181,8 +181,7 @@ class Publishing:
                 self._queue[stream] = None
                 self._may_go_on = True
             elif self.records.by_key.get(record.key) is record:
-                # Remove the record before it is forwarded, because this may settle the record at once, and call this
-                # method again.
+                # The record is removed before it is forwarded, because to forward it may call this method again.
                 stream.release_withheld()
                 room -= record.size
                 self._forward_new(stream, [record], self._edge.delivery.take_again)

@@ -194,8 +194,7 @@ class Raft:
         if isinstance(body, say.Greeting):
             known = KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False))
             if self.why_aside:
-                # The greeting is kept for the next replica, which has an empty store, because the other router does not
-                # send it again.
+                # The greeting comes only once, so it is kept for the next replica, which has an empty store.
                 self.stores.learn(known)
             else:
                 self._take_greeting(known, now)

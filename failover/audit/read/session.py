@@ -183,8 +183,7 @@ def _settings(master: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return settings | {
         "spark.sql.shuffle.partitions": "4",
-        # Without Java's optimizing compiler. It took 12 of 30 s of processor time, and an audit ends before this pays
-        # off.
+        # Java's optimizing compiler is off, because it took 12 of 30 s of processor time, too long for an audit.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -70,8 +70,7 @@ class Attachment(Handler):
         self._credentials = credentials
         self.generation: bytes | None = None  # the generation in the router's answer to the attach
         self.epoch: str | None = None  # the epoch in the router's answer to the attach
-        # For this many seconds the routers wait for the link to come back. The router's answer to the attach names the
-        # time.
+        # For this many seconds the routers wait for the lost link, according to the router's answer to the attach.
         self.granted_timeout = 0
         self._routers = Routers(urls, f"{identity.container} {identity.link}")
         self._timeout = timeout
@@ -80,8 +79,7 @@ class Attachment(Handler):
         self._tell = events or (lambda event: None)
         self._log = log
         self._resumes = False  # whether a router has ever answered an attach of this link
-        # Whether the client has reported `Searching` since the last loss. It does so once, when no router takes the
-        # link.
+        # Whether the client has reported `Searching` since the last loss. It does so when no router takes the link.
         self._searches = False
         # Whether a router has ended the link with MISSED. The next attaches say so, until a router has answered one.
         self._told = False
@@ -237,8 +235,7 @@ class Attachment(Handler):
         elif self._timeout == 0:
             self._give_up(error)
         else:
-            # The client tries the same router first: if that router lives, it knows most about the unsettled
-            # deliveries.
+            # The same router comes first: if it lives, it knows most about the unsettled deliveries of this link.
             self._routers.succeeded()
             if elsewhere:  # but not if it sent the client away, or fell silent
                 self._routers.choose_next()

@@ -398,8 +398,7 @@ class Egress(SetPublisher):
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        # The home serves consumers by itself when it gets a message. Without a message, it has to be told that the gap
-        # has changed.
+        # Without a new message, the home does not notice that the gap has changed, and has to be told.
         is_gone = gap != self.stream.gap and received == self.stream.received
         if is_to_choose or is_gone:  # messages that were given back are published first
             self.node.topic.serve_one(self.stream, only=serves_one)

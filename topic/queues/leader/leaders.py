@@ -51,7 +51,7 @@ PATIENCE_S: Final = 0.005
 
 
 class LedSet:
-    """The links for one set, in one term in which this router leads the set."""
+    """The links for one set, in one term in which this router leads the set. This class implements `Proposer`."""
 
     def __init__(
         self, node: EndNode, sets: ReplicaSets, marking: Marking, name: str, since: tuple[int, int], now: float
@@ -251,13 +251,11 @@ class LedSet:
             self.egresses[known.id].drain(asked)
 
     def may_propose(self, end: ProposingEnd) -> bool:
-        """See `Proposer.may_propose`."""
         if self._is_under_way:
             self._busy[end] = None
         return not self._is_under_way
 
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
-        """See `Proposer.propose`."""
         proposals = [self._timed(one) if isinstance(one, Enqueue) else one for one in proposals]
         first = self._sets.propose(self._name, proposals)
         if first is None:
@@ -318,7 +316,6 @@ class LedSet:
         self._rested_at = now + left_ms / 1000
 
     def rest(self, end: RestingEnd, position: int, until_ms: int, *, must: bool = False) -> bool:
-        """See `Proposer.rest`."""
         if len(self._resting) >= MOST_RESTING and not must:
             return False
         heappush(self._resting, (until_ms, position, end))
@@ -327,22 +324,18 @@ class LedSet:
         return True
 
     def wait(self, end: ProposingEnd) -> None:
-        """See `Proposer.wait`."""
         self._patient[end] = None
         self.deadline = min(self.deadline, self._node.now() + PATIENCE_S)
 
     @property
     def is_far_ahead(self) -> bool:
-        """See `Proposer.is_far_ahead`."""
         return self._ahead > MOST_AHEAD
 
     def read(self, end: ReadingEnd, queue: QueueId | None, positions: Sequence[int]) -> None:
-        """See `Proposer.read`."""
         self._reading[self._sets.read(self._name, queue, positions)] = end
         self.doubts_disk_at = min(self.doubts_disk_at, self._node.now() + SLOW_S)
 
     def reads_ahead(self, size: int) -> None:
-        """See `Proposer.reads_ahead`."""
         self._ahead += size
 
     def found(self, found: BodiesFound) -> bool:
