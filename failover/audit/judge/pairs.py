@@ -37,8 +37,8 @@ class Pairs:
     names: Sequence[str]
     in_audience: Flags
     apart: Flags
-    """Whether the acceptances without the subscriber leave no other. Every home that accepted the delivery for an
-    audience with this subscriber logs that it accepted without it."""
+    """Whether the delivery was accepted only without the subscriber: every home that accepted it for an audience with
+    this subscriber logs that it accepted without it."""
     passed: Flags
     """Whether a router logs that the subscriber's filter does not let the delivery pass, and no router has sent the
     delivery to the subscriber since."""

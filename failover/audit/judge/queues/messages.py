@@ -98,7 +98,7 @@ class QueueVerdicts:
     """The violations by messages. There is one flag for each message."""
     repeated: Mapping[str, Flags]
     """For each reason in `kinds.REPEATED`, flags of the pairs (a delivery and an ingress) whose message was enqueued
-    more than once, which this reason excuses."""
+    more than once for this reason."""
     passed: Mapping[tuple[str, str], Passage]
     """For each log and set, the messages that came into the set's queues and left them."""
     unstored: Counter[tuple[str, str]]
@@ -177,9 +177,9 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
 
 
 def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
-    """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address,
-    given by the code of the address of the queue's egress. `NONE` if the queue is unknown. If no log names the queue, a
-    code that no text has."""
+    """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address. A
+    queue is given by the code of its egress's address. It is `NONE` if the queue is unknown, and a code that no text
+    has if no log names the queue."""
     strings, clients = each.facts.rows.strings, dict(each.clients)
     known = {text: code for code, text in enumerate(strings)}
     number = len(strings) + 1
