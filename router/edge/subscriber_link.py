@@ -199,6 +199,13 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         rows = zip(records, handles, states, strict=True)
         return {record: self.link.remote_outcome(handle) for record, handle, state in rows if state in shown}
 
+    def _release_unanswered(self, records: Sequence[Record]) -> None:
+        """Send *released* for deliveries that a queue takes back: the client has not answered them."""
+        handles = [handle for record in records if (handle := self.handles.get(record)) is not None]
+        taken = [handle for handle in handles if not self.link.remote_state(handle)[0]]
+        if taken:
+            self.link.update_many(taken, RELEASED)
+
     def _settle(self, records: Sequence[Record]) -> None:
         """Settle the records that are still unsettled on this link."""
         take = self.handles.pop
@@ -335,6 +342,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self._give_back([action.record])
 
     def settle(self, records: Sequence[Record]) -> None:
+        if self.subscriber.kind.is_of_set:
+            self._release_unanswered(records)
         self._settle(records)
         if self.modified:
             for record in records:

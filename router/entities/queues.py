@@ -45,6 +45,7 @@ SETTINGS: Final = (
     ),
     _setting("single_active", Type.FLAG, "one consumer gets all messages until it has ended; null: no"),
     _setting("exclusive", Type.FLAG, "the queue has one consumer, and ends the links of others; null: no"),
+    _setting("lock_ms", Type.NUMBER, "how many milliseconds a consumer may have a message; null: no limit"),
     _setting("retry_after_ms", Type.NUMBER, "how many milliseconds a message pauses after it has failed; null: not"),
     _setting("retry_factor", Type.NUMBER, "how many times longer it pauses after each further failure; null: equal"),
     _setting("retry_most_ms", Type.NUMBER, "how many milliseconds it pauses at most; null: a day"),

@@ -98,6 +98,8 @@ class QueueSettings:
     """Whether only one consumer gets messages, until that consumer has ended."""
     exclusive: bool | None = None
     """Whether the queue has one consumer at a time. The link of any further one ends."""
+    lock_ms: int | None = None
+    """How long a consumer may have a message without an answer, in milliseconds. Then the message comes back."""
     retry_after_ms: int | None = None
     """The pause, in milliseconds, before a consumer gets a message again that has failed."""
     retry_factor: int | None = None
@@ -475,6 +477,7 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "redeliveries": _redeliveries,
     "single_active": _flag,
     "exclusive": _flag,
+    "lock_ms": _limit,
     "retry_after_ms": _limit,
     "retry_factor": _factor,
     "retry_most_ms": _limit,

@@ -40,6 +40,7 @@ MOST_SHOWN: Final = 10_000
 MOST_POSITION: Final = 2**63 - 1
 IN_MS: Final[Mapping[str, str]] = {
     "--ttl": "ttl_ms",
+    "--lock": "lock_ms",
     "--retry-after": "retry_after_ms",
     "--retry-most": "retry_most_ms",
 }
@@ -59,6 +60,7 @@ READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bind": list,
     "dead_letter": str,
     "redeliveries": whole(0, MOST),
+    "lock_ms": _milliseconds,
     "retry_after_ms": _milliseconds,
     "retry_factor": whole(1, MOST_FACTOR),
     "retry_most_ms": _milliseconds,
@@ -113,6 +115,7 @@ def setting_options(command: Command) -> Command:
             "NUMBER",
             "How often a message fails before it is a dead letter, 20 times without this",
         ),
+        ("--lock", "DURATION", "How long a consumer may have a message without an answer, such as 30m"),
         ("--retry-most", "DURATION", "How long a message pauses after a failure at most, such as 1h"),
         ("--retry-factor", "NUMBER", "How many times longer it pauses after each further failure"),
         ("--retry-after", "DURATION", "How long a message pauses after its first failure, such as 1s"),
@@ -202,7 +205,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
     """
     if not settings:
         options = (
-            "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, --redeliveries, --retry-after, "
+            "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, --redeliveries, --lock, --retry-after, "
             "--retry-factor, --retry-most, --single-active or --exclusive"
         )
         raise click.UsageError(f"there is nothing to change, expected {options}")

@@ -368,7 +368,7 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
         (
             (),
             "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, "
-            "--redeliveries, --retry-after, --retry-factor, --retry-most, --single-active or --exclusive",
+            "--redeliveries, --lock, --retry-after, --retry-factor, --retry-most, --single-active or --exclusive",
         ),
     ],
 )

@@ -56,7 +56,8 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0, "paused": 0, "scheduled": 0}
     about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0, "expired": 0}
     about |= {"lastPosition": None, "ttlMs": None, "deadLetter": None, "redeliveries": None, "outbox": 0, "dead": 0}
-    about |= {"singleActive": None, "exclusive": None, "retryAfterMs": None, "retryFactor": None, "retryMostMs": None}
+    about |= {"singleActive": None, "exclusive": None, "lockMs": None}
+    about |= {"retryAfterMs": None, "retryFactor": None, "retryMostMs": None}
     assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None, "bind": None}
     only_leader = dict.fromkeys(
         ("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired", "dead", "paused", "scheduled")
@@ -226,7 +227,7 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
         (
             {"limit_messages": 5},
             "a queue has no setting 'limit_messages', expected limitMessages, limitBytes, ttlMs, bind, deadLetter, "
-            "redeliveries, singleActive, exclusive, retryAfterMs, retryFactor or retryMostMs",
+            "redeliveries, singleActive, exclusive, lockMs, retryAfterMs, retryFactor or retryMostMs",
         ),
         ({7: 5}, "a queue has no setting 7, expected limitMessages, .*"),
         ({"limitMessages": "5"}, "limit_messages of a queue is '5', expected a number from 1"),

@@ -40,6 +40,7 @@ from topic.ends.end import EndNode
 from topic.identity import egress_of
 from topic.queues.bodies.message_rows import QueueRows, SentRows
 from topic.queues.leader import publisher
+from topic.queues.leader.locks import Locks
 from topic.queues.leader.log import Marking, MessageView, Proposer
 from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
 from topic.queues.operations import QueueId
@@ -134,6 +135,9 @@ class Egress(SetPublisher):
         """For each resting message (`Proposer.rest`), by position, whether it waits for its delivery time."""
         self._some_are_gone = False
         """Whether some resting messages may be gone."""
+        self._locks = Locks(self, log, lambda: node.topic.outlet.time_ms)
+        self._taken_back: set[Record] = set()
+        """The deliveries of messages that consumers held for too long, until they have ended."""
         self._draining: dict[bytes, Draining] = {}
         """The consumers that drain, by name."""
 
@@ -238,6 +242,7 @@ class Egress(SetPublisher):
             at = map(self.open.__getitem__, proposed.records)
             self._withdraw({position for position in at if not self._has(position)})
             self.node.topic.reserved(self.stream, proposed.consumer, proposed.records)
+            self._locks.hold(self.open[record] for record in proposed.records if record in self.open)
             if self._draining:
                 self.go_on()
         else:
@@ -246,6 +251,7 @@ class Egress(SetPublisher):
     def _ended(self, position: int) -> None:
         """Handle the end of a delivery of the message at this position. If the message still exists, it waits to be
         published again."""
+        self._locks.free(position)
         if position not in self._messages.of(self.queue):
             self._refusers.pop(position, None)
         elif not self._pauses(position):
@@ -276,7 +282,20 @@ class Egress(SetPublisher):
         self._show_gap()
         self.go_on()
 
+    def take_back(self, positions: Collection[int]) -> None:
+        waiting = {*self._over, *self._rejected, *self._back}
+        waiting |= {record for one in self._asked.values() if one.consumer is None for record in one.records}
+        held = [
+            record
+            for record, position in self.open.items()
+            if position in positions and record.chosen and record not in waiting
+        ]
+        self._taken_back.update(held)
+        self._back += held
+        self.go_on()
+
     def _end(self, records: list[Record]) -> None:
+        self._taken_back.difference_update(records)
         self._failed = {self.open[record] for record in records if _has_failed(record)}
         super()._end(records)
         self._failed = set()
@@ -392,7 +411,8 @@ class Egress(SetPublisher):
         """Publish the messages that consumers may already have, and as many others as consumers have room for."""
         settings = self._state.settings_of(self.queue)
         serves_one = settings.serves_one
-        # First tell the home that it may have to give all messages to one consumer. Then messages are published.
+        self._locks.set(settings.lock_ms, self.open.values())
+        # Set this before messages are published for the room of other consumers.
         if serves_one and not self.stream.serves_one:
             self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
@@ -408,7 +428,9 @@ class Egress(SetPublisher):
     def _publish_some(self) -> None:
         """Publish the messages that consumers may already have first, then others, as long as their bodies are in
         memory."""
-        self._give([*self._take(self._doubted, self._doubted.popleft)])
+        doubted = [*self._take(self._doubted, self._doubted.popleft)]
+        self._give(doubted)
+        self._locks.hold(position for position, _ in doubted)
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
         elif self._free or self._aside:
@@ -517,13 +539,16 @@ class Egress(SetPublisher):
     def send_outcomes(self, action: AnswerDeliveries) -> None:
         """Take the outcomes of deliveries from the home: consumers have accepted or rejected the messages, or the
         messages come back to the queue."""
+        records = action.records
+        if self._taken_back:  # these consumers are too late: their messages are on the way back
+            records = [record for record in records if record not in self._taken_back]
         if action.outcome in GIVEN_BACK:
-            self._back += action.records
-            self._note_refusers(action.records)
+            self._back += records
+            self._note_refusers(records)
             self.go_on()
         else:
             is_rejected = action.outcome is DeliveryOutcome.REJECTED
-            (self._rejected if is_rejected else self._over).extend(action.records)
+            (self._rejected if is_rejected else self._over).extend(records)
             self._log.wait(self)
 
     def _note_refusers(self, records: Iterable[Record]) -> None:

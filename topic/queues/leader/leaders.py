@@ -4,7 +4,7 @@ set, and suspends them when it no longer leads."""
 import math
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, count
 from typing import Final
 
 import attrs
@@ -91,9 +91,10 @@ class LedSet:
         """When `test_disk` is due; infinite if no read is under way."""
         self._ahead = 0
         """The bytes of bodies that ends have read but not published yet."""
-        self._resting: list[tuple[int, int, RestingEnd]] = []
+        self._resting: list[tuple[int, int, int, RestingEnd]] = []
         """A heap of resting messages: when the rest ends, in milliseconds of the wall clock; the position of the
         message; its end."""
+        self._rests = count()
         self._rested_at = math.inf
         """When the first message in `_resting` may have rested; infinite if there is none."""
         self._times = DecidedTimes(sets.applied(name), now)
@@ -307,7 +308,7 @@ class LedSet:
         if self._rested_at <= now:
             wall_ms = self._node.topic.outlet.time_ms
             while self._resting and self._resting[0][0] <= wall_ms:
-                _, position, end = heappop(self._resting)
+                _, position, _, end = heappop(self._resting)
                 end.rested(position)
             self._await_rested(now)
 
@@ -318,7 +319,7 @@ class LedSet:
     def rest(self, end: RestingEnd, position: int, until_ms: int, *, must: bool = False) -> bool:
         if len(self._resting) >= MOST_RESTING and not must:
             return False
-        heappush(self._resting, (until_ms, position, end))
+        heappush(self._resting, (until_ms, position, next(self._rests), end))
         if self._resting[0][1] == position:
             self._await_rested(self._node.now())
         return True

@@ -1,0 +1,77 @@
+"""How long consumers hold the messages of one queue (protocol 14.19).
+
+The clock of the leader measures this, and no entry of the log has it. So the time of a message begins anew with the
+next leader.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import takewhile
+from typing import Protocol
+
+from topic.queues.leader.log import Proposer
+
+
+class LockedEnd(Protocol):
+    """The end whose messages consumers hold: `topic.queues.leader.egress`."""
+
+    def take_back(self, positions: Collection[int]) -> None:
+        """Take these messages back from their consumers, if these still have them: the time is over."""
+
+
+class Locks:
+    """The messages that consumers hold, while the queue has the setting `lock_ms`."""
+
+    def __init__(self, end: LockedEnd, log: Proposer, time_ms: Callable[[], int]) -> None:
+        self._end = end
+        self._log = log
+        self._time_ms = time_ms
+        self._lock_ms: int | None = None
+        self._since: dict[int, int] = {}
+        """The time at which a consumer got the message, keyed by position; the earliest is first."""
+        self._is_set = False
+        """Whether a timer is set (`Proposer.rest`)."""
+
+    def set(self, lock_ms: int | None, held: Iterable[int]) -> None:
+        """Set how long a consumer may hold a message; None for no limit. `held`: the positions of the messages that
+        consumers hold now; their time begins now if there was no limit before."""
+        if lock_ms == self._lock_ms:
+            return
+        if lock_ms is None:
+            self._since.clear()
+        elif self._lock_ms is None:
+            self._since = dict.fromkeys(held, self._time_ms())
+        self._lock_ms = lock_ms
+        self._set_timer()
+
+    def hold(self, positions: Iterable[int]) -> None:
+        """A consumer gets these messages."""
+        if self._lock_ms is None:
+            return
+        now_ms = self._time_ms()
+        for position in positions:
+            self._since.pop(position, None)
+            self._since[position] = now_ms
+        self._set_timer()
+
+    def free(self, position: int) -> None:
+        """The consumer has the message no more."""
+        self._since.pop(position, None)
+
+    def _set_timer(self) -> None:
+        first = next(iter(self._since), None)
+        if first is not None and self._lock_ms is not None and not self._is_set:
+            self._is_set = True
+            self._log.rest(self, first, self._since[first] + self._lock_ms, must=True)
+
+    def rested(self, position: int) -> None:
+        """The timer is over. The setting may have changed since."""
+        self._is_set = False
+        if self._lock_ms is None:
+            return
+        since_ms = self._time_ms() - self._lock_ms
+        over = [*takewhile(lambda at: self._since[at] <= since_ms, self._since)]
+        for at in over:
+            del self._since[at]
+        if over:
+            self._end.take_back(over)
+        self._set_timer()
