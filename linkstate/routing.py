@@ -154,7 +154,7 @@ class LinkState:
     def _receive_frame(self, neighbour: Neighbour, frame: LinkstateFrame, now: float) -> None:
         self._clock.merge(frame.clock)
         if isinstance(frame, Hello) and not self.plan.admits(frame.name, frame.incarnation):
-            # The mesh has removed this router. The router learns this from the plan.
+            # The mesh has removed the neighbour, which learns this from the plan.
             self._transmit(neighbour.name, encode_plan(self._clock.read(), self.plan))
         elif isinstance(frame, Hello):
             neighbour.receive_hello(frame.incarnation, frame.heard == self._incarnation, now)
@@ -178,7 +178,7 @@ class LinkState:
         merged = self.plan.merge(frame.plan)
         if merged == self.plan:
             return
-        # Neither a neighbour nor this router after a restart would accept such a plan.
+        # A larger plan would not be accepted by a neighbour, nor by this router after a restart.
         if merged.size > MOST_TAKEN:
             raise PeerError(
                 f"merged with the plan of this router, the plan would have more than {MOST_TAKEN} routers or links"

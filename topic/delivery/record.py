@@ -119,7 +119,7 @@ class Record:
         self.locals: dict[Any, int] = {}
         """Maps each local subscriber to QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0  # the number of local subscribers without a final outcome
-        self.unread = 0  # used once the record is settled: how many local subscribers may not have read this
+        self.unread = 0  # used once the record is settled: how many local subscribers may not know this yet
         # Used while the record is unconfirmed: the publisher's epoch and the place `n` that the last Forward named.
         self.given: tuple[Epoch, int] | None = None
         self.refusals: Refusals | None = None

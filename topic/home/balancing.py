@@ -397,7 +397,7 @@ class Balancing:
         self.offer_waiting(stream)
 
     def _serve_next(self, stream: HomeStream, gone: bytes) -> None:
-        """If the subscriber that is gone alone got all deliveries, let another one get them."""
+        """If the subscriber that has gone was the only one to get deliveries, let another one get them."""
         if stream.served == gone:
             stream.serve(None)
             self.offer_waiting(stream)

@@ -51,7 +51,7 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            # This comes after the homes await all subscribers at the routers where they are now.
+            # Departures come last: homes first have to await all subscribers at the routers where they are now.
             for change in changes:
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)

@@ -48,7 +48,7 @@ class Testimony:
         hlc, time = taken(facts.rows.hlc, self.accepted), taken(facts.rows.time, self.accepted_first)
         self.accepted_hlc = np.where(self.accepted != NONE, hlc, fates.accepted_hlc[at])
         self.accepted_time = np.where(self.accepted_first != NONE, time, fates.accepted_time[at])
-        """When the delivery was first accepted. If no home logs this, when the publisher read it."""
+        """When the delivery was first accepted. If no home logs this, when its publisher read *accepted*."""
         self.acceptor = taken(facts.home, self.accepted)
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
 
