@@ -137,7 +137,7 @@ class Egress(SetPublisher):
         """Whether some resting messages may be gone."""
         self._locks = Locks(self, log, lambda: node.topic.outlet.time_ms)
         self._taken_back: set[Record] = set()
-        """The deliveries of messages that consumers held for too long, until they have ended."""
+        """The deliveries whose messages consumers held for too long, and that have not ended yet."""
         self._draining: dict[bytes, Draining] = {}
         """The consumers that drain, by name."""
 

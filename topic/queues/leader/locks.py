@@ -1,7 +1,7 @@
-"""How long consumers hold the messages of one queue (protocol 14.19).
+"""Measures how long consumers hold the messages of one queue (protocol 14.19).
 
-The clock of the leader measures this, and no entry of the log has it. So the time of a message begins anew with the
-next leader.
+The leader's clock measures this time, and no entry of the log has it. So when another router leads, the times of all
+messages begin anew.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -12,10 +12,11 @@ from topic.queues.leader.log import Proposer
 
 
 class LockedEnd(Protocol):
-    """The end whose messages consumers hold: `topic.queues.leader.egress`."""
+    """The end whose messages consumers hold. `topic.queues.leader.egress` implements it."""
 
     def take_back(self, positions: Collection[int]) -> None:
-        """Take these messages back from their consumers, if these still have them: the time is over."""
+        """Take these messages back, because their consumers have held them for too long. A consumer may have given its
+        message up meanwhile."""
 
 
 class Locks:
@@ -27,9 +28,9 @@ class Locks:
         self._time_ms = time_ms
         self._lock_ms: int | None = None
         self._since: dict[int, int] = {}
-        """The time at which a consumer got the message, keyed by position; the earliest is first."""
+        """For each held message, by position, when its consumer got it. The earliest comes first."""
         self._is_set = False
-        """Whether a timer is set (`Proposer.rest`)."""
+        """Whether a timer runs (`Proposer.rest`)."""
 
     def set(self, lock_ms: int | None, held: Iterable[int]) -> None:
         """Set how long a consumer may hold a message; None for no limit. `held`: the positions of the messages that
@@ -44,7 +45,7 @@ class Locks:
         self._set_timer()
 
     def hold(self, positions: Iterable[int]) -> None:
-        """A consumer gets these messages."""
+        """Note that a consumer now holds these messages."""
         if self._lock_ms is None:
             return
         now_ms = self._time_ms()
@@ -54,7 +55,7 @@ class Locks:
         self._set_timer()
 
     def free(self, position: int) -> None:
-        """The consumer has the message no more."""
+        """Note that the consumer no longer holds the message."""
         self._since.pop(position, None)
 
     def _set_timer(self) -> None:
@@ -64,7 +65,7 @@ class Locks:
             self._log.rest(self, first, self._since[first] + self._lock_ms, must=True)
 
     def rested(self, position: int) -> None:
-        """The timer is over. The setting may have changed since."""
+        """Handle the end of the timer. The setting may have changed since the timer began."""
         self._is_set = False
         if self._lock_ms is None:
             return
