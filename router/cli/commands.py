@@ -43,8 +43,8 @@ class Listed(click.Command):
         return command
 
 
-class Commands(click.Group):
-    """A group that lists its commands in the order of use, and prints errors of users in one line."""
+class Subcommands(click.Group):
+    """A group that lists its commands in the order of use, each with the whole first sentence of its help."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         cmd.short_help = cmd.get_short_help_str(limit=1000)  # click would cut it on a narrow terminal
@@ -52,6 +52,10 @@ class Commands(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)
+
+
+class Commands(Subcommands):
+    """The group of all commands. It prints errors of users in one line."""
 
     def resolve_command(
         self, context: click.Context, args: list[str]

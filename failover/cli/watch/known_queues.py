@@ -17,7 +17,7 @@ from router.entities.replicas import SET
 from router.entities.table import Entity, Where
 from router.mesh.errors import RunError
 from router.mesh.reading import expected
-from router.mesh.shown.sets import ShownSet, sets_in
+from router.mesh.shown.sets import ShownSet, in_words, sets_in
 from router.text.printable import printable
 from topic.queues.operations import QueueSettings
 
@@ -146,9 +146,18 @@ async def queue_named(management: Management, name: str) -> KnownQueue:
     answers = await of_each(sorted({one.by for one in sets.values()}), read)
     found = [queue for router, row in answers.items() if row is not None for queue in _known(row, router, sets)]
     if not found:
+        if leaderless := without_leader(sets):
+            raise RunError(f"no router that answers knows queue {printable(name)}, and no router leads {leaderless}")
         names = [queue.name for queue in await all_queues(management, sets)]
         raise RunError(f"there is no queue {printable(name)}; {_hint(name, names)}")
     return found[0]
+
+
+def without_leader(sets: Mapping[str, ShownSet]) -> str:
+    """The sets that no router leads, in words; empty if there are none. The routers of such a set may not know all of
+    its queues: a router that has just started does not know how much of its log is decided."""
+    names = [one.name for one in sets.values() if one.leader is None]
+    return in_words(names) if names else ""
 
 
 def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
@@ -169,7 +178,7 @@ def _hint(name: str, names: list[str]) -> str:
     like = difflib.get_close_matches(name, names, MOST_MEANT, LIKE)
     if like:
         return f"did you mean {' or '.join(map(printable, like))}?"
-    return f"oncemesh queue list shows the {len(names)} that there are"
+    return f"oncemesh queue list shows {'the only one' if len(names) == 1 else f'all {len(names)}'}"
 
 
 def _in_words(entity: Entity[Any], row: Row) -> Row:

@@ -18,11 +18,13 @@ from failover.cli.watch.known_queues import (
     all_queues,
     queue_named,
     sets_of_mesh,
+    without_leader,
 )
 from failover.cli.watch.replica_sets import begin, move, recover, replace, replicas, sets, voters
 from failover.client.management import Management, RefusedError
 from router.amqp.format.errors import AmqpError
 from router.cli.base import console
+from router.cli.commands import Subcommands
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration, format_size, parse_duration, parse_size
@@ -136,7 +138,7 @@ def setting_options(command: Command) -> Command:
 name_argument = click.argument("name", callback=read_text)
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def queue() -> None:
     """Declare and change the replicated queues of a mesh, and look after their replica sets.
 
@@ -235,11 +237,14 @@ def show_all(machine: bool, ask: Ask) -> None:
     """
 
     async def main(management: Management) -> None:
-        queues = await all_queues(management, await sets_of_mesh(management))
+        known = await sets_of_mesh(management)
+        queues, leaderless = await all_queues(management, known), without_leader(known)
+        if leaderless:
+            click.echo(f"warning: no router leads {leaderless}: this list may lack queues", err=True)
         if machine:
             click.echo(printable_json([one.as_json() for one in queues]))
         elif not queues:
-            click.echo("no queue is declared")
+            click.echo("no queue is known" if leaderless else "no queue is declared")
         else:
             headings = ("Queue", "Set", "Leader", "Messages", "Bytes", "Oldest", "Consumers", "Settings")
             console().print(table(headings, map(_cells, queues), "Set", "Bytes", "Settings"))

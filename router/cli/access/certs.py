@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
+from router.cli.commands import Subcommands
 from router.mesh.errors import RunError
 from router.mesh.topology import load
 from router.security.operator import OPERATOR
 from router.security.users import EXPECTED, USER
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def certs() -> None:
     """Create certificates to try out TLS.
 

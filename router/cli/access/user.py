@@ -9,13 +9,14 @@ import click
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.scram import Verifier
 from router.cli.access.login import read_password
+from router.cli.commands import Subcommands
 from router.mesh.errors import RunError
 from router.security.users import EXPECTED, USER, UserFile, read_users, write_users
 
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def user() -> None:
     """Manage the users and passwords of a mesh (the file `security.users` of its topology).
 
