@@ -85,6 +85,11 @@ class Mesh:
         """The routers to which there is a path, each with `next_hop`, `cost` and `path`."""
         return self._linkstate.routes
 
+    def cost_to(self, router: str) -> int | None:
+        """The sum of the costs on the path to the router; None if there is no path."""
+        route = self.routes.get(router)
+        return None if route is None else route.cost
+
     @property
     def contacts(self) -> Mapping[str, int]:
         """The routers in contact and their incarnations."""

@@ -12,6 +12,8 @@ class Contacts:
     def __init__(self, carry: Callable[[str, bytes], None]) -> None:
         """`carry` gets payloads for another router, in contact or not."""
         self.out: list[Action] = []
+        self.costs: dict[str, int] = {}
+        """The cost of the path to each router, as a test says it."""
         self._carry = carry
 
     # calls of the test
@@ -26,6 +28,9 @@ class Contacts:
         self.out.append(Received(router, payload))
 
     # calls of the node
+
+    def cost_to(self, router: str) -> int | None:
+        return self.costs.get(router)
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
         for target in targets:

@@ -8,7 +8,6 @@ ROOT = Path(__file__).parent.parent
 KINDS = "topic/delivery/kinds.py"
 PARTICULAR = {
     "topic/settings.py": {"BALANCED", "balanced", "QUEUE"},  # names them
-    "router/entities/dispatch.py": {"balanced"},  # as another make calls it
 }
 """Module -> what it may say of particular kinds."""
 ROOMS = ("topic", "router", "failover/chaos")

@@ -24,7 +24,7 @@ GENERATION_LENGTH = 8
 COUNTS: Final = 1 << 63
 """The limit of clocks and numbers. No router reaches it by counting, and a larger value does not fit into messages
 between routers."""
-EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
+EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_.-]+)\.([0-9]{1,20})")
 """Matches the text of an `Epoch`: clock, router and incarnation."""
 
 

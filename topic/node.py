@@ -40,6 +40,7 @@ from linkstate.mesh_actions import ContactLost, ContactMade, Full, Loss, Receive
 from linkstate.plan.plan import Plan
 from topic.actions import Action, ConsumerDrains, Consumes, Doubt, LinkAction, Note
 from topic.core import Topic
+from topic.directory.addresses import is_pattern
 from topic.directory.entry import LinkEntry, Role
 from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
@@ -53,7 +54,7 @@ from topic.queues.operations import Browse, Configure, Declare, MessagePage, Ope
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.queues.wire import SETS
-from topic.settings import KINDS, TOPIC, Settings
+from topic.settings import KINDS, TOPIC, Settings, is_under
 
 BESIDE = b"\xc1"
 """The first byte of a payload from one shell to another, which the topic cores do not read. No batch begins with it,
@@ -71,6 +72,9 @@ class NodeMesh(Protocol):
     """The router's contacts and their channels. `linkstate.mesh.Mesh` implements it, and so do substitutes in tests."""
 
     out: list[MeshAction]
+
+    def cost_to(self, router: str) -> int | None:
+        """The sum of the costs on the path to the router; None if there is no path."""
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
         """Send the payload to each of the targets that is in contact."""
@@ -171,6 +175,7 @@ class Node:
         queues."""
         self.mesh = mesh
         self.topic = topic
+        topic.home.balancing.paths = mesh
         self._port = sets
         self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
         self._browsing = Browsing(sets.sets) if sets is not None else None
@@ -420,17 +425,25 @@ class Node:
         """Start an operation on queues. Returns the number of the request. Its answer comes with a pump
         (`SetShell.answered`), within `RaftLimits.tried` seconds.
 
-        Raises ValueError in these cases: the mesh has no queues; the name is too long or no text; a queue is to be
-        bound to an address that is no topic; dead letters are to go to an address that takes none.
+        Raises ValueError in these cases: the mesh has no queues; the name is too long, no text, or of no
+        queue; a queue is to be bound to an address that is no topic; dead letters are to go to an address that takes none.
         """
         if self._port is None:
             raise ValueError("the topology of this mesh has no queues: expected a part queues")
+        if isinstance(operation, Declare):
+            self._check_queue(operation.name, self._port.sets)
         if isinstance(operation, Declare | Configure):
             for address in operation.settings.bind or ():
                 self._check_topic(address)
             if operation.settings.dead_letter is not None:
                 self._check_takes(operation.settings.dead_letter, operation.name, self._port.sets)
         return self._port.sets.ask(operation, self.now())
+
+    def _check_queue(self, name: str, sets: ReplicaSets) -> None:
+        """Raises ValueError if a replica set may have the queue, but the address is of another kind."""
+        prefixes, kind = tuple(prefix for prefix, _ in self.topic.settings.kinds), self.topic.kinds.of(name)
+        if prefixes and sets.set_map.plan_of(name) is not None and not (kind.in_sets and is_under(name, prefixes)):
+            raise ValueError(f'"{name}" is of kind {kind.name}, expected the name of a queue')
 
     def _check_takes(self, address: str, queue: str, sets: ReplicaSets) -> None:
         """Raises ValueError if dead letters of the queue cannot go to this address."""
@@ -445,7 +458,7 @@ class Node:
     def _check_known(self, address: str, what: str, of: Collection[str]) -> None:
         """Raises ValueError if no client could attach to the address."""
         kinds = self.topic.settings.kinds
-        if kinds and not address.startswith(tuple(prefix for prefix, _ in kinds)):
+        if kinds and not is_under(address, tuple(prefix for prefix, _ in kinds)):
             known = ", ".join(prefix + "…" for prefix, kind in kinds if kind in of)
             raise ValueError(f"{what}, expected an address of {known}")
 
@@ -484,6 +497,13 @@ class Node:
         kind = self.topic.kinds.of(address).name
         if kind != TOPIC:
             raise ValueError(f'a queue cannot be bound to "{address}", which is of kind {kind}, expected a topic')
+        other = self.topic.kinds.other_within(address) if is_pattern(address) else None
+        if other is not None:
+            kind = self.topic.kinds.of(other).name
+            raise ValueError(
+                f'a queue cannot be bound to "{address}", which also covers addresses of kind {kind} ("{other}…"), '
+                "expected topics"
+            )
 
     def stored(self, write: Write) -> None:
         """Note that the store of the sets has done this write and all earlier ones."""

@@ -4,13 +4,26 @@ from typing import Final
 
 import attrs
 
+from topic.identity import INSIDE
+
 DYNAMIC: Final = "_dynamic/"
 """The prefix of addresses of dynamic nodes. Such an address has one subscriber, and ends with it (protocol 12.8)."""
 
-TOPIC, BALANCED, QUEUE = KINDS = ("topic", "balanced", "queue")
+TOPIC, BALANCED, CLOSEST, QUEUE = KINDS = ("topic", "balanced", "closest", "queue")
 """The kinds of addresses, named as in a topology file. At a topic, each subscriber gets every message. At a balanced
-address, one subscriber gets each message (protocol 12). At a queue, a replica set stores the messages (protocol 13,
-14)."""
+address, one subscriber gets each message (protocol 12); at a closest address, the nearest one that has room (12.10). At
+a queue, a replica set stores the messages (protocol 13, 14)."""
+
+OF_THE_MESH: Final = (DYNAMIC, INSIDE, "_topo/", "$")
+"""The beginnings of addresses that only the mesh itself gives."""
+
+
+def is_under(address: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether the address begins with one of these prefixes of a topology. The empty prefix stands for all addresses
+    but those of the mesh itself."""
+    return address.startswith(prefixes) and (
+        not address.startswith(OF_THE_MESH) or address.startswith(tuple(filter(None, prefixes)))
+    )
 
 
 def is_dynamic(address: str) -> bool:

@@ -4,8 +4,10 @@ router, so each router checks them."""
 import re
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-"""Matches the name of a router or a mesh. Names become names of folders and parts of printed epochs, so few characters
-are allowed."""
+"""Matches the name of a mesh or a replica set. Names become names of folders, so few characters are allowed."""
+ROUTER_NAME = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9](?:\.?[A-Za-z0-9_-])*")
+"""Matches the name of a router, which may have dots between other characters. Names become names of folders and parts
+of printed epochs."""
 MOST_COST = 65535
 _ADDRESS = re.compile(r"(?:\[([0-9A-Za-z:.%_]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})")
 _MOST_PORT = 65535

@@ -20,7 +20,7 @@ import attrs
 import msgpack
 
 from linkstate.clock import COUNTER_BITS
-from linkstate.plan.names import MOST_COST, NAME, is_address, mended
+from linkstate.plan.names import MOST_COST, ROUTER_NAME, is_address, mended
 
 Version = tuple[int, str]
 """The version of an entry: the hybrid clock and the router of its last change. No two changes have the same version."""
@@ -231,7 +231,7 @@ def _are_whole(*numbers: int) -> bool:
 
 
 def _are_names(*names: str) -> bool:
-    return all(map(NAME.fullmatch, names))
+    return all(map(ROUTER_NAME.fullmatch, names))
 
 
 def _lead_somewhere(*addresses: str) -> bool:

@@ -28,7 +28,8 @@ from router.amqp.format.values import (
 from router.amqp.proton.link import Link
 from router.edge.selector.selector import Selector
 from router.edge.selector.tokens import SelectorError
-from topic.directory.addresses import is_misplaced, is_pattern
+from topic.delivery.kinds import AddressKinds
+from topic.directory.addresses import begins_with_wildcard, is_misplaced, is_pattern
 from topic.directory.entry import Lifetime, LinkEntry, Role
 from topic.edge.filters import NoLocal, Wants
 from topic.identity import (
@@ -42,7 +43,7 @@ from topic.identity import (
     shown_address,
 )
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
-from topic.settings import is_dynamic
+from topic.settings import is_dynamic, is_under
 from topic.termini.attaches import Claim
 from topic.termini.generations import Generations
 
@@ -122,7 +123,7 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
             raise Refusal(
                 NOT_ALLOWED, f"{address!r} is a dynamic address: only the link that created it may receive from it"
             )
-    elif not address.startswith(prefixes):
+    elif not is_under(address, prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
     if why := why_no_address(address, receives=receives):
@@ -134,9 +135,21 @@ def why_no_address(address: str, *, receives: bool) -> str:
     """Why a client may not attach to the address; empty if it may. Only a subscriber may attach to a pattern."""
     if is_misplaced(address):
         return f'{address!r}: "#" is not the last word, expected nothing behind it'
+    if begins_with_wildcard(address):
+        return f"{address!r}: the first word is a wildcard, expected a word"
     if not receives and is_pattern(address):
         return f"{address!r} is a pattern, and only subscribers can attach to a pattern"
     return ""
+
+
+def why_several_kinds(kinds: AddressKinds, address: str) -> str:
+    """Why a subscriber may not attach to the pattern, which covers addresses of several kinds; empty if it may, or if
+    it is no pattern."""
+    other = kinds.other_within(address) if is_pattern(address) else None
+    if other is None:
+        return ""
+    own, theirs = kinds.of(address).name, kinds.of(other).name
+    return f"{address!r} covers addresses of kind {own} and of kind {theirs} ({other}…), expected one kind"
 
 
 def check_modes(link: Link) -> None:

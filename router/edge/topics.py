@@ -19,6 +19,7 @@ from router.edge.attach import (
     is_dynamic_source,
     read_request,
     source_of,
+    why_several_kinds,
 )
 from router.edge.browsing.browser_link import BrowserLink
 from router.edge.dynamic import Answering, DynamicLink, new_address
@@ -66,6 +67,8 @@ class Topics:
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
         request = self._inside(read_request(link, address, self._prefixes, self._longest), receives=link.is_sender)
+        if why := why_several_kinds(self._node.topic.kinds, address):
+            raise Refusal(NOT_IMPLEMENTED, why)
         kind = self._node.topic.kinds.of(request.identity.address)
         if kind.is_of_set and link.browses:
             self._attach_browser(link, address, request)

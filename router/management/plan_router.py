@@ -16,7 +16,7 @@ from router.entities.routers import is_there
 from router.management.requests import BAD_REQUEST, CONFLICT, ManagementError
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
-from router.mesh.topology import names_a_router
+from router.mesh.topology import ROUTERS_NAMED, names_a_router
 from router.neighbours import VERSION
 
 
@@ -116,7 +116,7 @@ def _clashes(at: ObservedRouter, joining: Joining) -> Collection[str]:
     """
     plan, name, reasons = at.linkstate.plan, joining.name, []
     if not names_a_router(name):
-        reasons.append(f"{name!r} cannot name a router, expected letters, digits, - and _")
+        reasons.append(f"{name!r} cannot name a router, {ROUTERS_NAMED}")
     if name in plan.members and (is_there(at, name) or _places(plan.routers[name]) != _places(joining.planned)):
         reasons.append(
             "the mesh already has a router of this name; choose another name, or use oncemesh start on its host"

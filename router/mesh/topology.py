@@ -4,10 +4,10 @@
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from linkstate.plan.names import NAME
+from linkstate.plan.names import NAME, ROUTER_NAME
 from router.mesh.config import (
     AMQP,
     AMQP_WS,
@@ -34,12 +34,18 @@ from router.mesh.topology_queues import read_queues
 
 PARTS = ("mesh", "routers", "links", "addresses", "queues", "timing", "limits", "log", "security")
 
-# `clients` is the folder of the clients' logs.
-_RESERVED = ("clients",)
+ROUTERS_NAMED = "expected at most 63 letters, digits, - and _, with single dots between them"
+# In the run directory these are beside the folders of routers: the folder of the clients' logs, and files.
+_CLIENTS = "clients"
+_FILES = (".json", ".yaml", ".lock", ".new")
 
 
 def names_a_router(text: str) -> bool:
-    return bool(NAME.fullmatch(text)) and text not in _RESERVED
+    return bool(ROUTER_NAME.fullmatch(text)) and not _is_reserved(text)
+
+
+def _is_reserved(name: str) -> bool:
+    return name == _CLIENTS or name.endswith(_FILES)
 
 
 # A neighbour is not lost for one or two HELLOs that come late.
@@ -101,10 +107,10 @@ class _Reader(Reader):
             return {}, {}
         routers = {}
         for name, value in found.items():
-            if name in _RESERVED:
+            if _is_reserved(name):
                 self.fail(name.line, f'routers: "{name}" is reserved, expected another name')
-            elif not NAME.fullmatch(name):
-                self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
+            elif not ROUTER_NAME.fullmatch(name):
+                self.fail(name.line, f'routers: "{name}" cannot name a router, {ROUTERS_NAMED}')
             part = self.structure(value, RouterPart, f"routers.{name}")
             if part is not None:
                 routers[str(name)] = part.config(str(name))
@@ -169,12 +175,6 @@ class _Reader(Reader):
                 self.fail(
                     value.line,
                     f'addresses[{index}]: prefix "{rule.prefix}" has two rules, expected one',
-                )
-            elif rule is not None and (other := _clashing(rule, rules.values())) is not None:
-                self.fail(
-                    value.line,
-                    f'addresses[{index}]: "{rule.prefix}" is {rule.kind}, and "{other.prefix}" {other.kind}, expected '
-                    "one kind for an address",
                 )
             elif rule is not None:
                 rules[rule.prefix] = rule
@@ -257,16 +257,3 @@ def _long_form(link: Value) -> Value:
     long = MarkedMap({MarkedText("between"): link})
     long.line = link.line
     return long
-
-
-def _clashing(rule: AddressRule, others: Iterable[AddressRule]) -> AddressRule | None:
-    """A rule of another kind for some address that `rule` covers, too."""
-    return next(
-        (
-            other
-            for other in others
-            if other.kind != rule.kind
-            and (rule.prefix.startswith(other.prefix) or other.prefix.startswith(rule.prefix))
-        ),
-        None,
-    )

@@ -94,12 +94,20 @@ def _dialled(text: str) -> Address:
 
 
 def _prefix(text: str) -> str:
-    if not text or not text.isprintable() or " " in text:
+    if not text:
+        return text
+    if not text.isprintable() or " " in text:
         raise ValueError(f'"{text}" is not a prefix, expected the start of an address such as topic/')
     for start, of in ((DYNAMIC, "dynamic nodes"), (INSIDE, "replica sets")):
         if text.startswith(start) or start.startswith(text):
             raise ValueError(f'"{text}" begins addresses of {of}, which are {start}…: expected another start')
     return text
+
+
+def _set_prefix(text: str) -> str:
+    if not text:
+        raise ValueError('"" has all queues, expected the start of an address such as queue/eu/')
+    return _prefix(text)
 
 
 def _kind(text: str) -> str:
@@ -243,7 +251,7 @@ CONVERTER = converter(
         },
         NamedSet: {
             "name": text(_set),
-            "prefix": text(_prefix),
+            "prefix": text(_set_prefix),
             "voters": _voters,
             "prefer": text(str),
             "moves": text(_moves),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
-from router.edge.attach import LONGEST_ADDRESS, Refusal, why_no_address
+from router.edge.attach import LONGEST_ADDRESS, Refusal, why_no_address, why_several_kinds
 from router.edge.guard import Guard
 from router.edge.queue_address import address_inside
 from router.edge.topics import durable_of, is_known_dynamic
@@ -17,6 +17,7 @@ from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
 from topic.node import Node
+from topic.settings import is_under
 
 log = logging.getLogger("oncemesh.mqtt")
 
@@ -80,13 +81,15 @@ class Permissions:
     ) -> tuple[Reason, str] | None:
         """Why the client may not use this topic; None if it may. If the client has too many topics, the new one
         replaces an idle one."""
-        is_there = address.startswith(self._prefixes) or (not receives and is_known_dynamic(self._node, address))
+        is_there = is_under(address, self._prefixes) or (not receives and is_known_dynamic(self._node, address))
         if not is_there or len(address) > LONGEST_ADDRESS:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)
             reason = Reason.BAD_FILTER if receives else Reason.BAD_TOPIC
             return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"
         if what := why_no_address(address, receives=receives):
             return Reason.BAD_FILTER if receives else Reason.BAD_TOPIC, what
+        if what := why_several_kinds(self._node.topic.kinds, address):
+            return Reason.IMPLEMENTATION, what
         if receives and self._node.topic.kinds.of(address).in_sets:
             return Reason.IMPLEMENTATION, f"{address!r} is a queue, and clients of MQTT only publish to queues"
         try:

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from tests.mutants.mutant import KILLS, MOVING, RESUMING, Method, mutant
 from tests.topic import test_balanced as balanced
 from tests.topic import test_dynamic as dynamic
+from tests.topic import test_kinds as of_kinds
 from topic.delivery import kinds
-from topic.delivery.kinds import BalancedKind
+from topic.delivery.kinds import AddressKinds, BalancedKind
 from topic.delivery.outcomes import NOT_HAD, Refusals
-from topic.delivery.record import AWAITING_HOME, HomeStream, Record
+from topic.delivery.record import AWAITING_HOME, AddressKind, HomeStream, Record
 from topic.edge.consumers import Consumers
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.audiences import Audiences
@@ -187,5 +188,32 @@ def awaits_another_at_a_dynamic_node(_: Method) -> Method:
 
     def broken(balancing: Balancing, stream: HomeStream) -> bool:
         return False
+
+    return broken
+
+
+@mutant(
+    Balancing,
+    "_cost_to",
+    by="5",
+    scenario=balanced.test_the_nearest_with_room_comes_first_and_shares_only_with_who_is_as_near,
+)
+def all_as_near(_: Method) -> Method:
+    """12.10: at a closest address the subscriber with the least cost comes first."""
+
+    def broken(balancing: Balancing, router: str) -> int:
+        return 0
+
+    return broken
+
+
+@mutant(AddressKinds, "of", by="1", scenario=of_kinds.test_the_longest_prefix_counts_whatever_the_order)
+def first_prefix_counts(original: Method) -> Method:
+    """2, Address: the kind of an address is that of its longest prefix."""
+
+    def broken(self: AddressKinds, address: str) -> AddressKind:
+        self._prefixes.sort(key=lambda pair: len(pair[0]))
+        found: AddressKind = original(self, address)
+        return found
 
     return broken

@@ -290,8 +290,20 @@ links:
         ),
         pytest.param(
             "mesh: m\nrouters:\n  ../a: {amqp: localhost:1}\n",
-            'mesh.yaml:3: routers: "../a" cannot name a router, expected letters, digits, - and _',
+            'mesh.yaml:3: routers: "../a" cannot name a router, '
+            "expected at most 63 letters, digits, - and _, with single dots between them",
             id="name that leaves the run directory",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  eu..a: {amqp: 127.0.0.1:1}\n",
+            'mesh.yaml:3: routers: "eu..a" cannot name a router, '
+            "expected at most 63 letters, digits, - and _, with single dots between them",
+            id="name with two dots in a row",
+        ),
+        pytest.param(
+            "mesh: m\nrouters:\n  mesh.json: {amqp: 127.0.0.1:1}\n",
+            'mesh.yaml:3: routers: "mesh.json" is reserved, expected another name',
+            id="name of a file of the run directory",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:99999}\n",
@@ -355,6 +367,16 @@ def test_a_bad_topology_is_explained_by_file_line_and_expectation(tmp_path: Path
     assert complaints(tmp_path, text) == [complaint]
 
 
+def test_nested_prefixes_and_the_empty_one_may_be_of_different_kinds(tmp_path: Path) -> None:
+    text = (
+        "mesh: m\nrouters: {eu.a: {amqp: 127.0.0.1:0}}\n"
+        "addresses: [{prefix: ''}, {prefix: jobs, kind: balanced}, {prefix: jobs.near, kind: closest}]\n"
+    )
+    topology = load(write(tmp_path, text))
+    assert topology.kinds == (("", "topic"), ("jobs", "balanced"), ("jobs.near", "closest"))
+    assert list(topology.routers) == ["eu.a"]
+
+
 @pytest.mark.parametrize(
     ("prefix", "whose"),
     [
@@ -392,7 +414,7 @@ limits: {links: 1}
         'mesh.yaml:6: links[0].cost: "zero", expected a whole number from 1 to 65535',
         'mesh.yaml:6: links[0]: unknown key "via", expected between, cost or address',
         "mesh.yaml:7: links[1].between: a list, expected the names of two routers such as [a, b]",
-        'mesh.yaml:9: addresses[0].kind: unknown kind "queues", expected topic, balanced or queue',
+        'mesh.yaml:9: addresses[0].kind: unknown kind "queues", expected topic, balanced, closest or queue',
         'mesh.yaml:9: addresses[0]: "prefix" is missing, expected the keys prefix, kind',
         'mesh.yaml:10: limits.links: "1", expected a whole number from 2 to 1000000',
     ]

@@ -271,5 +271,5 @@ def test_queues_need_an_address_of_theirs_and_such_an_address_needs_queues(tmp_p
 
 def test_a_rule_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
     assert complaints(tmp_path, ROUTERS.replace("kind: queue", "kind: qeue") + "queues: {}\n") == [
-        f'mesh.yaml:{LINE - 1}: addresses[1].kind: unknown kind "qeue", expected topic, balanced or queue'
+        f'mesh.yaml:{LINE - 1}: addresses[1].kind: unknown kind "qeue", expected topic, balanced, closest or queue'
     ]

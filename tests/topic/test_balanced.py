@@ -10,7 +10,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
 from topic.edge.subscriber import ROOM
 from topic.identity import KEY_LENGTH
-from topic.settings import BALANCED
+from topic.settings import BALANCED, CLOSEST
 
 ALL = (b"1", b"2", b"3", b"4")
 
@@ -41,6 +41,49 @@ def test_who_is_at_home_and_has_credit_comes_first() -> None:
     assert pen.outcomes == dict.fromkeys(ALL[:3], DeliveryOutcome.ACCEPTED)
     counted = bench.cores["a"].records
     assert (counted.received, counted.delivered, counted.accepted) == ({BALANCED: 4}, {BALANCED: 2}, {BALANCED: 2})
+
+
+def near(*names: str, **costs: int) -> Bench:
+    """As `work`, at a closest address. `costs`: those of the paths from the first router."""
+    bench = Bench(*names, settings=attrs.evolve(SETTINGS, kinds=((NEWS, CLOSEST),)))
+    bench.stations[names[0]].contacts.costs |= costs
+    return bench
+
+
+def test_the_nearest_with_room_comes_first_and_shares_only_with_who_is_as_near() -> None:
+    bench = near("a", "b", "c", "d", b=5, c=2, d=5)
+    far, middle = reader_at(bench, "b", "far", credit=9), reader_at(bench, "c", "middle", credit=2)
+    other = reader_at(bench, "d", "other", credit=9)
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    assert middle.delivered == [b"1"], "it has the least room, but is nearest"
+    pen.send(b"2", b"3", b"4")
+    assert middle.delivered == [b"1", b"2"]
+    assert set(far.delivered) | set(other.delivered) == {b"3", b"4"} and far.delivered and other.delivered
+    own = reader_at(bench, "a", "own")
+    pen.send(b"5")
+    assert own.delivered == [b"5"]
+
+
+def test_a_path_that_grows_longer_counts_from_the_next_delivery_on() -> None:
+    bench = near("a", "b", "c", b=1, c=2)
+    one, other = reader_at(bench, "b", "one"), reader_at(bench, "c", "other")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    bench.stations["a"].contacts.costs["b"] = 3
+    pen.send(b"2")
+    del bench.stations["a"].contacts.costs["c"]
+    pen.send(b"3")
+    assert (one.delivered, other.delivered) == ([b"1", b"3"], [b"2"])
+
+
+def test_who_refuses_what_is_near_leaves_it_to_who_is_farther() -> None:
+    bench = near("a", "b", "c", b=1, c=2)
+    one, other = reader_at(bench, "b", "one"), reader_at(bench, "c", "other")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    one.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    assert (one.delivered, other.delivered) == ([b"1"], [b"1"])
 
 
 def test_what_nobody_has_room_for_waits_for_the_first_who_has() -> None:

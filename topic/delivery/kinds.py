@@ -20,8 +20,9 @@ from topic.delivery.record import (
     choose,
     taken,
 )
-from topic.identity import is_egress
-from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic
+from topic.directory.addresses import parts
+from topic.identity import INSIDE, is_egress
+from topic.settings import BALANCED, CLOSEST, QUEUE, TOPIC, is_dynamic
 
 UNASSIGNED: Final = b""
 """The value of `Record.chosen` while the home has chosen no subscriber."""
@@ -34,6 +35,7 @@ class TopicKind(AddressKind):
     __slots__ = ()
 
     name = TOPIC
+    distribution = "multicast"
     keeps_order = True
     takes_filters = True
     goes_in_pieces = True
@@ -127,6 +129,7 @@ class BalancedKind(AddressKind):
     __slots__ = ()
 
     name = BALANCED
+    distribution = BALANCED
     keeps_order = False
     takes_filters = False
     goes_in_pieces = False
@@ -253,6 +256,16 @@ class BalancedKind(AddressKind):
         """Do nothing here: the home may offer these records to another subscriber."""
 
 
+class ClosestKind(BalancedKind):
+    """A balanced address whose home chooses the nearest subscriber that has room (protocol 12.10)."""
+
+    __slots__ = ()
+
+    name = CLOSEST
+    distribution = CLOSEST
+    prefers_near = True
+
+
 class DynamicKind(BalancedKind):
     """The address of a dynamic node: a balanced address that ends with its one subscriber (protocol 12.8)."""
 
@@ -359,25 +372,40 @@ def _is_over(choosing: Choosing, record: Record) -> bool:
 
 EACH_TO_ALL: Final = TopicKind()
 EACH_TO_ONE: Final = BalancedKind()
+EACH_TO_NEAREST: Final = ClosestKind()
 OF_QUEUES: Final = QueueKind()
 OF_DYNAMIC_NODES: Final = DynamicKind()
 OF_EGRESSES: Final = EgressKind()
-NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL, EACH_TO_ONE, OF_QUEUES)}
+NAMED: Final[dict[str, AddressKind]] = {
+    kind.name: kind for kind in (EACH_TO_ALL, EACH_TO_ONE, EACH_TO_NEAREST, OF_QUEUES)
+}
 
 
 class AddressKinds:
     """Finds the kind of an address by its prefix."""
 
     def __init__(self, named: Iterable[tuple[str, str]]) -> None:
-        """`named`: pairs of an address prefix and the name of the kind that addresses with this prefix have."""
-        self._prefixes = [(prefix, NAMED[name]) for prefix, name in named]
+        """`named`: pairs of an address prefix and the name of the kind that addresses with this prefix have. The empty
+        prefix names the kind of all other addresses."""
+        longest_first = sorted(named, key=lambda pair: len(pair[0]), reverse=True)
+        self._prefixes = [(prefix, NAMED[name]) for prefix, name in longest_first]
+
+    def other_within(self, pattern: str) -> str | None:
+        """A prefix of the addresses that the pattern may cover, and that are of another kind than the rest of them;
+        None if all are of one kind."""
+        begin, alone = parts(pattern)
+        kind = self.of(begin)
+        within = [prefix for prefix, other in self._prefixes if other is not kind and prefix.startswith(begin)]
+        if alone is not None and self.of(alone) is not kind:
+            within.append(alone)
+        return within[0] if within else None
 
     def of(self, address: str) -> AddressKind:
-        """The kind that belongs to the first matching prefix; a topic if no prefix matches."""
+        """The kind that belongs to the longest matching prefix; a topic if no prefix matches."""
         if is_dynamic(address):
             return OF_DYNAMIC_NODES
-        if is_egress(address):
-            return OF_EGRESSES
+        if address.startswith(INSIDE):
+            return OF_EGRESSES if is_egress(address) else EACH_TO_ALL
         return next((kind for prefix, kind in self._prefixes if address.startswith(prefix)), EACH_TO_ALL)
 
 

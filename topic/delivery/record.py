@@ -604,6 +604,10 @@ class AddressKind(ABC):
 
     name: ClassVar[str]
     """The name in topology files, counters and figures."""
+    distribution: ClassVar[str]
+    """The name that qpid-dispatch has for the way in which deliveries are given to subscribers."""
+    prefers_near: ClassVar[bool] = False
+    """Whether the nearest subscriber that has room gets a delivery (protocol 12.10)."""
     keeps_order: ClassVar[bool]
     """Whether a subscriber gets no newer deliveries of a publisher while older ones that are not for it are unsettled
     (protocol 6.5, Gate)."""

@@ -33,6 +33,11 @@ def is_misplaced(address: str) -> bool:
     return any(word.lstrip(SEPARATORS) == REST for word in read(address)[0][:-1])
 
 
+def begins_with_wildcard(address: str) -> bool:
+    """Whether the first word of the address is a wildcard, which has no meaning there."""
+    return read(address)[0][0] in (WORD, LEVEL, REST)
+
+
 def parts(pattern: str) -> tuple[str, str | None]:
     """Return the prefix that the covered addresses share, and None. If the pattern also covers one address without this
     prefix, return this address in place of None."""

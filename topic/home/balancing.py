@@ -11,6 +11,7 @@ The publisher reads *accepted* as soon as one subscriber has accepted.
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby, islice
+from typing import Protocol
 
 import attrs
 
@@ -27,6 +28,24 @@ from topic.home.decisions import Decisions
 from topic.identity import Epoch
 from topic.journal import ONE_OF_MANY, Event
 from topic.wire.segments import OFFER
+
+FAR = 1 << 30
+"""The cost of the path to a router to which there is none at present."""
+
+
+class Paths(Protocol):
+    """The paths to other routers."""
+
+    def cost_to(self, router: str) -> int | None:
+        """The sum of the costs on the path to the router; None if there is no path."""
+
+
+class _NoPaths:
+    """The paths of a router that has not begun."""
+
+    def cost_to(self, router: str) -> int | None:
+        return None
+
 
 NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
 
@@ -68,6 +87,8 @@ class Balancing:
         """For each router that has not sent its section yet, the records that the map of a subscriber there names."""
         self._offers: dict[bytes, _Offers] = {}
         """For each subscriber at another router that has announced its room, the offers to it."""
+        self.paths: Paths = _NoPaths()
+        """The node sets this to its link state."""
 
     # The methods from here on are about transfers.
 
@@ -232,15 +253,32 @@ class Balancing:
 
     def _share(self, stream: HomeStream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
         """Choose the next subscriber, and the waiting records that it gets; None if no subscriber has room for any.
-        Local subscribers come first, then the subscribers with most room."""
-        able = self._able(stream)
-        for entry, room in sorted(
-            able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1].deliveries, one[0].name)
-        ):
+        Local subscribers come first, then the subscribers with most room. If near ones come first (12.10), a subscriber
+        shares the records only with those that are as near."""
+        for able in self._ranks(stream):
             most = -(-len(waiting) // len(able))
-            if theirs := room.first(islice((r for r in waiting if entry.name not in r.refused_by), most)):
-                return entry, theirs
+            for entry, room in sorted(
+                able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1].deliveries, one[0].name)
+            ):
+                if theirs := room.first(islice((r for r in waiting if entry.name not in r.refused_by), most)):
+                    return entry, theirs
         return None
+
+    def _ranks(self, stream: HomeStream) -> list[list[tuple[LinkEntry, SubscriberRoom]]]:
+        """The subscribers that have room: those that come first, then those that come next, and so on."""
+        able = self._able(stream)
+        if not stream.kind.prefers_near:
+            return [able] if able else []
+        ranks: dict[int, list[tuple[LinkEntry, SubscriberRoom]]] = {}
+        for entry, room in able:
+            ranks.setdefault(self._cost_to(entry.router), []).append((entry, room))
+        return [ranks[cost] for cost in sorted(ranks)]
+
+    def _cost_to(self, router: str) -> int:
+        if router == self.directory.router:
+            return 0
+        cost = self.paths.cost_to(router)
+        return FAR if cost is None else cost
 
     def busy(self, stream: HomeStream) -> Iterator[str]:
         """The routers of all subscribers that have room or may have a delivery, one item for each subscriber."""

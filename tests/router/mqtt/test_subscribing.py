@@ -4,14 +4,18 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 """
 
 import pytest
+from attrs import evolve
 
 from router.amqp.format.message import data_message
 from router.mqtt.format.values import V3, V5, PacketKind, Reason
+from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
 from topic.actions import SettleSubscriber
 from topic.ends.nobody import Nobody
 from topic.identity import LinkIdentity
+from topic.settings import BALANCED
+from topic.settings import TOPIC as OF_TOPICS
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
 
@@ -244,6 +248,17 @@ def test_what_is_not_supported_is_refused_in_the_suback(bench: MqttBench, versio
     bad = Reason.BAD_FILTER
     five = [bad, bad, Reason.NO_SHARED, bad, 1, bad, bad]
     assert codes == ([0x80, 0x80, 0x80, 0x80, 1, 0x80, 0x80] if version == V3 else five)
+
+
+def test_a_subscription_to_topics_of_two_kinds_is_refused() -> None:
+    rules = ("topic/", OF_TOPICS), ("topic/work/", BALANCED)
+    bench = MqttBench("a", "b", settings=evolve(SETTINGS, kinds=rules))
+    reader = bench.client("a", "reader")
+    asked = ["topic/#", "topic/work/#", "topic/+/x", "topic/news/#", "topic/work/+"]
+    reader.say(by_hand.subscribe(9, [(name, 1) for name in asked]))
+    (suback,) = [heard for heard in reader.heard if heard.kind is PacketKind.SUBACK]
+    refused = Reason.IMPLEMENTATION
+    assert list(suback.body[3:]) == [refused, refused, refused, 1, 1]
 
 
 def test_a_subscription_with_wildcards_is_told_the_topic_of_each_message(bench: MqttBench) -> None:
