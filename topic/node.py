@@ -426,7 +426,8 @@ class Node:
         (`SetShell.answered`), within `RaftLimits.tried` seconds.
 
         Raises ValueError in these cases: the mesh has no queues; the name is too long, no text, or of no
-        queue; a queue is to be bound to an address that is no topic; dead letters are to go to an address that takes none.
+        queue; a queue is to be bound to an address that is no topic; dead letters are to go to an address that takes
+        none.
         """
         if self._port is None:
             raise ValueError("the topology of this mesh has no queues: expected a part queues")
