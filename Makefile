@@ -80,17 +80,27 @@ bench-tools:
 	apt-get update -qq
 	apt-get install -y -qq gcc libc6-dev libqpid-proton11-dev
 
-# What the tests with Proton C++, RabbitMQ's client, mosquitto's, network namespaces, a browser and Prometheus are run
-# with; once, on Debian and as root. Elsewhere they are skipped. Of RabbitMQ only the files: installed, its server would be started.
+# What the tests with Proton C++, RabbitMQ's client, Qpid JMS, go-amqp, mosquitto's, network namespaces, a browser and
+# Prometheus are run with; once, on Debian and as root. Elsewhere they are skipped. Of RabbitMQ only the files: installed,
+# its server would be started. go-amqp is skipped if there is no Go, because Debian's may be too old for it.
 interop-tools:
 	apt-get update -qq
 	apt-get install -y -qq --no-install-recommends g++ libqpid-proton-cpp12-dev erlang-base erlang-inets erlang-ssl iproute2 \
-		chromium chromium-driver prometheus mosquitto-clients
+		chromium chromium-driver prometheus mosquitto-clients default-jdk-headless maven
 	mkdir -p build/interop && cd build/interop && apt-get download -qq rabbitmq-server
 	dpkg-deb -x build/interop/rabbitmq-server_*.deb build/interop/package
 	rm -rf build/interop/rabbitmq && mv build/interop/package/usr/lib/rabbitmq/lib/*/plugins build/interop/rabbitmq
 	rm -rf build/interop/package build/interop/rabbitmq-server_*.deb
-	$(MAKE) --silent build/interop/proton_client
+	$(MAKE) --silent build/interop/proton_client build/interop/jms/JmsClient.class
+	if command -v go; then $(MAKE) --silent build/interop/go_client; fi
+
+build/interop/jms/JmsClient.class: tests/interop/jms/JmsClient.java tests/interop/jms/pom.xml
+	@mvn --quiet --batch-mode --file tests/interop/jms/pom.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(CURDIR)/build/interop/jms/lib
+	@javac -cp 'build/interop/jms/lib/*' -d build/interop/jms $<
+
+build/interop/go_client: tests/interop/go/go_client.go tests/interop/go/go.mod tests/interop/go/go.sum
+	@cd tests/interop/go && go build -o $(CURDIR)/$@ .
 
 # Before the tests run: what has just been written may be "busy" for who runs it at once.
 build/interop/proton_client: tests/interop/proton_client.cpp

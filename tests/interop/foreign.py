@@ -8,7 +8,8 @@ client prints `done` with everything that it saw. A subscriber that holds sends 
 Messages of proton and rhea have the subjects `even` and `odd` in turn, their subscribers may have a selector, and their
 publishers send each message to the anonymous terminus instead, if the environment says so. Requesters and servers have
 the roles `ask` and `answer`. Times are microseconds of the machine's monotonic clock, so those of different processes
-can be compared.
+can be compared. Qpid JMS and go-amqp tell no times, and are told of all routers, separated by commas: they find another
+router by themselves. Their subscribers at topics are durable. They tell `part` after each third of the messages.
 """
 
 import json
@@ -32,7 +33,10 @@ HERE = Path(__file__).parent
 NODE = shutil.which("node")
 CPP_SOURCE = HERE / "proton_client.cpp"
 CPP_BINARY = HERE.parent.parent / "build" / "interop" / "proton_client"
-RABBITMQ = HERE.parent.parent / "build" / "interop" / "rabbitmq"
+BUILT = HERE.parent.parent / "build" / "interop"
+RABBITMQ = BUILT / "rabbitmq"
+JMS = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{BUILT / 'jms'}:{BUILT / 'jms'}/lib/*", "JmsClient"]
+GO = BUILT / "go_client"
 COMMANDS = {
     "proton": [sys.executable, str(HERE / "proton_client.py")],
     "proton-c++": [str(CPP_BINARY)],
@@ -40,6 +44,8 @@ COMMANDS = {
     "amqp10": [str(NODE), str(HERE / "amqp10_client.js")],
     "proton requests": [sys.executable, str(HERE / "proton_requests.py")],
     "rhea requests": [str(NODE), str(HERE / "rhea_requests.js")],
+    "jms": JMS,
+    "go": [str(GO)],
     "erlang": ["escript", str(HERE / "erlang_client.escript")],
 }
 PATIENCE_S = HANGS_S
@@ -52,6 +58,10 @@ def prepare(maker: str) -> None:
         pytest.skip(f"{library} needs node and tests/interop/node_modules (make setup)")
     if maker == "erlang" and (shutil.which("escript") is None or not RABBITMQ.exists()):
         pytest.skip("RabbitMQ's client needs Erlang and the plugins of Debian's package (make interop-tools)")
+    if maker == "jms" and (shutil.which("java") is None or not (BUILT / "jms" / "JmsClient.class").exists()):
+        pytest.skip("Qpid JMS needs Java and Maven (make interop-tools)")
+    if maker == "go" and not GO.exists():
+        pytest.skip("go-amqp needs Go 1.25 or later (make interop-tools)")
     if maker == "proton-c++" and (not CPP_BINARY.exists() or CPP_BINARY.stat().st_mtime < CPP_SOURCE.stat().st_mtime):
         if shutil.which("g++") is None or not Path("/usr/include/proton/container.hpp").exists():
             pytest.skip("Proton C++ needs g++ and libqpid-proton-cpp12-dev (make interop-tools)")
@@ -100,7 +110,7 @@ class ForeignClient:
 async def foreign(
     maker: str,
     role: str,
-    router: Address,
+    router: Address | str,
     topic: str,
     count: int,
     size: int,

@@ -1,4 +1,4 @@
-"""Clients of five makes that know nothing of us, over two hops: once, in order, accepted after the subscriber accepted.
+"""Clients of seven makes that know nothing of us, over two hops: once, in order, accepted after the subscriber.
 
 publisher - a --- b --- c - subscriber
 """
@@ -52,6 +52,8 @@ async def test_each_message_once_in_order_and_accepted_after_the_subscriber_acce
         ("proton", "amqp10"),
         ("erlang", "proton"),
         ("proton", "erlang"),
+        ("jms", "proton"),
+        ("go", "proton"),
     ],
 )
 async def test_clients_of_more_makes(publisher: str, subscriber: str, line: RunningMesh) -> None:
