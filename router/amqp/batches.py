@@ -38,7 +38,7 @@ class ResumedTransfers:
     messages: list[bytes]
     settled: list[bool]
     states: list[int]
-    """The sender's delivery states."""
+    """The delivery states that the sender named, as AMQP's codes; 0: none."""
     aborted: list[bool]
 
     def __iter__(self) -> Iterator[tuple[Handle, bytes, bytes, bool, int, bool]]:

@@ -31,11 +31,17 @@ class BodyConnection(Connection):
         self._max_frame = max_frame
         self._bodies = BodyReader(max_frame, max_body, lanes)
         self._out: list[Buffer] = []
-        self._is_open = False  # `open` was called: the owner accepts the peer
-        self._has_opened = False  # our open is written
-        self._has_come = self._has_gone = False  # since the last tick: we got bytes after the open; we sent bodies
-        self._is_heard = False  # we sent bodies between the last two ticks
-        self._has_amqp = False  # proton may have events and output; mostly there are only bodies
+        # True after `open`: the owner accepts the peer.
+        self._is_open = False
+        # True once our open frame is written.
+        self._has_opened = False
+        # `_has_come`: bytes have arrived since the last tick, after the peer's open. `_has_gone`: we have sent bodies
+        # since the last tick.
+        self._has_come = self._has_gone = False
+        # True if we sent bodies between the last two ticks.
+        self._is_heard = False
+        # True if proton may have events or output. Mostly there are only bodies, which proton does not see.
+        self._has_amqp = False
 
     def open(self) -> None:
         super().open()
@@ -47,7 +53,9 @@ class BodyConnection(Connection):
             self._out += framed(lane, bodies, self._max_frame)
 
     def data_to_send(self) -> bytes:
-        """The open comes first, the close last. If both are still unsent, bodies between them are dropped."""
+        """Proton's output: our open comes first, our close last. If both are still unsent, the bodies between them are
+        dropped.
+        """
         out, self._out = self._out, []
         ends = self.closing or self.closed
         amqp = super().data_to_send() if self._has_amqp or not self.opened or ends else b""

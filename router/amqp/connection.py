@@ -91,11 +91,13 @@ class Connection(DrivenConnection):
         server: bool,
         hostname: str | None = None,
         properties: Mapping[str, Any] | None = None,
-        offers: str = "",  # the capability that the open offers
+        offers: str = "",  # the capability that our open frame offers to the peer
         max_frame: int = 64 * 1024,
         max_message: int = 16 * 1024 * 1024,
-        idle_timeout: float = 0.0,  # seconds of the peer's silence after which it counts as gone; 0: never
-        asked: Callable[[Link], None] | None = None,  # called at an echo of the peer; None: the engine answers at once
+        # A peer that is silent for this many seconds counts as gone; 0: never.
+        idle_timeout: float = 0.0,
+        # The engine calls this when the peer asks for an echo. None: the engine answers at once.
+        asked: Callable[[Link], None] | None = None,
         sasl: SaslLayer | None = None,  # None: no SASL, and the peer stays anonymous
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
@@ -112,9 +114,10 @@ class Connection(DrivenConnection):
         self._released = False
         self._at_eof = False
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
-        self.settling: set[Handle] = set()  # the engine's: deliveries that we have settled and proton has not freed
+        # Engine only: deliveries that we have settled and proton has not freed.
+        self.settling: set[Handle] = set()
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout, offers)
-        # The engine's.
+        # The engine alone uses the attributes from here on.
         self.tap = Tap(max_frame, bounds.unsettled)
         self._sessions = Sessions(self.tap, bounds)
         self._restated = Restated(self._sessions.senders)
@@ -148,7 +151,7 @@ class Connection(DrivenConnection):
         """The SASL mechanism that the peer chose; empty if none."""
         return self._sasl.mechanism
 
-    # -- input
+    # -- The methods from here on take input.
 
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes from the peer. If the peer broke AMQP, calls `on_close` and raises AmqpError."""
@@ -196,7 +199,7 @@ class Connection(DrivenConnection):
             self._fail(LimitError("opening", "the peer sent no open in time"))
         return deadline
 
-    # -- output
+    # -- The methods from here on make output.
 
     @property
     def has_output(self) -> bool:
@@ -213,14 +216,15 @@ class Connection(DrivenConnection):
             return self._output.take()
         except Exception as error:
             self._output.failure = fault_of(error)
-            return self._output.take()  # our close, if the connection is over
+            # If the connection is over, this is our close frame.
+            return self._output.take()
 
     @property
     def has_failed(self) -> bool:
         """Whether the engine has failed while it wrote output."""
         return self._output.failure is not None and not self.closed
 
-    # -- open, close, attach
+    # -- The methods from here on open and close the connection, and attach links.
 
     def open(self) -> None:
         lib.pn_connection_open(self._engine.connection)
@@ -264,7 +268,7 @@ class Connection(DrivenConnection):
         attach = Attach(**options)
         return self._endpoints.attach(self._engine.connection, lib.pn_receiver, name, source, attach, max_message)
 
-    # -- asked by its links
+    # -- The connection's links call the methods from here on.
 
     def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
         self._endpoints.expel(link, condition, description, limit)
@@ -296,7 +300,7 @@ class Connection(DrivenConnection):
     def answer_drain(self, link: Link) -> None:
         self.echoes.answer_drain(link)
 
-    # -- events
+    # -- The methods from here on handle events of proton.
 
     def _dispatch(self) -> None:
         try:
@@ -340,7 +344,7 @@ class Connection(DrivenConnection):
         if not self._at_eof:
             raise AmqpError(FRAMING_ERROR, "the peer sent a frame of an unknown type")
 
-    # -- endings
+    # -- The methods from here on end the connection.
 
     def _fail(self, error: AmqpError) -> None:
         self.error = error
@@ -365,11 +369,13 @@ class Connection(DrivenConnection):
         self._sessions.release()
         self._engine.release()
         self.proofs.clear()
-        # These refer to this connection, directly or by links: Python would free them only when it searches for cycles.
+        # These objects refer to this connection, directly or through links. Without the `del`, Python would free them
+        # only when it searches for cycles.
         del self.tap, self.echoes, self._endpoints
         del self._sessions, self._restated, self._inbox, self._output, self._intake
         error: BaseException | None = self.error
-        while error is not None:  # its traceback would keep the last input in memory
+        # The traceback of an error would keep the last input in memory.
+        while error is not None:
             error.__traceback__, error = None, error.__context__
 
 

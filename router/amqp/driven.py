@@ -39,23 +39,25 @@ class DrivenConnection(ABC):
     """A connection of AMQP or MQTT."""
 
     heartbeat: bytes
-    """Bytes without a meaning for the peer, which the kernel of the peer's machine acknowledges."""
+    """Bytes that mean nothing to the peer. They are sent because the kernel of the peer's machine acknowledges them."""
 
     def __init__(self) -> None:
-        self.context: Any = None  # whatever the owner keeps about this connection
+        self.context: Any = None  # an object of the owner, which keeps its knowledge about this connection there
         self.account: HeldBytes = Uncounted()  # counts the bytes of messages held for the peer; the owner sets it
         self.remote_container = ""
         self.remote_properties: Mapping[str, Any] = {}
         self.user = ""  # the user that the peer has proven to be; empty: anonymous
-        self.last_received: float | None = None  # `now` of the last bytes from the peer
-        self.opened = False  # the peer has opened; in MQTT, we have accepted its CONNECT
-        self.closing = False  # `close` was called
-        self.closed = False  # the connection has ended, and `on_close` was called
-        self.origin = ""  # the other end, as the log names it
-        self.address = ""  # host and port of the other end
-        self.cipher: tuple[str, str, int] | None = None  # of TLS: name, protocol, bits of the secret
+        self.last_received: float | None = None  # the time (`now`) at which the last bytes of the peer arrived
+        # True once the peer has opened. In MQTT: once we have accepted the peer's CONNECT.
+        self.opened = False
+        self.closing = False  # True after a call of `close`
+        self.closed = False  # True once the connection has ended and `on_close` was called
+        self.origin = ""  # the name of the other end in the log
+        self.address = ""  # the host and port of the other end
+        # The cipher of TLS: its name, its protocol, and the bits of its secret. None: the connection has no TLS.
+        self.cipher: tuple[str, str, int] | None = None
         self.can_prove = False  # whether the stream supports `prove`
-        self.is_behind = False  # the stream did not take all of the last output at once
+        self.is_behind = False  # True if the stream did not take all of the last output at once
         self.proofs: dict[Callable[[], None], None] = {}
         self._driver: StreamDriver = _NO_DRIVER
 

@@ -48,22 +48,24 @@ class Endpoints:
         self._tap = tap
         self._max_message = max_message
         self._session: Any = None  # the session of the links that we attach
-        self._frees = False  # the peer has freed a channel or handle; proton frees ours when we take its answer
+        # True if the peer has freed a channel or handle. Proton frees our own when we take its answer.
+        self._frees = False
         self.begun = 0
         """Sessions whose begin we have not written yet."""
         self._leaving: set[Place] = set()  # places of links whose detach we have not written yet
-        self._postponed: list[Link] = []  # links whose attach waits for such a detach
+        self._postponed: list[Link] = []  # links that wait until such a detach is written before they attach
 
     def is_behind(self, note: Note) -> bool:
-        """Whether proton's output must be taken before proton gets this frame. Otherwise proton would still have an old
-        channel or handle of ours, or would forget which begin of the peer it answers."""
+        """Whether the caller must take proton's output before it gives proton this frame. Otherwise proton would still
+        have an old channel or handle of ours, or would forget which begin of the peer it answers.
+        """
         if isinstance(note, EndFrame):
             return self.begun > 0
         frees = self._frees and isinstance(note, BeginFrame | AttachFrame)
         self._frees = self._frees and not frees
         return frees
 
-    # -- sessions
+    # -- The methods from here on are about sessions.
 
     def begin(self, pointer: Any, said: BeginFrame | None) -> None:
         """Handle a begin of the peer: it begins a session, or answers our begin."""
@@ -71,7 +73,8 @@ class Endpoints:
             raise AmqpError(NOT_ALLOWED, "the peer sent a begin before its open")
         channel, handle_max = said if said is not None else (None, 0)
         self._sessions.begin(pointer, channel, handle_max)
-        if not self._sessions.of(pointer).is_open:  # an open session has begun here first, and the peer answers
+        # If our end is open already, we began this session, and the peer's begin is the answer.
+        if not self._sessions.of(pointer).is_open:
             lib.pn_session_open(pointer)
             self.begun += 1
 
@@ -109,7 +112,7 @@ class Endpoints:
         for link in lost:
             self._owner.on_detach(link, False, condition)
 
-    # -- links
+    # -- The methods from here on are about links.
 
     def attach(
         self,
@@ -169,7 +172,8 @@ class Endpoints:
         elif former is not None:
             former.forget()
         self._owner.on_attach(link)
-        for other in stolen:  # after the attach, so that the owner never finds the terminus without a link
+        # The owner learns of the stolen links after the new attach, so that it never finds the terminus without a link.
+        for other in stolen:
             self._owner.on_detach(other, False, ErrorCondition(STOLEN, STOLEN_HERE))
 
     def _answered(self, link: Link, said: AttachFrame | None) -> None:
@@ -181,11 +185,12 @@ class Endpoints:
             self._owner.on_attached(link)
 
     def continue_former(self, link: Link, former: Link) -> None:
-        """For the engine: give the deliveries of `former` to `link`. An incomplete message is released."""
+        """Engine only: give the deliveries of `former` to `link`. An incomplete message is released."""
         self._sessions.continue_former(link, former)
         for pointer in link.continued:
             partial = None if link.is_sender else lib.pn_link_current(pointer)
-            if partial:  # the peer sends no more of it
+            # The peer does not continue this message, so the delivery is released.
+            if partial:
                 lib.pn_delivery_update(partial, RELEASED)
                 lib.pn_delivery_settle(partial)
                 self._host.settling.add(partial)
@@ -228,12 +233,13 @@ class Endpoints:
         self._push(build(link.remote_channel, DETACH, [uint(link.remote_handle).encoded]))
 
     def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
-        """For the engine: detach a link on which the peer broke a `limit`, and tell the owner. The link is not closed,
-        so the peer may resume it."""
+        """Engine only: detach a link on which the peer broke a `limit`, and tell the owner. The link is not closed, so
+        the peer may resume it.
+        """
         link.leave(condition, description, closed=False)
         self._owner.on_detach(link, False, ErrorCondition(condition, description, limit=limit))
 
-    # -- places
+    # -- The methods from here on are about the places of links: session, direction and name.
 
     def leaves(self, link: Link) -> None:
         """Note that our detach of this link is about to be written."""
@@ -256,7 +262,8 @@ class Endpoints:
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            if link.place in self._leaving:  # another postponed link took the place, and its own detach comes next
+            # Another postponed link took this place, and the detach of that link comes next.
+            if link.place in self._leaving:
                 self._postponed.append(link)
             elif self._sessions.of(link.session).is_open:
                 link.attach_postponed()

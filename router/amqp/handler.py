@@ -39,10 +39,12 @@ class Handler:
         absent."""
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        """The peer detached the link (`closed` false: suspended), or ended the link's session (`closed` false), or the
-        engine detached it because the peer broke a limit (`closed` false, with that condition). The engine sends the
-        answering detach. The link and its handles are invalid when this returns, except in a re-attach: the peer has
-        suspended the link and its `context` is kept. Not called if the owner began the detach."""
+        """The link no longer exists for the owner: the peer detached it (`closed` false: suspended), the peer ended its
+        session (`closed` false), or the engine detached it because the peer broke a limit (`closed` false, with that
+        condition). The engine sends the answering detach. The link and its handles are invalid when this call returns.
+        A re-attach is the exception: the peer has suspended the link, and its `context` is kept. The callback is not
+        called if the owner began the detach.
+        """
 
     def on_credit(self, link: Link) -> None:
         """A sending link's `credit` or `draining` changed."""

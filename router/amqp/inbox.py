@@ -32,7 +32,7 @@ MOST_EXCESS: Final = 10_000
 """The most transfers without credit on a link that we have detached. A peer may send some before it has read our
 detach. If it sends more, its connection is closed."""
 DELIVERY_BYTES: Final = 512
-"""Bytes that proton keeps for each of these transfers until the link is freed."""
+"""Bytes that proton keeps for each transfer without credit, until the link is freed."""
 OF_ALL: Final = "this connection, its user or all clients together have too many unsettled bytes at this router"
 
 
@@ -54,17 +54,20 @@ class Inbox:
     def __init__(self, recipient: Recipient, settling: set[Handle], restated: Restated) -> None:
         self._recipient = recipient
         self._restated = restated
-        self._settling = settling  # deliveries that we have settled: the owner gets no more dispositions of them
-        # By link, in order of first appearance.
+        # Deliveries that we have settled. The owner gets no more dispositions of them.
+        self._settling = settling
+        # The batches of each link, in the order in which the links first appear in the input.
         self._transfers: dict[Link, Transfers] = {}
-        self._resumed: dict[Link, ResumedTransfers] = {}  # all of these came before the transfers in `_transfers`
+        # All resumed deliveries here arrived before the transfers in `_transfers`.
+        self._resumed: dict[Link, ResumedTransfers] = {}
         self._news: dict[Link, dict[Handle, None]] = {}
         self._flows: dict[Link, None] = {}
 
     def gather(self, link: Link, pointer: Any, collector: Any) -> bool:
         """If the next event concerns a delivery of this link, or of the former link with this pointer, take it off the
-        collector, together with the events of the same kind that follow. Returns False if the event has to go to
-        `frame`."""
+        collector, together with the events of the same kind that follow. Returns False if `frame` has to handle the
+        event.
+        """
         if link.ended:
             return False
         if link.quick and not link.is_sender and not link.partial:
@@ -111,7 +114,8 @@ class Inbox:
             link.expect_any()
         tag, settled = tag_of(delivery), lib.pn_delivery_settled(delivery)
         if settled:
-            lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
+            # If a delivery is settled, proton makes the next delivery of the link the current one, too.
+            lib.pn_delivery_settle(delivery)
         else:
             lib.pn_link_advance(link.pointer)
         self._add(link, Came([delivery], [tag], [message], [settled]))
@@ -151,10 +155,12 @@ class Inbox:
         if link.balance >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:
-            self.hand_over()  # handing over ends the link
+            # The call ends the link, because the peer has transferred without credit.
+            self.hand_over()
 
     def _complete_resumed(self, link: Link, delivery: Any, message: bytes, aborted: bool) -> None:
-        if self._transfers:  # the transfers came before the resumed one
+        # The gathered transfers came before the resumed one, so they go to the owner first.
+        if self._transfers:
             self._hand_over_transfers()
             if link.ended:
                 self._discard(link, delivery)

@@ -69,8 +69,9 @@ class Intake:
         self._restated = restated
         self._on_connection = on_connection
         self._flush = flush
-        self._noted: BeginFrame | AttachFrame | None = None  # the note of the frame whose events are being handled
-        self.over = False  # the connection has ended: the rest of the input is dropped
+        # The note of the frame whose events are being handled.
+        self._noted: BeginFrame | AttachFrame | None = None
+        self.over = False  # True once the connection has ended; the rest of the input is dropped
 
     def take(self, data: bytes) -> None:
         at_once = self._restated.at_once(len(data))
@@ -78,7 +79,8 @@ class Intake:
             if note is None:
                 self._push(piece, start, end, at_once)
             else:
-                self.handle_events()  # an event may be the peer's close
+                # One of the events may be the peer's close.
+                self.handle_events()
                 if not self.over:
                     self._take_noted(piece, note)
             if self.over:
@@ -98,9 +100,12 @@ class Intake:
             self._check_format(frame, note.format)
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
-            self.handle_events()  # the handler's calls make events, too, but the next event must be the flow's
+            # The calls of the handler cause events, too. They are handled now, so that the next event is the event of
+            # this flow.
+            self.handle_events()
         elif isinstance(note, LaterDisposition):
-            self._inbox.hand_over()  # the frame may change states that the handler has not read yet
+            # This frame may change states that the handler has not read yet.
+            self._inbox.hand_over()
         elif note is not None and self._endpoints.is_behind(note):
             self._inbox.hand_over()
             self._take_output([])
@@ -119,7 +124,8 @@ class Intake:
             case TransferFrame():
                 link = self._link_of_next(_DELIVERY)
                 if note.transactional:
-                    self._inbox.hand_over()  # transfers before it count
+                    # The earlier transfers go to the owner first, because they are valid.
+                    self._inbox.hand_over()
                 if link is None or link.is_sender or link.ended:
                     pass
                 elif note.transactional:
@@ -139,7 +145,8 @@ class Intake:
         what = f"the first transfer of a delivery lacks its {note.lacks}"
         if note.lacks == "delivery-id":
             return SessionError(note.channel, INVALID_FIELD, what)
-        self._inbox.hand_over()  # transfers before it count
+        # The earlier transfers go to the owner first, because they are valid.
+        self._inbox.hand_over()
         if not link.ended:
             self._endpoints.expel(link, INVALID_FIELD, what)
         return note.transfer
@@ -151,7 +158,8 @@ class Intake:
         link = self._tap.flows.ends.get((frame[6:8], handle))
         if link is None or link.is_sender or link.ended or not link.is_amid_delivery or link.format == message_format:
             return
-        self._inbox.hand_over()  # transfers before it count
+        # The earlier transfers go to the owner first, because they are valid.
+        self._inbox.hand_over()
         if not link.ended:
             what = f"the message-format is {link.format} in the first transfer of a delivery, and then {message_format}"
             self._endpoints.expel(link, INVALID_FIELD, what)
@@ -178,8 +186,8 @@ class Intake:
         session = self._sessions.on_channel(note.wire[0])
         if session is None:
             return frame
-        # With this output, proton has written all messages for which there was credit and room. Our flow at its end
-        # has the number of the last one.
+        # After this output, proton has written all messages for which there was credit and room.
+        # The flow at its end names the transfer-id of the last one.
         return self._tap.flows.lowered(frame, note, self._take_output([session.pointer]))
 
     def _take_output(self, asked: Sequence[Any]) -> bytes:

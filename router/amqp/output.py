@@ -51,16 +51,17 @@ class Output:
         self._echoes = echoes
         self._restated = restated
         self._taken: list[bytes] = []
-        self._has_spoken = False  # some output was written
+        self._has_spoken = False  # True once some output was written
         self._farewell = b""
-        self._is_last = False  # the close was written
-        self._has_gap = False  # the engine has failed: some of its output may be lost
+        self._is_last = False  # True once the close was written
+        # True if the engine has failed while it wrote, so that some of its output may be lost.
+        self._has_gap = False
         self.failure: AmqpError | None = None
         """The reason why there is no more output: proton has stopped writing without an error, or the engine has failed
         while it wrote. This ends only this connection."""
 
     def take(self) -> bytes:
-        """All output so far. After a failure, only the close."""
+        """Return all output so far. After a failure, this is only the close."""
         if self._is_last:
             return b""
         data = self._take_all() if not self._has_gap else b""
@@ -69,7 +70,8 @@ class Output:
         return self._closed(data) if ends and self._has_spoken else data
 
     def _take_all(self) -> bytes:
-        self._has_gap = True  # stays so only if what follows fails
+        # This stays True only if one of the next calls raises an exception.
+        self._has_gap = True
         self._pull()
         data, self._taken = b"".join((*self._taken, self._echoes.flows())), []
         self._free()
@@ -81,7 +83,8 @@ class Output:
         """Take proton's output, with a flow of each session of `asked` at its end."""
         if self._has_gap:
             return b""
-        self._has_gap = True  # stays so only if what follows fails
+        # This stays True only if one of the next calls raises an exception.
+        self._has_gap = True
         data = self._pull(asked)
         self._free()
         self._has_gap = False
@@ -127,8 +130,9 @@ class Output:
         self._farewell = self._farewell or build(b"\0\0", CLOSE, error)
 
     def _closed(self, data: bytes) -> bytes:
-        """The output with our close. Our close replaces proton's close; without one, it is added when the connection is
-        over."""
+        """The output with our close frame, which replaces proton's close. If proton writes none, ours is added when the
+        connection is over.
+        """
         frames = list(frames_of(data))
         is_protons = bool(frames) and code_of(frames[-1]) == CLOSE
         self._is_last = is_protons or (self._host.closed and bool(self._farewell))

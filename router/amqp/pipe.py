@@ -11,8 +11,10 @@ from typing import Protocol
 
 import trio
 
-READ = 16 * 1024  # bytes of a read for which the caller names no number
-PIECE = 64 * 1024  # bytes of one write to a trio stream: each completed write shows that the peer takes output
+# A read without a given size asks for this many bytes.
+READ = 16 * 1024
+# One write to a trio stream has at most this many bytes, because each completed write shows that the peer takes output.
+PIECE = 64 * 1024
 
 
 class HandshakeError(OSError):
@@ -25,7 +27,7 @@ class Pipe(Protocol):
     taken: int
     """Bytes read from the socket so far."""
     ignored: int = 0
-    """The last of these bytes that are no input of the connection above, such as a ping of WebSocket."""
+    """How many of the last of these bytes are no input of the connection above; a ping of WebSocket is an example."""
 
     @abstractmethod
     async def read(self, size: int) -> bytes:
@@ -68,7 +70,8 @@ class SocketPipe(Pipe):
     def write(self, data: bytes | memoryview) -> int:
         try:
             return os.write(self._socket.fileno(), data)
-        except OSError:  # it has no room, or is broken: then `write_on` raises
+        # The socket has no room, or is broken. If it is broken, the following `write_on` raises the error.
+        except OSError:
             return 0
 
     async def write_on(self, data: bytes | memoryview) -> int:
@@ -112,7 +115,7 @@ class LayeredStream(trio.abc.HalfCloseableStream):
     below: trio.SocketStream
     pipe: Pipe
     cipher: tuple[str, str, int] | None
-    """Of TLS: name, protocol, bits of the secret."""
+    """The cipher of TLS: its name, its protocol, and the bits of its secret. None: the stream has no TLS."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         return await self.pipe.read(max_bytes or READ)

@@ -24,10 +24,11 @@ class Session:
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
-        self.channel: bytes | None = None  # the peer's channel of the session
-        self.handle_max = 2**32 - 1  # the highest handle that the peer allows us
-        self.links: dict[Link, None] = {}  # links whose memory is not freed
-        self.left: dict[Place, None] = {}  # places of links that the peer has detached and not closed
+        self.channel: bytes | None = None  # the channel of the peer's end of the session
+        self.handle_max = 2**32 - 1  # the highest handle that the peer allows us to use
+        self.links: dict[Link, None] = {}  # links of the session that proton has not freed
+        # The places of links that the peer has detached without closing them.
+        self.left: dict[Place, None] = {}
 
     @property
     def is_open(self) -> bool:
@@ -37,15 +38,19 @@ class Session:
 
 class Sessions:
     def __init__(self, tap: Tap, bounds: Bounds) -> None:
-        self.links: dict[Any, Link] = {}  # by proton's pointer
+        self.links: dict[Any, Link] = {}  # links, keyed by proton's pointer
         self._tap = tap
         self._bounds = bounds
-        self._sessions: dict[Any, Session] = {}  # by proton's pointer
-        self._channels: dict[bytes, Session] = {}  # by the peer's channel
-        self._ended: list[Session] = []  # ended sessions, freed once our end is written
-        self._parted: list[Link] = []  # links that both ends have detached, freed once our detach is written
-        self._unread_sessions = self._unread_links = 0  # freed since the last output: the peer may not know it yet
-        self._left: dict[Place, Link] = {}  # links that the peer has detached and not closed: see `Link.former`
+        self._sessions: dict[Any, Session] = {}  # sessions, keyed by proton's pointer
+        self._channels: dict[bytes, Session] = {}  # sessions, keyed by the peer's channel
+        # Ended sessions. They are freed once our end is written.
+        self._ended: list[Session] = []
+        # Links that both ends have detached. They are freed once our detach is written.
+        self._parted: list[Link] = []
+        # The numbers of sessions and links freed since the last output. The peer may not know of these frees yet.
+        self._unread_sessions = self._unread_links = 0
+        # Links that the peer has detached without closing them (`Link.former`).
+        self._left: dict[Place, Link] = {}
 
     @property
     def attached(self) -> list[Link]:
@@ -56,7 +61,7 @@ class Sessions:
         """Proton's pointers of the links that we send on."""
         return [pointer for pointer, link in self.links.items() if link.is_sender]
 
-    # -- sessions
+    # -- The methods from here on are about sessions.
 
     def of(self, pointer: Any) -> Session:
         session = self._sessions.get(pointer)
@@ -91,7 +96,7 @@ class Sessions:
             del self._channels[session.channel]
             self._tap.settlements.end(session.channel)
 
-    # -- links
+    # -- The methods from here on are about links.
 
     def add(self, link: Link) -> None:
         if len(self.links) + self._unread_links >= self._bounds.links:
@@ -126,7 +131,7 @@ class Sessions:
         """Note that both ends have detached the link, so that `free` may free it."""
         self._parted.append(link)
 
-    # -- memory
+    # -- The methods from here on free memory.
 
     def written(self) -> None:
         """Note that all output about ended sessions and links is written."""
@@ -160,7 +165,8 @@ class Sessions:
                 del self.links[pointer]
                 self._unread_links += 1
                 lib.pn_link_free(pointer)
-        if link.detached and not self.pointers(link):  # a former link that it continues may still have deliveries
+        # The link is not forgotten while a former link that it continues still has deliveries.
+        if link.detached and not self.pointers(link):
             self._sessions[link.session].links.pop(link, None)
             self._forget(link)
 

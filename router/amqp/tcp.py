@@ -19,8 +19,10 @@ from router.amqp.format.values import StreamFigures
 TCP_NOTSENT_LOWAT: Final = 25  # a socket option of Linux, for which Python 3.11 has no name
 UNSENT_BYTES: Final = 256 * 1024
 """Bytes that the socket of a neighbour (`short`) buffers beyond the bytes under way."""
-ESTABLISHED: Final = 1  # the first byte of Linux's TCP_INFO for an open connection
-TCP_INFO_BYTES: Final = 136  # the part of TCP_INFO that Linux has since 4.1
+# Linux's TCP_INFO of an open connection begins with this byte.
+ESTABLISHED: Final = 1
+# The length of TCP_INFO on Linux 4.1 and later.
+TCP_INFO_BYTES: Final = 136
 
 if sys.platform == "linux":
     import fcntl
@@ -65,7 +67,7 @@ if sys.platform == "linux":
 else:
 
     class Kernel:
-        """Never created: this kernel has no such figures."""
+        """A class without objects, because this kernel has no such figures."""
 
         def unacknowledged(self) -> int:
             raise NotImplementedError
@@ -106,6 +108,7 @@ def remote_address(stream: trio.abc.Stream) -> str:
         return ""
     try:
         host, port = stream.socket.getpeername()[:2]
-    except OSError:  # the socket is closed
+    # This error means that the socket is closed.
+    except OSError:
         return ""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -40,8 +40,8 @@ class TlsPipe(Pipe):
         client = context.protocol is ssl.PROTOCOL_TLS_CLIENT
         self.tls = context.wrap_bio(self._come, self._go, server_side=not client, server_hostname=host)
         self._encrypted: bytes | memoryview = b""  # encrypted bytes that are not written yet
-        self._means = 0  # the number of plain bytes in `_encrypted`
-        self._over = False  # the peer has ended its direction
+        self._means = 0  # the number of plain bytes that `_encrypted` stands for
+        self._over = False  # True once the peer has ended its direction
 
     async def shake_hands(self) -> None:
         while True:
@@ -54,7 +54,8 @@ class TlsPipe(Pipe):
                     raise LeftError("the peer closed the connection during the TLS handshake") from None
             except ssl.SSLError:
                 with contextlib.suppress(trio.BrokenResourceError):
-                    await self.write_pending()  # writes our TLS alert
+                    # The pending output is our TLS alert, which tells the peer the reason.
+                    await self.write_pending()
                 raise
             else:
                 await self.write_pending()
@@ -71,7 +72,8 @@ class TlsPipe(Pipe):
     async def read(self, size: int) -> bytes:
         """The decrypted input of one read of `size` bytes from the socket. An end without TLS's goodbye counts as an
         end, because the connection above knows whether it expects one."""
-        data = self._decrypt() if self._come.pending else b""  # input that came with the end of the handshake
+        # The first call finds the input that came together with the end of the handshake.
+        data = self._decrypt() if self._come.pending else b""
         while not (data or self._over):
             self._take(await self._below.read(size))
             data = self._decrypt()
@@ -90,7 +92,8 @@ class TlsPipe(Pipe):
                 if not part or (len(part) < most and not come.pending and not come.eof):
                     break
         except ssl.SSLWantReadError:
-            pass  # the rest of a record is still to come
+            # The rest of a TLS record is still to come.
+            pass
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             self._over = True
         except ssl.SSLError as error:
@@ -107,13 +110,15 @@ class TlsPipe(Pipe):
                 if not went:
                     break
         except trio.BrokenResourceError:
-            pass  # `write_on` raises it again
+            # The following `write_on` raises the error again.
+            pass
         return written
 
     async def write_on(self, data: bytes | memoryview) -> int:
         written = 0
         while not written:
-            self._encrypted = self._encrypted or self._encrypt(data)  # before this may be cancelled
+            # The data is encrypted before the wait, because the wait may be cancelled.
+            self._encrypted = self._encrypted or self._encrypt(data)
             written = self._went(self._encrypted, await self._below.write_on(self._encrypted))
         return written
 
@@ -121,7 +126,8 @@ class TlsPipe(Pipe):
         """Encrypt the beginning of `data`. After a write that wrote nothing, the caller passes the same bytes again."""
         try:
             self._means = self.tls.write(data if len(data) <= PIECE else data[:PIECE])
-        except ssl.SSLError as error:  # after a damaged record
+        # This happens after a damaged record.
+        except ssl.SSLError as error:
             raise trio.BrokenResourceError(reason_of(error)) from None
         return self._go.read()
 
@@ -170,7 +176,8 @@ class TlsStream(LayeredStream):
         return peer_of(self.pipe.tls)
 
     async def send_eof(self) -> None:
-        with contextlib.suppress(ssl.SSLError):  # it wants to read the peer's goodbye
+        # The error says only that TLS expects the peer's goodbye, for which we do not wait.
+        with contextlib.suppress(ssl.SSLError):
             self.pipe.tls.unwrap()
         await self.pipe.write_pending()
         await self.below.send_eof()
@@ -184,8 +191,9 @@ def peer_of(tls: ssl.SSLObject) -> str:
 
 
 def shake_hands_in_memory(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[str, str]:
-    """Let two ends of ours shake hands in memory. Returns the server's name as the client sees it, and the client's
-    name as the server sees it. Raises ssl.SSLError."""
+    """Shake hands in memory between two ends of ours, as a test of the two contexts. Returns the server's name as the
+    client sees it, and the client's name as the server sees it. Raises ssl.SSLError.
+    """
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
     waits = True

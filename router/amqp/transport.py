@@ -24,22 +24,28 @@ from router.events.kind import EventKind, event
 log = logging.getLogger("oncemesh.amqp")
 used_s = time.thread_time
 
-READ_SIZE = 512 * 1024  # the most bytes of a read; fewer if handling the last read took long, as other clients wait
+# The most bytes of a read. A read asks for fewer if handling the last one took long, because other clients wait.
+READ_SIZE = 512 * 1024
 READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
-TURN_S = 0.006  # the most processor time to handle one read
+# The most processor time to handle one read, in seconds.
+TURN_S = 0.006
 LATE_S = 0.1
-PROOF_FIRST_S = 0.001  # the first pause between two looks at the bytes that the peer's machine has acknowledged
+# The first pause between two looks at the bytes that the peer's machine has acknowledged.
+PROOF_FIRST_S = 0.001
 PROOF_MOST_S = 0.25  # the longest of these pauses
-STALL_S = 30.0  # a peer that takes none of our output for so long is disconnected, although its machine lives
-GOODBYE_S = 1.0  # the time for a peer to answer a close, and to take the last output
+# A peer that takes none of our output for so long is disconnected, even if its machine lives.
+STALL_S = 30.0
+# A peer has this time to answer a close, and to take the last output.
+GOODBYE_S = 1.0
 
 
 async def read_first(deadline: float) -> None:
     """Call this after a sleep until `deadline`, before you judge a peer by its silence. If the sleep took much longer,
     this process was stopped or had no processor; then all tasks with input read first."""
     if trio.current_time() > deadline + LATE_S:
-        for _ in range(2):  # the first pass may have looked at the sockets before the stop
+        # The first pass may have looked at the sockets before the stop, so a second one follows.
+        for _ in range(2):
             await trio.lowlevel.checkpoint()
 
 
@@ -119,18 +125,19 @@ class _Driver:
         self._turn = turn
         self._woken = trio.Event()
         self._patience = math.inf
-        self._read = 0  # bytes read from the socket
-        self._handled = 0  # bytes of these that were handled
+        self._read = 0  # the number of bytes read from the socket
+        self._handled = 0  # the number of these bytes that were handled
         self._unsent = memoryview(b"")  # output that is not written yet
-        self._is_fresh = False  # no byte of `_unsent` was written yet
+        self._is_fresh = False  # True while no byte of `_unsent` was written
         self._written = 0
-        self._stalled = 0.0  # seconds for which the peer has taken no output
+        # The seconds for which the peer has taken no output.
+        self._stalled = 0.0
         self._kernel = tcp.kernel_of(socket_of(stream))
         self.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
         self._opened = False
-        self._pause = trio.CancelScope()  # ends at the next tick
+        self._pause = trio.CancelScope()  # a scope that ends at the next tick
         self.scope = trio.CancelScope()
         self.nursery: trio.Nursery
 
@@ -248,11 +255,13 @@ class _Driver:
             self._connection.is_behind = len(self._unsent) > 0
 
     async def _wait(self, connection: DrivenConnection) -> None:
-        if connection.closing:  # the deadline is set once, because every tick ends this wait
+        # The deadline stays the first one, because every tick ends this wait.
+        if connection.closing:
             self._patience = min(self._patience, trio.current_time() + GOODBYE_S)
         with trio.move_on_at(self._patience) as patience:
             await self._woken.wait()
-        if patience.cancelled_caught:  # our close was not answered
+        # The peer has not answered our close in time.
+        if patience.cancelled_caught:
             self._step(connection.receive_eof)
 
     def _probe(self) -> bytes:
@@ -285,7 +294,8 @@ class _Driver:
             pause = min(2 * pause, PROOF_MOST_S)
         if not kernel.is_open():
             return False
-        await trio.sleep(PROOF_FIRST_S)  # input that `read` has taken and not counted yet
+        # The sleep lets `read` count the input that it has taken.
+        await trio.sleep(PROOF_FIRST_S)
         come = self._pipe.taken + kernel.unread()
         while self._handled + self._pipe.ignored < come:
             await trio.sleep(pause)
@@ -311,7 +321,8 @@ class _Driver:
             with trio.CancelScope(deadline=began + max(0.0, left)) as self._pause:
                 await trio.sleep_forever()
             await read_first(self._pause.deadline)
-            if self._handled < self._read:  # input waits for its turn, so the peer is not silent
+            # Input waits to be handled, so the peer is not silent.
+            if self._handled < self._read:
                 deadline = self._clock() + LATE_S
                 continue
             with self._outbound:

@@ -25,7 +25,8 @@ DATA: Final = 0x75
 VALUE: Final = 0x77
 
 ENVELOPE: Final = b"\xff"
-ENVELOPE_SIZE: Final = 5  # bytes of an envelope's head: the constructor, and the message-format
+# Bytes at the beginning of an envelope: the constructor, and the message-format.
+ENVELOPE_SIZE: Final = 5
 
 LOOKED_INTO: Final = 64 << 10
 """Bytes of a section before the body that any reader looks into. Readers ignore a longer section."""
@@ -37,9 +38,10 @@ _ULONGS: Final = b"\x44\x53\x80"
 _SYMBOLS: Final = {0xA1: b"\xa3", 0xB1: b"\xb3", 0xA3: b"\xa3", 0xB3: b"\xb3"}
 """Maps the constructor of a text or symbol to the constructor of a symbol with the same length."""
 _LONG_TEXT: Final = b"\xb1"
-_LONG: Final = (b"\xb0", _LONG_TEXT)  # binary or text of more than 255 bytes
-_LONG_HEAD: Final = 5  # bytes before the content of a long binary or text
-_SECTIONS: Final = frozenset(_LISTS + _MAPS)  # constructors of sections before the body: they begin with their length
+_LONG: Final = (b"\xb0", _LONG_TEXT)  # the constructors of a binary and of a text with more than 255 bytes
+_LONG_HEAD: Final = 5  # the number of bytes before the content of a long binary or text
+# The constructors of all sections before the body. Each section begins with its length.
+_SECTIONS: Final = frozenset(_LISTS + _MAPS)
 
 _NAMES: Final = {
     "amqp:header:list": HEADER,
@@ -53,11 +55,14 @@ _NAMES: Final = {
     "amqp:footer:map": 0x78,
 }
 """Symbol -> code of a section: a section's descriptor may be a symbol (3.2)."""
-_ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # the begin of a data section whose length takes four bytes
+# The beginning of a data section whose length takes four bytes.
+_ONE_SECTION: Final = b"\x00\x53\x75\xb0"
+# The next three values are places in the list of the header's fields.
 _TTL: Final = 2
-_FIRST_ACQUIRER: Final = 3  # these three are places of fields in the header
+_FIRST_ACQUIRER: Final = 3
 _DELIVERY_COUNT: Final = 4
-_LONGEST_CODE: Final = 64  # bytes of a section's descriptor, at most, with the byte 0 before it
+# The most bytes of a section's descriptor, with the byte 0 before it.
+_LONGEST_CODE: Final = 64
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
@@ -131,14 +136,16 @@ def sections_of(message: bytes) -> list[tuple[Any, Any]]:
 
 
 def place_of(message: bytes, code: int) -> int:
-    """The offset of the value of a section before the body; -1 if there is none. Raises AmqpError if the message does
-    not consist of sections up to there."""
+    """The offset of the value of a section before the body; -1 if there is none. Raises AmqpError if the sections
+    before it are malformed.
+    """
     at, before = 0 if message < ENVELOPE else len(message), HEADER - 1
     while at < len(message):
         found, at = _section_at(message, at)
         if found == code:
             return at
-        if not before < found < code:  # sections have a fixed order, and each occurs once, so the loop is short
+        # Sections have a fixed order, and each occurs at most once, so the loop is short.
+        if not before < found < code:
             break
         before, at = found, _behind(message, at)
     return -1
@@ -210,7 +217,8 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
     (AMQP 1.0 3.4.5)."""
     try:
         if message >= ENVELOPE:
-            return message  # a message of another format has no sections of AMQP
+            # A message of another message-format has none of AMQP's sections.
+            return message
         if failures:
             message = _with_failures(message, failures)
         return _annotated(message, annotations) if annotations else message

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from router.amqp.format.values import DeliveryState
 
-Wire: TypeAlias = tuple[bytes, bytes]  # channel and handle, as encoded
+Wire: TypeAlias = tuple[bytes, bytes]  # a channel and a handle, both encoded as in the frame
 
 
 class BeginFrame(NamedTuple):
@@ -22,7 +22,8 @@ class AttachFrame(NamedTuple):
     handle: int
     unsettled: Mapping[bytes, DeliveryState] | None
     incomplete: bool
-    steals: bool  # a link of this name and direction is attached in the session
+    # True if the session has an attached link of this name and direction already, whose place this link takes.
+    steals: bool
 
 
 class FlowFrame(NamedTuple):
@@ -31,13 +32,15 @@ class FlowFrame(NamedTuple):
 
     echo: bool
     drain: bool
-    wire: Wire  # channel and handle at the peer's end; the handle is null in a flow of the session
-    limit: int | None  # delivery-count plus link-credit, if it names both
+    # The channel and handle of the peer's end. The handle is null in a flow that concerns only the session.
+    wire: Wire
+    # The sum of delivery-count and link-credit; None if the flow lacks one of them.
+    limit: int | None
     properties: bytes  # the link properties of the flow, encoded
-    is_vast: bool  # the flow gives credit of 2^31 or more
-    turns: bool  # `is_vast` differs from the flow before
-    lowers: bool  # the flow lowers the credit or the window
-    former: int  # the limit of the flow before
+    is_vast: bool  # True if the flow gives credit of 2^31 or more
+    turns: bool  # True if `is_vast` differs from that of the link's flow before
+    lowers: bool  # True if the flow lowers the credit or the session's window
+    former: int  # the `limit` of the link's flow before
 
     @property
     def is_odd(self) -> bool:
@@ -61,8 +64,9 @@ class TransferFrame(NamedTuple):
 
 
 class LaterDisposition(NamedTuple):
-    """A receiver's disposition that does not settle, after one of the same input that settles. Both may name one
-    delivery."""
+    """A receiver's disposition that does not settle, while an earlier disposition of the same input settles. Both may
+    name the same delivery.
+    """
 
 
 class UnnamedFrame(NamedTuple):
@@ -71,8 +75,8 @@ class UnnamedFrame(NamedTuple):
 
     channel: bytes
     handle: int
-    lacks: str  # "delivery-id" or "delivery-tag"
-    transfer: TransferFrame | None  # the note of the transfer, if it is valid
+    lacks: str  # the name of the missing field: "delivery-id" or "delivery-tag"
+    transfer: TransferFrame | None  # the note that the transfer gets if it turns out to be valid
 
 
 class SessionError(NamedTuple):
@@ -86,4 +90,5 @@ class SessionError(NamedTuple):
 Note: TypeAlias = (
     BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | UnnamedFrame | LaterDisposition | SessionError
 )
-Piece: TypeAlias = tuple[bytes, int, int, Note | None]  # data, start, end, note: a plain tuple for the hot path
+# A piece of the input: the data, its start and end in them, and its note. The hot path takes a plain tuple.
+Piece: TypeAlias = tuple[bytes, int, int, Note | None]

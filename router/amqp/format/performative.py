@@ -20,13 +20,16 @@ _NAMES: Final = {
         ("open", "begin", "attach", "flow", "transfer", "disposition", "detach", "end", "close")
     )
 }
-_OTHERWISE: Final = (b"\x00\x80", b"\x00\xa3", b"\x00\xb3")  # descriptors that are a ulong, or a symbol
-_HEAD_WORDS: Final = 2  # words of four bytes in a frame's head
+# Constructors of a descriptor that is a ulong, or a symbol.
+_OTHERWISE: Final = (b"\x00\x80", b"\x00\xa3", b"\x00\xb3")
+# Reads the two words of four bytes at the beginning of a frame.
+_HEAD_WORDS: Final = 2
 
 NULL: Final = b"\x40"
 TRUE: Final = b"\x41"
 TRUES: Final = (TRUE, b"\x56\x01")
-MAX_FIELDS: Final = 32  # the most elements of a list that is split; no performative has more than 14
+# A list with more elements is not split. No performative has more than 14 fields.
+MAX_FIELDS: Final = 32
 
 
 class Performative(NamedTuple):

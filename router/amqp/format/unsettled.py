@@ -32,7 +32,8 @@ _NAMES: Final = {
 }
 _ENCODED: Final = {
     NO_STATE: NULL,
-    RECEIVED: b"\x00\x53\x23\xc0\x03\x02\x43\x44",  # section and offset 0: no byte of the message
+    # Section number 0 and offset 0 say that the receiver has no byte of the message.
+    RECEIVED: b"\x00\x53\x23\xc0\x03\x02\x43\x44",
     **{code: bytes((0x00, 0x53, code, 0x45)) for code in (ACCEPTED, REJECTED, RELEASED, MODIFIED)},
 }
 _QUICK: Final = {encoded: _STATES[code] for code, encoded in _ENCODED.items() if len(encoded) == 4}

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from attrs import frozen
 
-Handle: TypeAlias = Any  # a cffi pointer; opaque to everybody but Link
+Handle: TypeAlias = Any  # a cffi pointer; only Link looks into it
 
 # Delivery states as they come in `states`: the AMQP descriptor codes, and 0 for none.
 NO_STATE: Final = 0
@@ -52,12 +52,13 @@ class Terminus:
     """A source or target, as the peer requested it in its attach."""
 
     address: str | None = None
-    durable: int = 0  # 0 none, 1 configuration, 2 unsettled-state
+    # 0: not durable. 1: the terminus' configuration is durable. 2: its unsettled deliveries are durable, too.
+    durable: int = 0
     expiry_policy: str = EXPIRE_SESSION
-    timeout: int = 0  # seconds
+    timeout: int = 0  # seconds for which the terminus outlives its connection
     dynamic: bool = False
-    coordinator: bool = False  # a transaction coordinator stands in the target's place
-    filters: Mapping[str, Any] = {}  # sources only: name -> described value
+    coordinator: bool = False  # True if the attach has a transaction coordinator in place of the target
+    filters: Mapping[str, Any] = {}  # the filters of a source: name -> described value
     capabilities: tuple[str, ...] = ()
 
 
@@ -66,12 +67,12 @@ class OutcomeDetails:
     """A delivery's remote state in full, for outcomes that carry more than their code."""
 
     state: int = NO_STATE
-    condition: str | None = None  # the error's condition; only in `rejected`
+    condition: str | None = None  # the condition of the error, if the state is `rejected`
     description: str = ""
-    info: Mapping[str, Any] = {}  # the error's info; only in `rejected`
-    failed: bool = False  # delivery-failed; only in `modified`
-    undeliverable: bool = False  # undeliverable-here; only in `modified`
-    annotations: bytes = b""  # of modified: message-annotations, as they are encoded; empty if there are none
+    info: Mapping[str, Any] = {}  # the info of the error, if the state is `rejected`
+    failed: bool = False  # the field delivery-failed of `modified`
+    undeliverable: bool = False  # the field undeliverable-here of `modified`
+    annotations: bytes = b""  # the encoded message-annotations of `modified`; empty: none
 
 
 @frozen
@@ -79,7 +80,8 @@ class DeliveryState:
     """The entry of a delivery in an unsettled map."""
 
     state: int = NO_STATE
-    section_number: int = 0  # in `received`: the sender continues the message at this section and offset
+    # In `received`: the sender continues the message at this section and at `section_offset`.
+    section_number: int = 0
     section_offset: int = 0
 
 
@@ -105,7 +107,7 @@ class HeldBytes(Protocol):
 
 
 class Uncounted(HeldBytes):
-    """The account of a peer whose bytes are not counted."""
+    """The account that is used if a peer's bytes are not counted."""
 
     def add(self, size: int) -> None:
         pass
@@ -116,7 +118,7 @@ class Uncounted(HeldBytes):
 
 
 class AttachOptions(TypedDict, total=False):
-    """The options of `Attach`, which has their defaults."""
+    """The keyword arguments of `Attach`. Each may be left out; then the default of `Attach` holds."""
 
     snd_settle_mode: int
     rcv_settle_mode: int
@@ -138,7 +140,7 @@ class Attach:
     rcv_settle_mode: int = RCV_FIRST
     durable: int = 0
     expiry_policy: str = EXPIRE_SESSION
-    timeout: int = 0  # seconds
+    timeout: int = 0  # seconds for which the terminus outlives its connection
     properties: Mapping[str, Any] | None = None
     unsettled: Mapping[bytes, int] | None = None
     incomplete_unsettled: bool = False

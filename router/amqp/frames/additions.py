@@ -24,7 +24,8 @@ from router.amqp.proton.deliveries import LinkDeliveries
 from router.amqp.proton.link import LINK_NUMBER, Link
 
 _OFFERED: Final = place(ATTACH, "offered-capabilities")
-MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also the limit before the peer's open
+# The smallest max-frame-size of AMQP (1.0 2.4.1). It also limits our frames before the peer's open has arrived.
+MIN_MAX_FRAME: Final = 512
 
 
 class Additions:
@@ -37,15 +38,19 @@ class Additions:
         """Whether the peer's open, which gives `max_frame`, has arrived."""
         self.misfit: AmqpError | None = None
         """The error of a frame that must be sent, but is larger than the peer's frames."""
-        self._opens = True  # our open is not written yet
+        self._opens = True  # True until our open frame is written
         self._walk = walk
         self._settlements = settlements
-        self._announced: dict[int, Link] = {}  # number -> link whose attach is not written yet
+        # Number of an attach -> its link, until the attach is written.
+        self._announced: dict[int, Link] = {}
         self._number = 0
-        self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}  # tag of a resumed delivery -> whether to abort it
-        self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}  # tag -> envelopes of unwritten deliveries
-        self._going_on: set[LinkDeliveries] = set()  # links that have written a part of a message with an envelope
-        self._wires: dict[Wire, Link] = {}  # channel and handle of our end -> link
+        # Link -> tag of a resumed delivery -> whether to abort the delivery.
+        self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}
+        # Link -> tag -> the envelopes of the deliveries with this tag that are not written yet.
+        self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}
+        # Links that have written only a part of a message that was in an envelope.
+        self._going_on: set[LinkDeliveries] = set()
+        self._wires: dict[Wire, Link] = {}  # the channel and handle of our end -> its link
 
     @property
     def owes(self) -> bool:
@@ -92,7 +97,8 @@ class Additions:
         at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
         while at < len(data):
             size = int.from_bytes(data[at : at + 4], "big")
-            code = data[at + 10] if size > HEAD else 0  # proton's frames and descriptors are all of one form
+            # Proton writes all its frames and descriptors in one form, so the place of the code is fixed.
+            code = data[at + 10] if size > HEAD else 0
             if code == ATTACH or (code == TRANSFER and transfers):
                 frame = data[at : at + size]
                 parts += data[start:at], self._attach(frame) if code == ATTACH else self._transfer(frame)
@@ -117,7 +123,8 @@ class Additions:
 
     def _attach(self, frame: bytes) -> bytes:
         fields = performative.padded(performative.parse(frame).fields, 14)
-        if fields[13] == NULL:  # proton writes no properties for a link to a coordinator
+        # Proton writes no properties for a link to a coordinator, so the link is found by its name.
+        if fields[13] == NULL:
             number = self._number_of(decode(fields[0])[0], is_sender=fields[2] not in TRUES)
             link = self._announced.pop(number)
             link.wire = frame[6:8], fields[1]
@@ -126,12 +133,14 @@ class Additions:
         assert decode(properties[0])[0] == LINK_NUMBER
         link = self._announced.pop(decode(properties[1])[0])
         fields[13] = performative.join_map(properties[2:]) if len(properties) > 2 else NULL
-        fields[0] = encode(link.name)  # proton wrote its alias
+        # Proton wrote the alias of the link in place of its name.
+        fields[0] = encode(link.name)
         link.wire = frame[6:8], fields[1]
         self._wires[link.wire] = link
         if link.is_sender and link.answered and fields[5] != NULL:
             fields[5] = with_outcomes(fields[5])
-        is_publisher = link.answered and not link.is_sender and not link.ended  # else its channel may be reused
+        # A link that has ended is not noted as a publisher, because its channel may be used again.
+        is_publisher = link.answered and not link.is_sender and not link.ended
         if is_publisher and link.remote_rcv_settle_mode == RCV_SECOND:
             self._settlements.begin(link.remote_channel, link)
             self._walk.forget()
@@ -152,7 +161,8 @@ class Additions:
         map. The link's `omitted` gets the tags of the others."""
         assert link.unsettled is not None
         fields[7], fields[8] = performative.join_map(()), TRUE
-        room = self.max_frame - len(performative.build(channel, ATTACH, fields)) - 6  # for longer heads of list and map
+        # The 6 bytes are for the longer heads that the list and the map may need.
+        room = self.max_frame - len(performative.build(channel, ATTACH, fields)) - 6
         entries: list[bytes] = []
         omitted = []
         for tag, entry in encode_entries(link.unsettled):
@@ -184,7 +194,8 @@ class Additions:
         """The payload without its envelope. The message-format of the envelope goes into the transfer's field."""
         more = len(fields) > MORE and fields[MORE] in TRUES
         if link in self._going_on:
-            fields[MESSAGE_FORMAT] = NULL  # proton writes 0, but the first transfer has named another format
+            # Proton writes message-format 0, but the first transfer of this delivery has named another format.
+            fields[MESSAGE_FORMAT] = NULL
             if not more:
                 self._going_on.remove(link)
             return payload
@@ -205,8 +216,9 @@ class Additions:
         whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self.max_frame:
             return whole
-        # Only for a peer with the smallest max-frame-size, where proton knows of no reserve (`RESERVE` in `tap`): the
-        # rest of the payload goes into a second frame.
+        # This happens only if the peer has the smallest max-frame-size. Proton then knows of no reserve (`RESERVE` in
+        # `tap`),
+        # so the rest of the payload goes into a second frame.
         resumed[5] = TRUE
         cut = len(payload) - (len(whole) - self.max_frame) - 1
         first = performative.build(channel, TRANSFER, resumed, payload[:cut])

@@ -20,7 +20,7 @@ PART: Final = 3
 
 Buffer = bytes | memoryview
 
-_HEAD: Final = 8  # bytes of a frame's head
+_HEAD: Final = 8  # bytes at the beginning of a frame that precede its content
 _DOFF: Final = 2
 _OURS: Final = (BODY, PART)
 
@@ -65,11 +65,12 @@ class BodyReader:
         self._max_frame = max_frame
         self._max_body = max_body
         self._lanes = lanes
-        self._is_begun = False  # AMQP's header has arrived
-        self._held: list[bytes] = []  # the bytes of an incomplete frame
+        self._is_begun = False  # True once the AMQP header has arrived
+        self._held: list[bytes] = []  # the bytes so far of an incomplete frame
         self._held_size = 0
-        self._wanted = _HEAD  # bytes of this frame that are needed next: its head, then all of it
-        self._parts: dict[int, bytearray] = {}  # lane -> the parts of its incomplete body
+        # The bytes of this frame that are needed next: first those of its head, then all.
+        self._wanted = _HEAD
+        self._parts: dict[int, bytearray] = {}  # lane -> the parts so far of its incomplete body
         self._parts_size = 0
 
     def split(self, data: bytes) -> Iterator[tuple[int | None, Buffer]]:

@@ -33,7 +33,7 @@ from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-_LEAST: Final = 14  # the fewest bytes of a flow
+_LEAST: Final = 14  # a flow has at least this many bytes
 
 
 class LinkStates(Protocol):
@@ -53,9 +53,12 @@ class Echoes:
         self._owner = owner
         self._tap = tap
         self._asked = asked
-        self._to_send: dict[tuple[Link, bool], None] = {}  # the links of the next flows, and whether each flow asks
-        self._sessions: dict[Any, None] = {}  # sessions whose flow state the peer has asked for
-        self._drained: dict[Link, None] = {}  # links that give credit back once their messages are written
+        # The links for which flows are to be written, each with whether its flow asks for an echo.
+        self._to_send: dict[tuple[Link, bool], None] = {}
+        # Sessions whose flow state the peer has asked for.
+        self._sessions: dict[Any, None] = {}
+        # Links that give their credit back once their messages are written.
+        self._drained: dict[Link, None] = {}
 
     def ask(self, link: Link) -> None:
         self._tap.asked[link] = None
@@ -82,7 +85,8 @@ class Echoes:
         asked = self._tap.asked
         if link.is_sender and flow.properties != NULL and len(flow.properties) <= LARGE:
             link.told = flow.properties
-        if flow.echo:  # a question is no answer
+        # The peer asks for an echo with this flow, so the flow is not an answer to ours.
+        if flow.echo:
             (self._asked or self.answer)(link)
             return False
         if link not in asked:
@@ -108,7 +112,8 @@ class Echoes:
         senders: dict[Wire, list[tuple[Link, bool]]] = {}
         for link, asks in to_send:
             if not link.ended and not link.wire[0]:
-                self._to_send[link, asks] = None  # the flow waits: the link's attach is not written yet
+                # The flow waits, because the attach of its link is not written yet.
+                self._to_send[link, asks] = None
             elif link.is_sender and not link.ended and link.wire[0]:
                 senders.setdefault((link.wire[0], NULL), []).append((link, asks))
                 sessions[link.session] = None
@@ -178,7 +183,7 @@ class Echoes:
 
 
 def _telling(frame: bytes, links: Mapping[Wire, Link]) -> bytes:
-    """Proton's frame. If it is a flow of one of these links, it tells how many messages wait there."""
+    """Returns proton's frame. If it is a flow of one of these links, the flow says how many messages wait there."""
     fields = _fields_of(frame)
     link = links.get((frame[6:8], fields[HANDLE])) if fields is not None else None
     if fields is None or link is None or link.available is None:

@@ -51,8 +51,9 @@ _is_usual: Final = re.compile(
     ).replace(b"MAYBE", _MAYBE),
     re.DOTALL,
 ).match
-_SIZE: Final = 4  # bytes of a frame before the part that `_is_usual` matches
-_VAST: Final = b"\x70\x80"  # the first bytes of the least encoded number from 2^31 on
+_SIZE: Final = 4  # the number of bytes of a frame before the part that `_is_usual` matches
+# The first bytes of the encoding of 2^31. An encoded number with greater first bytes is greater.
+_VAST: Final = b"\x70\x80"
 _LARGEST: Final = b"\x70\x7f\xff\xff\xff"  # 2^31 - 1
 
 
@@ -66,7 +67,7 @@ class Flows:
 
     def __init__(self) -> None:
         self.ends: dict[tuple[bytes, int], Link] = {}
-        self._usual: dict[tuple[bytes, bytes], Link] = {}  # links, keyed by channel and encoded handle
+        self._usual: dict[tuple[bytes, bytes], Link] = {}  # links, keyed by the channel and the encoded handle
         self._rooms: dict[bytes, int | None] = {}
         """Channel -> the first transfer-id for which the peer has no room; None while its window is 2^31 or more."""
 
@@ -122,7 +123,8 @@ class Flows:
             return SessionError(
                 channel, UNATTACHED_HANDLE, f"the peer sent a flow on handle {_checked(handle)}, which is not attached"
             ), frame
-        if fields[NEXT_INCOMING] == NULL:  # the peer has not read our begin, whose next-outgoing-id is 0
+        # The field is null if the peer has not read our begin, which has next-outgoing-id 0.
+        if fields[NEXT_INCOMING] == NULL:
             fields[NEXT_INCOMING] = uint(0).encoded
             frame = performative.build(channel, FLOW, fields)
         window = _checked(fields[WINDOW])
@@ -137,12 +139,14 @@ class Flows:
         if link is not None:
             self._usual[channel, handle] = link
         if link is not None and link.is_sender and credit in BRIMMING and lib.pn_link_queued(link.pointer):
-            credit -= 1  # proton adds 1 for a delivery that is written in part
+            # Proton adds 1 to the credit if a delivery is written in part, and would misread the sum.
+            credit -= 1
             fields[LINK_CREDIT] = uint(credit).encoded
             frame = performative.build(channel, FLOW, fields)
         if link is not None and link.is_sender:
             is_vast, former = (credit or 0) >= HALF, link.limit
-            link.limit = ((count or 0) + (credit or 0)) % UINTS  # no count: the peer has not read our attach, with 0
+            # Without a count the peer has not read our attach, whose delivery-count is 0.
+            link.limit = ((count or 0) + (credit or 0)) % UINTS
             turns = is_vast != link.is_vast
             lowers = lowers or (not is_vast and (turns or is_less(link.limit, former)))
         elif link is not None and count is None:
@@ -160,7 +164,8 @@ class Flows:
         sent = _checked(performative.parse(ours).fields[NEXT_OUTGOING])
         room = _take_off(fields, NEXT_INCOMING, WINDOW, sent)
         if self._rooms[note.wire[0]] is not None:
-            self._rooms[note.wire[0]] = room  # the next flow is compared with the room that proton knows
+            # The next flow is compared with this room, because proton knows only this room.
+            self._rooms[note.wire[0]] = room
         link = self._usual.get(note.wire)
         if link is not None and link.is_sender:
             left = lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)

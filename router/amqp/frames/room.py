@@ -31,8 +31,9 @@ SMALL: Final = 4096
 _PROPERTIES: Final = {code: place(code, "properties") for code in (OPEN, ATTACH)}
 _ERRORS: Final = {code: place(code, "error") for code in (DETACH, END)}
 _STATE: Final = place(DISPOSITION, "state")
-_SLACK: Final = 16  # bytes by which the same frame may be longer when it is written anew
-_DESCRIPTOR: Final = 3  # bytes of a descriptor that proton or we write
+# A frame that is encoded anew may be longer than proton's frame by this many bytes.
+_SLACK: Final = 16
+_DESCRIPTOR: Final = 3  # the bytes of a descriptor in frames that proton or we write
 _REJECTED: Final = b"\x00\x53\x25"
 _MODIFIED: Final = b"\x00\x53\x27"
 

@@ -14,14 +14,17 @@ from router.amqp.format.performative import DISPOSITION, NULL, TRUE, TRUES
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-ENOUGH: Final = 128  # settled deliveries that the router answers at once, even if others are unsettled
+# After this many settled deliveries the router answers at once, even if others are unsettled.
+ENOUGH: Final = 128
 
 
 class _Session:
     def __init__(self, ours: bytes) -> None:
-        self.ours = ours  # our channel of the session
-        self.links: dict[Link, None] = {}  # its publishers with mode second that have not ended
-        self.told: list[int] = []  # settlements to answer: the first and the last delivery-id of each, in turn
+        self.ours = ours  # the channel of our end of the session
+        # The session's publishers in receiver settle mode second that have not ended.
+        self.links: dict[Link, None] = {}
+        # The settlements to answer, as a flat list: the first and the last delivery-id of each.
+        self.told: list[int] = []
 
     def is_due(self) -> bool:
         told = self.told
@@ -48,7 +51,8 @@ class Settlements:
     """The settlements of one connection's peer that we have not answered yet."""
 
     def __init__(self) -> None:
-        self._sessions: dict[bytes, _Session] = {}  # sessions with publishers in mode second, by the peer's channel
+        # The peer's channel -> its session, if it has publishers in receiver settle mode second.
+        self._sessions: dict[bytes, _Session] = {}
 
     def begin(self, channel: bytes, link: Link) -> None:
         """Note a publisher with mode second whose attach on this channel is answered."""

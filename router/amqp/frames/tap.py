@@ -72,7 +72,8 @@ from router.amqp.proton.link import Link
 
 NOTHING: Final = b""
 UNLIMITED: Final = 2**32 - 1
-RESERVE: Final = 8  # bytes that `resume` and `aborted` may add to a transfer
+# The fields `resume` and `aborted` may add this many bytes to a transfer.
+RESERVE: Final = 8
 
 _NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}
 _SETTLED: Final = place(DISPOSITION, "settled")
@@ -88,18 +89,23 @@ class Tap:
         self.asked: dict[Link, int | None] = {}
         self.quiet: set[Wire] = set()
         self.settlements = Settlements()
-        self._walk = Walk(max(max_frame, MIN_MAX_FRAME), self.settlements.told)  # the limit for frames of the peer
+        # The first argument is the size limit for frames of the peer.
+        self._walk = Walk(max(max_frame, MIN_MAX_FRAME), self.settlements.told)
         self.additions = Additions(self._walk, self.settlements)
         self.flows = Flows()
         self._most_unsettled = most_unsettled
-        self._places: dict[tuple[bytes, str, bool], int] = {}  # links of each name that the peer has not detached
+        # Channel, link name and direction -> how many links of this name the peer has not detached.
+        self._places: dict[tuple[bytes, str, bool], int] = {}
         self._stolen = 0
         self._let_gone: set[tuple[bytes, int]] = set()
-        self._held = b""  # the begin of an incomplete frame that must not go to proton in parts
-        self._skip = len(AMQP_HEADER)  # bytes to come that go to proton unread: the header, or the rest of a frame
-        self._broken = False  # the input is malformed: proton gets the rest, and ends the connection
+        # The beginning of an incomplete frame that must not go to proton in parts.
+        self._held = b""
+        # This many of the next bytes go to proton unread: the AMQP header, or the rest of a frame.
+        self._skip = len(AMQP_HEADER)
+        # True if the input is malformed. Proton then gets the rest, and ends the connection.
+        self._broken = False
 
-    # -- incoming
+    # -- The methods from here on handle incoming frames.
 
     def split(self, data: bytes) -> Iterator[Piece]:
         """The pieces of an input, in order. Raises AmqpError if the input is malformed, or has a name with a NUL."""
@@ -152,7 +158,8 @@ class Tap:
 
     def _look(self, frame: bytes) -> tuple[Note | None, bytes]:
         """The note of a frame, and the frame that proton gets; empty if proton does not get it."""
-        code = performative.code_of(frame)  # a heartbeat has no performative
+        # A heartbeat is a frame without a performative.
+        code = performative.code_of(frame)
         if code == FLOW and not self.asked and self.flows.is_usual(frame):
             return None, frame
         if not OPEN <= code <= CLOSE:
@@ -228,7 +235,8 @@ class Tap:
                 channel, HANDLE_IN_USE, f"the peer sent an attach on handle {handle}, which is in use"
             ), frame
         end = channel, name, fields[2] not in TRUES
-        steals = end in self._places  # the peer has a link of this name, attached or stolen, and has not detached it
+        # The peer has a link of this name already, attached or stolen, and has not detached it.
+        steals = end in self._places
         if steals:
             self._stolen += 1
             fields[0] = encode(alias_of(name, self._stolen))
@@ -264,7 +272,8 @@ class Tap:
 
     def _look_at_flow(self, frame: bytes, fields: list[bytes]) -> tuple[Note | None, bytes]:
         if self._let_gone and (frame[6:8], number_of(fields, 4)) in self._let_gone:
-            fields = fields[:4]  # proton gets the fields about the session only
+            # Proton gets only the fields that concern the session.
+            fields = fields[:4]
             frame = performative.build(frame[6:8], FLOW, fields)
         note, frame = self.flows.look(frame, fields, self._walk.attached)
         if isinstance(note, SessionError) or note.is_odd:

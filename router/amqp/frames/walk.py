@@ -21,11 +21,13 @@ from router.amqp.format.performative import DISPOSITION, NULL, TRANSFER, TRUE
 from router.amqp.format.values import MAX_TAG
 from router.amqp.frames.forms import MESSAGE_FORMAT, RESUME, STATE
 
-HEAD: Final = 14  # bytes of a frame to the field count of a short list
-_FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # list constructor -> offsets of the field count, the first field
-_UNTRUE: Final = b"\x40\x42"  # a boolean that is null or false
-_BINARY, _ZERO = 0xA0, b"\x43"  # a tag's constructor, a uint that is 0
-_UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
+# The bytes of a frame up to, and with, the field count of a short list.
+HEAD: Final = 14
+# Constructor of a list -> the offset of its field count, and the offset of its first field.
+_FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}
+_UNTRUE: Final = b"\x40\x42"  # the encodings of a boolean that is null or false
+_BINARY, _ZERO = 0xA0, b"\x43"  # the constructor of a tag; the encoding of a uint that is 0
+_UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # constructor of a uint -> the bytes of the encoded uint
 
 _LEAST: Final = 15
 # Reads a frame's size, and as many bytes as have to equal the bytes of the frame before.
@@ -36,10 +38,12 @@ _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
-_PLAIN: Final = 35  # longer dispositions need parsing: from 36 bytes on, their state may have an array of many values
+# Longer dispositions need parsing: with 36 bytes or more, their state may have an array of many values.
+_PLAIN: Final = 35
 _ID = 16  # the offset of a settlement's first delivery-id
-# The bytes of a disposition up to the constructor of its first delivery-id, in a short list and in a long one. The role
-# is the byte before.
+# These are the bytes of a disposition up to the constructor of its first delivery-id, in a short list and in a long
+# one.
+# The role is the byte before that constructor.
 _LIST8, _SHORT, _LONG = 0xC0, 16, 22
 _is_disposition: Final = re.compile(
     rb"\x02\0..\0\x53\x15(?:\xc0.|\xd0....\0\0\0)[\x04-\x06][\x41\x42][\x43\x52\x70]\Z", re.DOTALL
@@ -61,14 +65,18 @@ def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
     for place, byte in places:
         parts.append(_any(place - at) + re.escape(bytes((byte,))))
         at = place + 1
-    # Not `++`: before Python 3.11.5 it matches into the first frame that differs (python/cpython#106052).
+    # The pattern has no possessive `++`: before Python 3.11.5 it matches into the first frame that differs
+    # (python/cpython#106052).
     return re.compile(b"(?:%b%b)+" % (b"".join(parts), _any(size - at)), re.DOTALL).match
 
 
 MOST_ROWS: Final = 256
-MOST_NEW: Final = 8  # patterns for one input: a pattern costs as much as hundreds of frames, and a peer can force many
-_rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}  # the latest MOST_ROWS patterns
-_adds_row: Final = threading.Lock()  # each thread of a process may have connections
+# One input may compile this many patterns. A pattern costs as much as hundreds of frames, and a peer can force many.
+MOST_NEW: Final = 8
+# The latest patterns, at most MOST_ROWS.
+_rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}
+# A lock, because each thread of a process may have connections that add patterns.
+_adds_row: Final = threading.Lock()
 
 
 @lru_cache(maxsize=64)
@@ -81,22 +89,26 @@ class _Shape(NamedTuple):
     """The bytes that a transfer has in common with the transfer before it."""
 
     begin: Callable[[bytes, int], tuple[int, bytes]]
-    head: bytes  # from the byte after the size to the constructor of the delivery-id
-    tag_at: int  # the offset of the tag's length
-    tag: int  # the tag's length
+    # The bytes after the frame's size, up to the constructor of the delivery-id.
+    head: bytes
+    tag_at: int  # the offset of the byte with the tag's length
+    tag: int  # the length of the tag, in bytes
     rest_at: int
     rest_end: int
-    rest: bytes  # the bytes after the tag: the message-format, and the fields up to the state if it has that many
+    # The bytes after the tag: the message-format, and the following fields up to the state, as far as the transfer has
+    # them.
+    rest: bytes
 
 
 class _Outcome(NamedTuple):
     """The bytes that a disposition has in common with the disposition before it."""
 
-    head: bytes  # from the size to the constructor of the first delivery-id
+    # The bytes from the frame's size to the constructor of the first delivery-id.
+    head: bytes
     head_end: int
     size: int
     last_at: int  # the offset of the constructor of the last delivery-id
-    last: int  # the constructor of the last delivery-id
+    last: int  # that constructor, as a number
     settled_at: int
     is_receivers: bool
 
@@ -124,13 +136,16 @@ class Walk:
         delivery-id of each (`Settlements.told`); None if they need no answer."""
         self.attached: dict[tuple[bytes, int], tuple[bytes, str, bool]] = {}
         """Channel and handle of the peer's end -> the channel, the link's name, and whether the peer sends."""
-        self.ended: set[bytes] = set()  # channels of sessions that we have ended and the peer has not
-        self.fields = 255  # the most fields of a transfer that needs no parsing
+        # Channels of sessions that we have ended and the peer has not ended yet.
+        self.ended: set[bytes] = set()
+        # A transfer with more fields needs parsing.
+        self.fields = 255
         self.max_frame = max_frame
         self.settles = False
         """Whether a receiver's disposition in this input has settled deliveries; its events may be unread. Then a
         disposition that does not settle needs parsing."""
-        self._new = 0  # patterns that this input may still compile
+        # The number of patterns that this input may still compile.
+        self._new = 0
         self._told = told
         self.forget()
 
@@ -171,7 +186,8 @@ class Walk:
         begin, head, tag_at, tag, rest_at, rest_end, rest = shape = self._shape_before
         outcome, outcome_end, outcome_size, last_at, last_form, settled_at, receives = whole = self._outcome_before
         settlement, told, settles = self._settlement, self._noted, self.settles
-        former = 0  # the size of the frame before this one
+        # The size of the frame before this one.
+        former = 0
         max_frame, end = self.max_frame, len(data)
         last = end - _LEAST
         while at <= last:
@@ -187,7 +203,8 @@ class Walk:
                 break
             elif settlement and data[at + 4 : at + 16] == settlement and at + _SETTLEMENT <= end:
                 size, first, form, settled = _settlement(data, at)
-                known, second = settlement, first  # differs from `outcome`: settlements are noted, not skipped in a row
+                # `outcome` is not set: settlements are noted one by one, while other dispositions are skipped in a row.
+                known, second = settlement, first
                 if form == 0x70 and at + _MORE <= end:
                     second, settled = _of_more(data, at)
                 elif form != NULL[0]:
@@ -225,7 +242,8 @@ class Walk:
             if size != former:
                 former = size
                 continue
-            here = at - size  # after two frames of one size, look for a whole row of them
+            # After two frames of the same size, the walk looks for a whole row of them.
+            here = at - size
             row = None
             if code == DISPOSITION and known == outcome:
                 row = self._row(outcome, size, (last_at, last_form), (settled_at, settled))

@@ -43,8 +43,9 @@ class DeliveryHost(Protocol):
 
 
 class LinkDeliveries:
-    """The deliveries of one link. The comments describe the attributes. "For the engine" marks members that the owner
-    of the connection does not use."""
+    """The deliveries of one link. The comments describe the attributes. "Engine only" marks members that the owner of
+    the connection does not use.
+    """
 
     __slots__ = (
         "_debt",
@@ -69,66 +70,76 @@ class LinkDeliveries:
     def __init__(self, connection: DeliveryHost, pointer: Any, max_message: int) -> None:
         self.connection = connection
         self.pointer = pointer
-        self.is_sender: bool = lib.pn_link_is_sender(pointer)  # whether our end sends
-        self.ended = False  # detached, or the connection is closing or closed: all calls are ignored
-        self.credit = 0  # sending: messages that we may still send. Receiving: messages that the peer may still send
-        self.overdraft = 0  # receiving: the number of transfers without credit that are accepted; set by the owner
-        self.draining = False  # sending: the peer wants its credit used or given back: send, then call `drained`
-        self.is_vast = False  # the engine's: the peer's last flow gave credit of 2^31 or more
+        self.is_sender: bool = lib.pn_link_is_sender(pointer)  # True if our end sends
+        # True once the link is detached, or the connection is closing or closed. All calls are then ignored.
+        self.ended = False
+        # The number of messages that the sending end, ours or the peer's, may still send.
+        self.credit = 0
+        # If we receive: the number of transfers without credit that are accepted. The owner sets it.
+        self.overdraft = 0
+        # If we send: the peer wants its credit used or given back. The owner sends messages, then calls `drained`.
+        self.draining = False
+        # Engine only: the peer's last flow gave credit of 2^31 or more.
+        self.is_vast = False
         self.max_message = max_message
         # The attributes from here on belong to the engine.
-        self.available: int | None = None  # sending: messages that wait, as our flows say until the peer's next one
-        self.took_back = False  # receiving: we have taken back some credit
+        # If we send: the number of waiting messages that our flows name. None: no number, as after each flow of the
+        # peer.
+        self.available: int | None = None
+        self.took_back = False  # if we receive: True once we have taken back some credit
         self._kept = 0  # the bytes that proton keeps for this link after its end
-        self._debt = 0  # credit that is still to be taken back, as a number below 0
-        self.partial = bytearray()  # the payload so far of a delivery in several frames
-        self.resumed = False  # receiving: the delivery under way is a resumed one
-        self.format = 0  # receiving: the message-format of the delivery under way
+        # Credit that we still have to take back from the peer, as a number below 0.
+        self._debt = 0
+        # The payload so far of a delivery that arrives in several frames.
+        self.partial = bytearray()
+        self.resumed = False  # if we receive: True while a resumed delivery arrives
+        self.format = 0  # if we receive: the message-format of the delivery that arrives
 
     @property
     def max_message(self) -> int:
-        """Receiving: bytes of the largest message; 0: no limit. A larger message is rejected, and the link detached."""
+        """The most bytes of a message that we receive; 0: no limit. A larger one is rejected, and the link detached."""
         return self._max_message
 
     @max_message.setter
     def max_message(self, size: int) -> None:
         self._max_message = size
-        self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # shorter messages take the fast path
+        # Messages of fewer bytes take the fast path.
+        self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE
 
     def gather_partial(self) -> None:
-        """For the engine: take the parts of the current message that have arrived out of proton."""
+        """Engine only: take the parts of the current message that have arrived out of proton."""
         before, scratch = len(self.partial), MEMORY.scratch
         while (size := lib.pn_link_recv(self.pointer, scratch, SCRATCH_SIZE)) > 0:
             self.partial += ffi.buffer(scratch, size)
         self.connection.account.add(len(self.partial) - before)
 
     def take_partial(self) -> bytes:
-        """For the engine: return the payload gathered so far, and forget it."""
+        """Engine only: return the payload gathered so far, and forget it."""
         message = bytes(self.partial)
         self.drop_partial()
         return message
 
     def drop_partial(self) -> None:
-        """For the engine: forget the payload gathered so far."""
+        """Engine only: forget the payload gathered so far."""
         if self.partial:
             self.connection.account.add(-len(self.partial))
             self.partial.clear()
 
     @property
     def is_amid_delivery(self) -> bool:
-        """For the engine, when no input is left in proton: whether a delivery has begun and is not complete."""
+        """Engine only, when no input is left in proton: whether a delivery has begun and is not complete."""
         current = lib.pn_link_current(self.pointer)
         return bool(current) and bool(lib.pn_delivery_partial(current))
 
     def expect(self, *, resumed: bool, message_format: int) -> None:
-        """For the engine: keep the next or current delivery off the fast path, because it is resumed or has another
+        """Engine only: keep the next or current delivery off the fast path, because it is resumed or has another
         message-format than 0."""
         self.resumed = self.resumed or resumed
         self.format = self.format or message_format
         self.quick = 0
 
     def expect_any(self) -> None:
-        """For the engine: allow the fast path again, because the delivery is complete or aborted."""
+        """Engine only: allow the fast path again, because the delivery is complete or aborted."""
         self.resumed = False
         self.format = 0
         self.max_message = self._max_message
@@ -139,12 +150,12 @@ class LinkDeliveries:
         self.connection.account.add(size)
 
     def free(self) -> None:
-        """For the engine: count no more bytes for this link, because proton has freed them, or another link counts
+        """Engine only: count no more bytes for this link, because proton has freed them, or another link counts
         them."""
         self.connection.account.add(-self._kept)
         self._kept = 0
 
-    # -- deliveries
+    # -- The methods from here on are about deliveries.
 
     def send(
         self,
@@ -174,7 +185,8 @@ class LinkDeliveries:
         lib.pn_link_send(pointer, message, len(message))
         self.credit -= 1
         if settled:
-            lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
+            # If a delivery is settled, proton makes the next delivery of the link the current one, too.
+            lib.pn_delivery_settle(delivery)
             return None
         lib.pn_link_advance(pointer)
         return delivery
@@ -290,14 +302,13 @@ class LinkDeliveries:
 
     @staticmethod
     def is_unsent(handle: Handle) -> bool:
-        """Sending: whether a part of the delivery's message is not written. For an empty message this cannot be
-        known."""
+        """Whether a part of a sent delivery's message is not written yet. For an empty message this cannot be known."""
         return bool(lib.pn_delivery_pending(handle))
 
-    # -- flow
+    # -- The methods from here on are about credit.
 
     def read_credit(self) -> int:
-        """For the engine: the credit in proton. A number below 0 is a vast credit if the peer gave one. Otherwise the
+        """Engine only: the credit in proton. A number below 0 is a vast credit if the peer gave one. Otherwise the
         peer took credit back, and it counts as 0."""
         credit = int(lib.pn_link_credit(self.pointer))
         if credit < 0:
@@ -305,27 +316,32 @@ class LinkDeliveries:
         return credit
 
     def flow(self, credit: int) -> None:
-        """Receiving: let the peer send `credit` more messages, or fewer if it is below 0. After credit is taken back,
-        the peer's flows do not count as answers to echoes (`router.amqp.frames.echo`). A part of the credit cannot be
-        taken back at once: proton would write a negative credit as 2^32 - 1 if messages are still under way in part.
-        This debt is taken back later."""
+        """Let the peer send `credit` more messages on a link on which we receive, or fewer if `credit` is below 0.
+        After credit is taken back, the peer's flows do not count as answers to echoes (`router.amqp.frames.echo`). A
+        part of the credit cannot be taken back at once: proton would write a negative credit as 2^32 - 1 if messages
+        are still under way in part. This debt is taken back later.
+        """
         if not self.ended:
             self.took_back = self.took_back or credit < 0
             due = self._debt + credit
             lacks = lib.pn_link_queued(self.pointer) - lib.pn_link_credit(self.pointer)
-            given = max(due, min(lacks, MOST_CREDIT))  # a peer may claim to have used more credit than it had
+            # The limit is needed because a peer may claim to have used more credit than it had.
+            given = max(due, min(lacks, MOST_CREDIT))
             self._debt = due - given
             lib.pn_link_flow(self.pointer, given)
             self.credit += given
 
     @property
     def balance(self) -> int:
-        """For the engine. Receiving: the peer's remaining credit; below 0 if the peer has transferred without
-        credit."""
+        """Engine only: the credit that is left to the peer on a link on which we receive. It is below 0 if the peer has
+        transferred without credit.
+        """
         return int(lib.pn_link_credit(self.pointer)) + self._debt
 
     def drain(self, credit: int) -> None:
-        """Receiving: let the peer send `credit` more messages, and give back at once the credit that it cannot use."""
+        """Let the peer send `credit` more messages on a link on which we receive, and have it give back at once the
+        credit that it cannot use.
+        """
         if not self.ended:
             lib.pn_link_drain(self.pointer, credit)
             self.credit += credit

@@ -89,27 +89,31 @@ class Engine:
         return b"".join((*parts, last)) if parts else last
 
     def pull_session_flows(self, sessions: Iterable[Any]) -> bytes:
-        """All output, and then a flow for each session: proton writes it when the session's window is set again. One
-        call for all sessions, because a pull visits every link."""
-        before = self.pull()  # else a settlement of a freed link would make proton write a flow without a handle
+        """All output, and then a flow for each session. Proton writes such a flow when the session's window is set
+        again. One call handles all sessions, because a pull visits every link.
+        """
+        # Without this pull, a settlement of a freed link would make proton write a flow without a handle.
+        before = self.pull()
         for session in sessions:
             lib.pn_session_set_incoming_capacity(session, 0)
         return before + self.pull()
 
     def pull_receiver_flows(self, links: Sequence[Any]) -> bytes:
-        """All output, and a flow for each of these receiving links: proton writes it when drain is set."""
+        """All output, and a flow for each of these receiving links. Proton writes such a flow when drain is set."""
         draining = [lib.pn_link_get_drain(link) for link in links]
         for link in links:
             lib.pn_link_drain(link, 0)
         data = self.pull()
         for link, was_draining in zip(links, draining, strict=True):
             if not was_draining:
-                lib.pn_link_flow(link, 0)  # takes drain back
+                # The call takes drain back.
+                lib.pn_link_flow(link, 0)
         return data
 
     def tick(self, now: float) -> float | None:
         """Apply the idle timeouts of both ends. Returns the time of the next call."""
-        lib.pn_transport_tick(self.transport, int(now * 1000) + 1)  # proton takes 0 for "never yet"
+        # The time is at least 1, because proton takes 0 for "never yet".
+        lib.pn_transport_tick(self.transport, int(now * 1000) + 1)
         theirs_ms = lib.pn_transport_get_remote_idle_timeout(self.transport)
         timeouts = [timeout for timeout in (self._idle_ms, theirs_ms) if timeout]
         if not timeouts:
@@ -117,7 +121,8 @@ class Engine:
         # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter. All
         # connections with the same timeout tick at the same instants, so many idle connections wake the process once.
         step = max(min(timeouts) / 4000, LEAST_STEP_S)
-        return ((now + step / 1000) // step + 1) * step  # `now` may be slightly before such an instant, by rounding
+        # Rounding may put `now` slightly before such an instant.
+        return ((now + step / 1000) // step + 1) * step
 
     def release(self) -> None:
         """Free all of proton's objects. No pointer of this connection may be used afterwards."""

@@ -72,17 +72,21 @@ class Memory(threading.local):
     calls let other threads run meanwhile, so each thread has memory of its own."""
 
     def __init__(self) -> None:
-        self.scratch = ffi.new("char[]", SCRATCH_SIZE)  # for the part of a message in one frame, usually all of it
-        self.output = ffi.new("char[]", OUTPUT_SIZE)  # as much output as is usually written at once
+        # Holds the part of a message in one frame, which is usually all of it.
+        self.scratch = ffi.new("char[]", SCRATCH_SIZE)
+        # Holds as much output as is usually written at once.
+        self.output = ffi.new("char[]", OUTPUT_SIZE)
         self._bytes = ffi.new("char[]", MAX_TAG)
         self.tag_view = memoryview(ffi.buffer(self._bytes, MAX_TAG))
-        self.tag = ffi.new("pn_bytes_t *")  # for each tag that we send: to fill it is cheaper than to allocate one
+        # Holds each tag that we send. To fill this object is cheaper than to allocate one.
+        self.tag = ffi.new("pn_bytes_t *")
         self.tag.start = self._bytes
 
 
 MEMORY: Final = Memory()
 
-MOST_TOLD: Final = 1024  # bytes of an error's description: it has to fit into small frames
+# The most bytes of an error's description, so that it fits into small frames.
+MOST_TOLD: Final = 1024
 
 _POLICY_NAMES: Final = {
     lib.PN_EXPIRE_WITH_LINK: EXPIRE_LINK,

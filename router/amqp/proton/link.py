@@ -74,8 +74,9 @@ class Host(DeliveryHost, Protocol):
 
 
 class Link(LinkDeliveries):
-    """One link. The comments describe the attributes. "The engine's" and "for the engine" mark members that the owner
-    of the connection does not use."""
+    """One link. The comments describe the attributes. "Engine only" marks members that the owner of the connection does
+    not use.
+    """
 
     __slots__ = (
         "_closed",
@@ -118,67 +119,79 @@ class Link(LinkDeliveries):
         super().__init__(connection, pointer, max_message)
         self.session = lib.pn_link_session(pointer)
         self.name = name
-        self.context: Any = None  # whatever the owner keeps about this link
-        self.answered = False  # both ends have attached
-        self.detached = False  # whether either end has detached it, or its session has ended
-        self.detach_answered: Callable[[], None] | None = None  # the argument of `detach`
-        self.former: Link | None = None  # the link that the peer's attach may continue: see `continue_former`
-        # The fields of the peer's attach. A terminus that the attach lacks is None.
+        self.context: Any = None  # an object of the owner, which keeps its knowledge about this link there
+        self.answered = False  # True once both ends have attached
+        # True once either end has detached the link, or its session has ended.
+        self.detached = False
+        self.detach_answered: Callable[[], None] | None = None  # the argument `answered` of `detach`
+        # The link that the peer's attach may continue (`continue_former`).
+        self.former: Link | None = None
+        # The attributes from here on are the fields of the peer's attach. A terminus that the attach lacks is None.
         self.remote_source: Terminus | None = None
         self.remote_target: Terminus | None = None
         self.remote_snd_settle_mode = SND_MIXED
         self.remote_rcv_settle_mode = RCV_FIRST
         self.remote_max_message_size = 0
         self.remote_properties: Mapping[str, Any] = {}
-        self.remote_unsettled: Mapping[bytes, DeliveryState] | None = None  # None: a null map, not an empty one
+        # None stands for a null map. An empty map is not None.
+        self.remote_unsettled: Mapping[bytes, DeliveryState] | None = None
         self.remote_incomplete_unsettled = False
-        self.omitted: tuple[bytes, ...] = ()  # tags of our map for which the written attach had no room
-        self.closed_by_peer = False  # the peer sent a closing detach
-        self.moves = False  # distribution mode: move, a message has one receiver; else copy (AMQP 1.0 messaging 3.5.7)
+        # Tags of our map that were left out, because the written attach had no room for them.
+        self.omitted: tuple[bytes, ...] = ()
+        self.closed_by_peer = False  # True once the peer sent a closing detach
+        # The distribution mode. True: move, which gives a message to one receiver. False: copy (AMQP 1.0 messaging
+        # 3.5.7).
+        self.moves = False
         self.offers = ""  # the capability that our attach offers
-        self.told = NULL  # sending: the link properties of the peer's flows, encoded
-        self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries belong to this link
-        self._opened = False  # our attach was handed to proton, or postponed
-        self._postponed = False  # our attach waits for the detach of another link in this place
-        self._closed = False  # our detach closes the link
+        # If we send: the link properties of the peer's last flow that had some, encoded.
+        self.told = NULL
+        # Engine only: pointers of former links whose deliveries belong to this link.
+        self.continued: list[Any] = []
+        self._opened = False  # True once our attach was handed to proton, or postponed
+        # True while our attach waits for the detach of another link in this place.
+        self._postponed = False
+        self._closed = False  # True if our detach closes the link
         self._properties: Mapping[str, Any] | None = None
-        # The engine's, for the tap.
-        self.unsettled: Mapping[bytes, int] | None = None  # our map, until it is written
+        # Only the tap uses the attributes from here on.
+        self.unsettled: Mapping[bytes, int] | None = None  # our map; None once it is written
         self.incomplete_unsettled = False
         self.number = 0  # the value of LINK_NUMBER in our attach
-        self.wire = (b"", b"")  # channel and handle of our end
-        self.limit = 0  # sending: the sum of delivery-count and credit in the peer's last flow
-        self.remote_channel, self.remote_handle = b"", 0  # channel and handle in the peer's attach
+        self.wire = (b"", b"")  # the channel and handle of our end
+        # If we send: the sum of delivery-count and credit in the peer's last flow.
+        self.limit = 0
+        # The channel and handle in the peer's attach.
+        self.remote_channel, self.remote_handle = b"", 0
 
     def __repr__(self) -> str:
         return f"<Link {self.name!r} {'to' if self.is_sender else 'from'} {self.connection.remote_container!r}>"
 
     @property
     def address(self) -> str | None:
-        """The address of our node, on a link that the peer attached: the address of the source if we send, else of the
-        target."""
+        """The address of our node, on a link that the peer attached: the source's address if we send, the target's
+        address if we receive.
+        """
         terminus = self.remote_source if self.is_sender else self.remote_target
         return terminus.address if terminus else None
 
     @property
     def browses(self) -> bool:
-        """Sending: the peer asks for distribution mode copy (AMQP 1.0 messaging 3.5.7)."""
+        """Whether the peer, as a receiver, asks for distribution mode copy (AMQP 1.0 messaging 3.5.7)."""
         mode = lib.pn_terminus_get_distribution_mode(lib.pn_link_remote_source(self.pointer))
         return self.is_sender and bool(mode == lib.PN_DIST_MODE_COPY)
 
     @property
     def place(self) -> Place:
-        """The link's place. For the engine."""
+        """Engine only: the link's place."""
         return self.session, self.is_sender, self.name
 
     def takes(self, message: bytes) -> bool:
-        """Sending: whether the peer's attach allows a message of this size."""
+        """Whether the peer's attach, as a receiver, allows a message of this size."""
         return not 0 < self.remote_max_message_size < len(content_of(message))
 
-    # -- attach and detach
+    # -- The methods from here on attach and detach the link.
 
     def recall(self, source: Terminus) -> None:
-        """Sending: answer an attach without a source as if the peer had named this one."""
+        """Answer a receiver's attach without a source as if the attach had named this one."""
         assert self.remote_source is None and not self.answered
         self.remote_source = source
 
@@ -236,7 +249,7 @@ class Link(LinkDeliveries):
     def describe(
         self, properties: Mapping[str, Any] | None, unsettled: Mapping[bytes, int] | None, incomplete_unsettled: bool
     ) -> None:
-        """The engine's: set the contents of our attach."""
+        """Engine only: set the contents of our attach."""
         self._properties = properties
         self.unsettled = unsettled
         self.incomplete_unsettled = incomplete_unsettled
@@ -244,10 +257,12 @@ class Link(LinkDeliveries):
     def _echo_termini(self, source: Any, target: Any) -> None:
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
         lib.pn_terminus_copy(target, lib.pn_link_remote_target(self.pointer))
-        if self.remote_source is not None and lib.pn_terminus_get_type(source) == lib.PN_UNSPECIFIED:  # recalled
+        # The attach had no source; the owner has named one since (`recall`).
+        if self.remote_source is not None and lib.pn_terminus_get_type(source) == lib.PN_UNSPECIFIED:
             lib.pn_terminus_set_type(source, lib.PN_SOURCE)
             lib.pn_terminus_set_address(source, (self.remote_source.address or "").encode())
-        if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # the peer asks for a mode
+        # A distribution mode is answered only if the peer asks for one.
+        if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:
             mode = lib.PN_DIST_MODE_MOVE if self.moves else lib.PN_DIST_MODE_COPY
             lib.pn_terminus_set_distribution_mode(source, mode)
         for data in (
@@ -260,7 +275,7 @@ class Link(LinkDeliveries):
             lib.pn_data_clear(data)
 
     def open(self, snd_settle_mode: int, rcv_settle_mode: int) -> None:
-        """The engine's: send our attach."""
+        """Engine only: send our attach."""
         self.number = self.connection.announce(self)
         write_map({LINK_NUMBER: self.number, **(self._properties or {})}, lib.pn_link_properties(self.pointer))
         lib.pn_link_set_snd_settle_mode(self.pointer, snd_settle_mode)
@@ -273,7 +288,7 @@ class Link(LinkDeliveries):
             lib.pn_link_open(self.pointer)
 
     def attach_postponed(self) -> None:
-        """The engine's: write the postponed attach, and our detach if the link has been detached meanwhile."""
+        """Engine only: write the postponed attach, and our detach if the link has been detached meanwhile."""
         self._postponed = False
         lib.pn_link_open(self.pointer)
         if self.detached:
@@ -302,13 +317,15 @@ class Link(LinkDeliveries):
     def leave(
         self, condition: str | None, description: str, closed: bool, info: Mapping[str, Any] | None = None
     ) -> None:
-        """The engine's: send our detach, which may answer the peer's. If our attach is not sent yet, it goes first."""
+        """Engine only: send our detach, which may answer the peer's. If our attach is not sent yet, it goes first."""
         self.end()
         self.detached = True
         if not self._opened:
             lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
-            self.open(SND_MIXED, RCV_FIRST)  # the modes that the peer asked for may be the reason of the refusal
+            # The answer names default settle modes, because the modes that the peer asked for may be the reason of the
+            # refusal.
+            self.open(SND_MIXED, RCV_FIRST)
         write_condition(lib.pn_link_condition(self.pointer), condition, description, info)
         self._closed = closed
         if not self._postponed:
@@ -319,19 +336,19 @@ class Link(LinkDeliveries):
         (lib.pn_link_close if closed else lib.pn_link_detach)(self.pointer)
 
     def forget(self) -> None:
-        """The engine's: drop references, because no link will continue this one. Otherwise Python would free the
+        """Engine only: drop references, because no link will continue this one. Otherwise Python would free the
         objects only when it searches for cycles."""
         self.context = self.detach_answered = self.former = None
 
     def end(self) -> None:
-        """The engine's: mark the link as ended. It ignores all later calls."""
+        """Engine only: mark the link as ended. It ignores all later calls."""
         self.ended = True
         self.credit = 0
         self.draining = False
         self.drop_partial()
 
     def read_attach(self, frame: AttachFrame | None) -> None:
-        """The engine's: copy the fields of the peer's attach into the link."""
+        """Engine only: copy the fields of the peer's attach into the link."""
         if frame is not None:
             self.remote_channel, self.remote_handle = frame.channel, frame.handle
             self.remote_unsettled, self.remote_incomplete_unsettled = frame.unsettled, frame.incomplete
@@ -348,14 +365,15 @@ class Link(LinkDeliveries):
         self.remote_unsettled = None
 
     def remote_condition(self) -> ErrorCondition | None:
-        """The engine's: the error of the peer's detach."""
+        """Engine only: the error of the peer's detach."""
         return read_condition(lib.pn_link_remote_condition(self.pointer))
 
-    # -- flow
+    # -- The methods from here on are about flow.
 
     def drained(self, available: int | None = None) -> None:
-        """Sending: give back the remaining credit to a draining peer, as soon as all sent messages are written.
-        `available`: about how many messages still wait; None: our flows give no number."""
+        """Give back the remaining credit to a draining receiver, as soon as all sent messages are written. `available`:
+        about how many messages still wait; None: our flows give no number.
+        """
         if not self.ended and self.draining:
             self.available = available
             self.connection.answer_drain(self)
@@ -364,8 +382,9 @@ class Link(LinkDeliveries):
 
     @property
     def remote_state_properties(self) -> Mapping[str, Any]:
-        """Sending: the link properties of the peer's last flow that had some of at most 1,024 bytes; empty if there was
-        none, or if they are malformed."""
+        """The link properties of the receiver's last flow that had some, if they have at most 1,024 bytes. Empty if
+        there were none, or if they are malformed.
+        """
         try:
             told = decode(self.told)[0]
         except AmqpError:

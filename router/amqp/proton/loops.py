@@ -20,7 +20,7 @@ from router.amqp.proton.library import MEMORY, SCRATCH_SIZE, as_tag, ffi, lib, t
 
 _DELIVERY: Final = lib.PN_DELIVERY
 _NOTHING: Final = lib.PN_TRANSPORT
-"""A kind of event that we ignore, and that proton puts between others."""
+"""A kind of event that we ignore. Proton puts such events between others."""
 
 
 class Came(NamedTuple):
@@ -61,7 +61,8 @@ class Loops:
                 came.handles.append(delivery)
                 came.settled.append(settled)
                 if settled:
-                    lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
+                    # If a delivery is settled, proton makes the next delivery of the link the current one, too.
+                    lib.pn_delivery_settle(delivery)
                 else:
                     lib.pn_link_advance(link)
             elif kind != _NOTHING:
@@ -87,7 +88,7 @@ class Loops:
         return handles
 
     def states(self, handles: Sequence[Handle]) -> tuple[list[int], list[bool]]:
-        """For each delivery, the peer's latest state, and whether the peer has settled it."""
+        """Returns, for each delivery, the peer's latest state, and whether the peer has settled it."""
         return list(map(lib.pn_delivery_remote_state, handles)), list(map(lib.pn_delivery_settled, handles))
 
     def settle(self, handles: Sequence[Handle]) -> None:
@@ -109,7 +110,8 @@ class Loops:
             delivery = make(link, as_tag(tag))
             send(link, message, len(message))
             if settled:
-                lib.pn_delivery_settle(delivery)  # settling makes the link's next delivery the current one, too
+                # If a delivery is settled, proton makes the next delivery of the link the current one, too.
+                lib.pn_delivery_settle(delivery)
             else:
                 lib.pn_link_advance(link)
             handles.append(delivery)
@@ -139,7 +141,7 @@ class CompiledLoops(Loops):
     MOST: Final = 4096
     """The most events in one call."""
     ROOM: Final = 2 * SCRATCH_SIZE
-    """The most bytes received in one call; at least `SCRATCH_SIZE` and a tag."""
+    """The most bytes received in one call. This is at least `SCRATCH_SIZE` and the length of a tag."""
     JOINED: Final = 4 << 10
     """The longest message, in bytes, that is copied to be sent together with others."""
     FUNCTIONS: Final = (

@@ -33,7 +33,8 @@ def build(folder: Path) -> Path:
     """Compile the sources in this folder. Returns the path of the module. Raises the exceptions of cffi and the
     compiler."""
     made_of = sha256(b"".join((folder / name).read_bytes() for name in SOURCES)).hexdigest()
-    tells = f'static const char *source(void) {{ return "{made_of}"; }}\n'  # `loops.py` takes no older one
+    # `loops.py` refuses a compiled module with another hash, because its sources were older.
+    tells = f'static const char *source(void) {{ return "{made_of}"; }}\n'
     ffi = FFI()
     ffi.cdef(CALLED)
     ffi.set_source("_loops", HEADERS + tells + (folder / "loops.c").read_text())

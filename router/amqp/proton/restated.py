@@ -11,11 +11,16 @@ from typing import Any, Final
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.proton.library import lib
 
-OFTEN: Final = 8  # events that a peer may cause for each delivery
-AT_FIRST: Final = 10_000  # events that a peer may cause beyond that
-AT_ONCE: Final = 100_000  # the most events that proton makes before we handle them
-SHORT: Final = 512  # bytes of an input that proton gets without a check
-FRAME: Final = 23  # the least bytes of a disposition
+# A peer may cause this many events for each delivery.
+OFTEN: Final = 8
+# A peer may cause this many events beyond `OFTEN` for each delivery.
+AT_FIRST: Final = 10_000
+# Proton makes at most this many events before we handle them.
+AT_ONCE: Final = 100_000
+# Proton gets an input of up to this many bytes without a check.
+SHORT: Final = 512
+# A disposition has at least this many bytes.
+FRAME: Final = 23
 
 
 class Restated:
@@ -27,8 +32,10 @@ class Restated:
         """`senders`: proton's pointers of the links that we send on."""
         self.told = 0
         self._senders = senders
-        self._deliveries = 0  # the deliveries so far, as far as they were seen unsettled
-        self._unsettled = 0  # the unsettled deliveries when we last looked
+        # The number of deliveries so far that were ever seen unsettled.
+        self._deliveries = 0
+        # The number of unsettled deliveries at the last check.
+        self._unsettled = 0
 
     def at_once(self, size: int) -> int:
         """How many of `size` input bytes proton may get at once."""

@@ -43,8 +43,9 @@ class SaslLayer:
         self._greeted = False
 
     def receive(self, data: bytes) -> bytes:
-        """Returns the bytes that belong to AMQP. Raises AmqpError if the input is not SASL, or if SASL fails; then
-        `out` may still hold an answer for the peer."""
+        """Take bytes of the peer. Returns the bytes that belong to AMQP. Raises AmqpError if the input is not SASL, or
+        if SASL fails; then `out` may still hold an answer for the peer.
+        """
         self._buffer += data
         if not self._greeted and len(self._buffer) >= 8:
             self._greet()

@@ -86,7 +86,8 @@ class ScramServer:
         self._find = find
         self._may = may
         self._nonce = nonce or _new_nonce()
-        self._first = ""  # the client's first message, without its header, and the challenge
+        # The client's first message without its header, and the challenge. The proof covers both.
+        self._first = ""
         self._header = b""
         self._verifier: Verifier | None = None
 
@@ -207,7 +208,9 @@ def _decoded(text: str) -> bytes:
 
 
 def _values(text: str, names: str) -> list[str]:
-    """The values of the attributes with which a message begins; later extensions are ignored."""
+    """The values of the named attributes, with which a message begins. Later attributes are extensions, and are
+    ignored.
+    """
     parts = text.split(",")[: len(names)]
     if [part[:2] for part in parts] != [f"{name}=" for name in names] or "" in (part[2:] for part in parts):
         raise _malformed()

@@ -126,7 +126,8 @@ class SaslServer(SaslLayer):
     def _step(self, exchange: Exchange, response: bytes | None) -> None:
         try:
             challenge = exchange.step(response)
-        except TurnError:  # the password was not checked: the client may try again
+        # The client may try again, because the password was not checked.
+        except TurnError:
             raise
         except AmqpError:
             self._denied()
@@ -141,6 +142,8 @@ class SaslServer(SaslLayer):
 
 
 def _array(symbols: list[Symbol]) -> Raw:
-    """An array also for one symbol, because some clients cannot read a lone symbol."""
+    """The encoded array of symbols. One symbol is encoded as an array, too, because some clients cannot read a lone
+    symbol.
+    """
     body = b"".join(bytes((len(symbol),)) + symbol.encode() for symbol in symbols)
     return Raw(bytes((0xE0, len(body) + 2, len(symbols), 0xA3)) + body)
