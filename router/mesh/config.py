@@ -23,14 +23,14 @@ class RouterConfig:
     inter: Address | None = None
     """Listener for other routers; None = any free port, chosen and published by the launcher."""
     advertise: Address | None = None
-    """The address at which clients find the router, if it is not `amqp`: a host's name, a forwarded port, or `amqp`
-    listens at every address."""
+    """The address at which clients find the router, if it is not `amqp`. It may be a host's name, or a forwarded port,
+    and it is needed if `amqp` listens at every address."""
     http: Address | None = None
-    """Listener for metrics, health and the console; None = there is none."""
+    """Listener for metrics, health and the console; None: the router has none."""
     mqtt: Address | None = None
-    """Listener for clients that speak MQTT; None = there is none."""
+    """Listener for clients that speak MQTT; None: the router has none."""
     more: Mapping[str, Address] = attrs.Factory(dict)
-    """Further listeners, by name (`kind_of`)."""
+    """Further listeners, keyed by the listener's name (`kind_of`)."""
 
     @property
     def told(self) -> Address:
@@ -54,7 +54,7 @@ class LinkConfig:
     b: str
     cost: int = 1
     address: Address | None = None
-    """Dialled instead of the address of the router with the higher name, for example a forwarded port."""
+    """The address to dial, in place of the address of the router with the higher name; for example a forwarded port."""
 
     def other(self, name: str) -> str:
         assert name in (self.a, self.b)
@@ -78,13 +78,14 @@ class NamedSet:
     name: str
     prefix: str
     voters: tuple[str, ...]
-    """Routers that have its replicas."""
+    """The routers that have a replica of the set."""
     prefer: str | None = None
-    """The voter that leads if it can; None: the first."""
+    """The voter that leads whenever it can; None: the first voter."""
     moves: str = PREFER
-    """How the lead moves by itself (`topic.queues.moving.policy`)."""
+    """How the lead moves from one voter to another without a command (`topic.queues.moving.policy`)."""
     hold: float | None = None
-    """`moves: share`: seconds for which a router leads; None: `MovePolicy.hold_s`."""
+    """How long a router leads before another one takes its turn, if `moves` is `share`, in seconds. None:
+    `MovePolicy.hold_s`."""
 
     @property
     def policy(self) -> MovePolicy:
@@ -101,21 +102,23 @@ class Queues:
     """The replica sets of a mesh (protocol 13). The set of a queue is fixed for the life of the mesh."""
 
     sets: int = 8
-    """Hashed sets: a queue that is in no named set belongs to the hashed set of its name."""
+    """The number of hashed sets. A queue that is in no named set belongs to the hashed set that its name's hash
+    selects."""
     replicas: int = 3
     """The number of replicas of each hashed set. By default, a mesh with fewer routers has one at each router."""
     sync: str = DISK
     """When a change counts as stored: when it is on the `disk`, or when the kernel has it in `memory`, which is lost in
     a power cut."""
     limit: int = 8 << 30
-    """Bytes of messages that all queues of a set may have together. Each router of the set has them on its disk."""
+    """The most bytes of messages that all queues of a set may have together. Each router of the set has them on its
+    disk."""
     named: tuple[NamedSet, ...] = ()
     """The named sets, in the order in which their prefixes are tried."""
 
 
 @attrs.frozen
 class Timing:
-    """All times in seconds."""
+    """The times of the protocol, in seconds."""
 
     hello: float = 0.2
     """Time between two HELLOs to a neighbour."""
@@ -124,13 +127,13 @@ class Timing:
     idle: float = 2.0
     """AMQP idle-timeout for clients: the router announces it, and sends often enough for it."""
     join: float = 2.0
-    """If a router has not joined a subscriber within this time, nor made any other progress, it is no longer in
+    """The time within which a router has to join a subscriber, or to make other progress. Otherwise it is no longer in
     contact."""
     terminus: float = 60.0
     """The longest timeout that a client's terminus is granted."""
     forget: float = 86_400.0
-    """How long routers keep the state of absent clients, while a router is out of contact to which these clients may be
-    attached."""
+    """How long routers keep the state of absent clients while a router is out of contact, because these clients may be
+    attached to that router."""
     boot_wait: float = 10.0
     """How long a booting router waits for a router that it cannot reach."""
     grace: float = 5.0
@@ -145,43 +148,45 @@ class Timing:
 @attrs.frozen
 class Limits:
     window: int = 1000
-    """Unsettled deliveries of a publisher, at most: its credit."""
+    """The most unsettled deliveries of a publisher; the publisher gets this credit."""
     window_bytes: int = 8 << 20
-    """Bytes of the messages of these deliveries, at most."""
+    """The most bytes of the messages of a publisher's unsettled deliveries."""
     max_message: int = 16 << 20
-    """Bytes of one message."""
+    """The most bytes of a message."""
     max_frame: int = 64 << 10
-    """Bytes of one AMQP frame."""
+    """The most bytes of an AMQP frame."""
     redeliveries: int = 5
-    """How often a released or modified delivery is transferred again."""
+    """How many times a released or modified delivery is transferred again."""
     connections: int = 100_000
-    """Connections of clients at topics, at one router; never more than the router has descriptors for."""
+    """The most connections of topic clients at one router. The router lowers this to the number of its file
+    descriptors."""
     user_connections: int = 1000
-    """Connections of clients at topics, of one authenticated user at one router."""
+    """The most connections of topic clients that one authenticated user may have at one router."""
     user_durable: int = 1000
-    """Durable links with a timeout of one user, in the mesh."""
+    """The most durable links with a timeout that one user may have in the mesh."""
     sessions: int = 512
-    """Sessions of one connection, with ended ones that the engine has yet to forget."""
+    """The most sessions of a connection; a session counts until the engine has forgotten it."""
     links: int = 4096
-    """Links of one connection, with ended ones that the engine has yet to forget."""
+    """The most links of a connection; a link counts until the engine has forgotten it."""
     attaches: int = 500
-    """Attaches of one connection in a second; `links` of them may come at once."""
+    """The most attaches of a connection per second. As many as `links` may come at once."""
     unsettled: int = 10_000
-    """Entries of the unsettled map of an attach."""
+    """The most entries of the unsettled map of an attach."""
     selectors: int = 4096
-    """Steps of the different selectors at one router, of one user or of all anonymous clients: the router evaluates all
-    of them for each message in one turn. A single selector has a lower limit."""
+    """The most steps of the different selectors at one router, of one user or of all anonymous clients together: the
+    router evaluates all of them for each message in one turn. A single selector has a lower limit."""
     opening: float = 5.0
-    """Seconds for a client's first bytes (`router.admission.GREETING`), for TLS, and for SASL and open."""
+    """Seconds that a client has for its first bytes (`router.admission.GREETING`), for TLS, and for SASL and open,
+    each."""
     anonymous_durable: int = 10_000
-    """Durable links with a timeout of all anonymous clients, in the mesh."""
+    """The most durable links with a timeout that all anonymous clients may have in the mesh."""
     connection_bytes: int = 128 << 20
-    """Bytes of messages from one connection that are incomplete or unsettled."""
+    """The most bytes of messages from one connection that are incomplete or unsettled."""
     user_bytes: int = 512 << 20
-    """Bytes of incomplete or unsettled messages from all connections of one user, or of all anonymous clients, at one
-    router."""
+    """The most bytes of incomplete or unsettled messages from all connections of one user, or of all anonymous clients,
+    at one router."""
     router_bytes: int = 1 << 30
-    """Bytes of incomplete or unsettled messages from all connections at one router."""
+    """The most bytes of incomplete or unsettled messages from all connections at one router."""
 
 
 COUNTED = (
@@ -195,7 +200,7 @@ COUNTED = (
     "unsettled",
     "selectors",
 )
-"""Keys of `limits` whose values are counts."""
+"""The keys of `limits` whose values are counts, not bytes or seconds."""
 
 
 GO_ON = "go-on"
@@ -210,7 +215,7 @@ class LogSettings:
     """How a router reacts if it cannot write its log: `go-on` without the log, or `stop`, so that its clients go to
     other routers. No message is lost with the log, but the audit then lacks evidence."""
     keep: float | None = None
-    """Seconds for which a segment is kept after its last write, at least."""
+    """A segment is kept for at least this many seconds after its last write."""
     size: int | None = None
     """The most bytes of the segments of a router; for a moment about 32 MiB more, because only whole segments are
     deleted. Without `keep` and `size`, all segments are kept."""
@@ -240,12 +245,12 @@ class Security:
     secret: str | None = None
     """A secret of the routers, with which they prove to each other that they belong to the mesh."""
     users: str | None = None
-    """The file of users: `oncemesh user add`."""
+    """The file with the users and their password verifiers (`oncemesh user add`)."""
     plain: str = TLS_ONLY
-    """Where clients may send their passwords in plain text."""
+    """The places where clients may send their passwords without TLS."""
     open: tuple[str, ...] = ()
-    """Listeners that let strangers in on any host. Every other listener lets strangers in only on loopback; if it is
-    for clients, only without `users`."""
+    """Listeners that let anonymous clients in on any host. Every other listener lets them in only on loopback, and a
+    listener for clients only without `users`."""
     rules: str | None = None
     """The file of permissions: `router.security.rules`."""
     origins: tuple[str, ...] = ()
@@ -266,7 +271,7 @@ class Security:
         return self.tls or self.plain == IN_CLEAR or is_loopback(host)
 
     def admits_anybody(self, listener: str, host: str) -> bool:
-        """Whether a listener at this host lets strangers in."""
+        """Whether a listener at this host lets anonymous clients in."""
         kind = kind_of(listener)
         if kind == INTER:
             return not self.closes_mesh
@@ -299,7 +304,7 @@ class Topology:
     path: Path
     security: Security = Security()
     queues: Queues | None = None
-    """None: the mesh has no queues."""
+    """The replica sets. None: the mesh has no queues."""
     base: Path = attrs.field(default=attrs.Factory(lambda topology: topology.path.parent, takes_self=True))
     """The folder to which file names are relative."""
 
@@ -330,8 +335,8 @@ class Topology:
             yield from ((name, listener, address) for listener, address in config.more.items())
 
     def openings(self, *routers: str) -> Iterator[str]:
-        """Yield sentences for users: which listeners of these routers let in strangers of other hosts, or are not
-        encrypted."""
+        """Yield sentences for users. They name the listeners of these routers that let in anonymous clients from other
+        hosts, or are not encrypted."""
         for name, listener, address in self.listeners():
             if name in routers and not is_loopback(address.host):
                 what = f"{listener} of router {name} at {address.host}"
@@ -349,6 +354,7 @@ class Topology:
         return {link.other(name): link.cost for link in self.links_of(name)}
 
     def dialled_by(self, name: str) -> dict[str, Address | None]:
-        """Neighbour -> the address at which `name` dials it; None for an address that only the launch determines."""
+        """Neighbour -> the address at which the router `name` dials it. None stands for an address that is known only
+        after the launch."""
         neighbours = {link.b: link for link in self.links_of(name) if link.a == name}
         return {peer: link.address or self.routers[peer].dialled for peer, link in neighbours.items()}

@@ -34,7 +34,7 @@ from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, router_ent
 from router.mesh.signals import APPLY, DRAIN, DRAIN_S, STOP, STOP_ALL, STOP_S
 from router.mesh.status import FetchStatus, look, planned, rest, unapplied, unfinished
 
-# -P: Python must load our module `router`, whatever the working directory holds.
+# The option -P makes Python load our module `router`, whatever the working directory holds.
 ROUTER_COMMAND = (sys.executable, "-P", "-m", "router")
 
 START_S = 30.0
@@ -74,8 +74,8 @@ class Launcher:
         at: Callable[[str], AbstractContextManager[None]] = _here,
         options: Sequence[str] = (),
     ):
-        """`at`: a context manager that moves this thread into the environment of a router, such as its network
-        namespace. `options`: further arguments for each router."""
+        """`at`: a context manager that runs its block in the environment of a router, such as its network namespace.
+        `options`: further arguments for the command of each router."""
         self.directory = directory
         self.fetch = fetch
         self.command = command
@@ -104,7 +104,7 @@ class Launcher:
 
     async def join(self, name: str, topology: Topology, listed: AbstractAsyncContextManager[None]) -> None:
         """Start a router of `topology` whose other routers run on other hosts. `listed`: a context manager that adds
-        the router to the plan of the mesh when it is entered; it raises RunError if the mesh refuses."""
+        the router to the plan of the mesh when it is entered. It raises RunError if the mesh refuses."""
         own = attrs.evolve(topology, routers={name: topology.routers[name]})
         with self.directory.starting(whole=True), ExitStack() as stack:
             self.directory.check_mesh(topology)
@@ -127,13 +127,15 @@ class Launcher:
                 raise LaunchError(
                     f"{self.directory.path}: no router here answers, so the other routers of the mesh are not known"
                 )
-            known = {*members, *self.directory.running()}  # mesh.json may lack some: an apply may have ended half-way
+            # mesh.json may lack some routers, because an `apply` may have ended half-way.
+            known = {*members, *self.directory.running()}
             fresh = {name: router for name, router in topology.routers.items() if name not in known}
             listeners = self._listen(stack, attrs.evolve(topology, routers=fresh))
             self.directory.keep(topology)
             with self.directory.edit() as record:
                 for name in fresh:
-                    self.directory.check_idle(name)  # a router of an earlier start may have come meanwhile
+                    # A router of an earlier start may have begun to run meanwhile.
+                    self.directory.check_idle(name)
                 record.forced = sorted(forced)
                 record.base = str(topology.base.resolve())
                 record.routers |= self._entries(attrs.evolve(topology, routers=fresh), listeners)
@@ -287,7 +289,7 @@ class Launcher:
                 record.routers[name].pid = self._children[name].process.pid
 
     def _spawn(self, name: str, sockets: Listeners, clock_offset: float = 0.0, how: str = "") -> None:
-        """`how`: an option that tells the router the kind of its start."""
+        """`how`: an option of the router's command line that says how the router starts."""
         log = self.directory.log_path(name)
         try:
             log.parent.mkdir(exist_ok=True)
@@ -308,11 +310,14 @@ class Launcher:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=tuple(descriptors.values()),
-                start_new_session=True,  # Ctrl-C is for the launcher, which then stops its routers in order
+                # Ctrl-C must reach only the launcher, which then stops its routers in order.
+                start_new_session=True,
             )
             self._children[name] = _Child(process, log, start)
         for listener in sockets.values():
-            listener.close()  # if the router dies at once, its clients must be refused and not wait
+            # The launcher closes its copy of the socket. So if the router dies at once, its clients are refused and do
+            # not wait.
+            listener.close()
 
     async def _wait_until_up(self, names: Collection[str]) -> None:
         topology = self.directory.topology()
@@ -320,7 +325,9 @@ class Launcher:
         while True:
             began = trio.current_time()
             for name, reason in self.endings():
-                await trio.sleep(LOOK_EVERY_S)  # Ctrl-C may have hit it at its start, too: then the launcher ends here
+                # Ctrl-C may have ended the router while it started. During this sleep, Ctrl-C ends the launcher as
+                # well.
+                await trio.sleep(LOOK_EVERY_S)
                 raise LaunchError(f"router {name} cannot start: {reason}")
             lacking = unfinished(topology, await look(self.directory, self.fetch), names)
             if not lacking:
@@ -349,8 +356,10 @@ class Launcher:
         for name in names:
             child = self._children.pop(name, None)
             if child is not None:
-                child.process.poll()  # reaps the process
-        with contextlib.suppress(RunError), self.directory.edit() as record:  # mesh.json may be wrong anyway
+                # The poll lets the kernel forget the ended process.
+                child.process.poll()
+        # An error is ignored: mesh.json may be wrong in any case.
+        with contextlib.suppress(RunError), self.directory.edit() as record:
             for name in names:
                 record.routers[name].pid = None
 

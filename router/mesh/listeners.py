@@ -10,7 +10,7 @@ import socket
 
 from router.mesh.quantities import Address
 
-# Connections that the kernel keeps until the router accepts them; the system has its own limit.
+# The most connections that the kernel keeps until the router accepts them. The system has a limit of its own.
 BACKLOG = 4096
 
 
@@ -36,7 +36,8 @@ def listen(address: Address) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        meant = "" if where[0] == address.host else f" ({where[0]})"  # a name may be another host's
+        # The address may differ from the configured name, because a name may belong to another host.
+        meant = "" if where[0] == address.host else f" ({where[0]})"
         raise ListenError(f"{address}{meant}: {os.strerror(error.errno or 0)}") from None
     return listener
 

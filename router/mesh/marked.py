@@ -1,8 +1,7 @@
 """Reads YAML into plain values that know their line in the file, so that each error can name the line.
 
-All scalars stay text: the reader of a key decides what `no`, `1e3` or `0x10` mean, not YAML. Never builds Python
-objects, and never follows aliases, because a file of a few hundred bytes could unfold into gigabytes.
-"""
+All scalars stay text: the reader of a key, not YAML, decides what `no`, `1e3` or `0x10` mean. The module never builds
+Python objects. It never follows aliases, because a file of a few hundred bytes could unfold into gigabytes."""
 
 from typing import TypeAlias
 

@@ -10,7 +10,8 @@ from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.settings import Settings
 
 BESIDES = 64 << 20
-"""Bytes of the largest payload between routers, beyond those of one message: sections travel as payloads, too."""
+"""A payload between routers may be larger than the largest message by this many bytes, because sections travel as
+payloads, too."""
 
 
 def planned(topology: Topology) -> Plan:

@@ -16,7 +16,7 @@ _MOST_DIGITS, _MOST_SIZE_DIGITS = 9, 12
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from `200ms`, `1.5s`, `2m` or `1h`. A number without a unit is refused."""
+    """Parse a duration such as `200ms`, `1.5s`, `2m` or `1h` into seconds. A number without a unit is refused."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
     if found and max(map(len, found[1].split("."))) > _MOST_DIGITS:
         raise ValueError(f'"{text}" has too many digits, expected at most {_MOST_DIGITS} before and after the point')
@@ -28,7 +28,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes from `512`, `100B`, `64KiB`, `16MiB` or `1GiB`."""
+    """Parse a size such as `512`, `100B`, `64KiB`, `16MiB` or `1GiB` into bytes."""
     found = re.fullmatch(r"([0-9]+)(B|KiB|MiB|GiB|)", text)
     if not found:
         raise ValueError(f'"{text}" is not a size, expected a number and a unit, such as 100B, 64KiB or 16MiB')
@@ -64,7 +64,7 @@ class Address:
 
 
 def format_duration(seconds: float) -> str:
-    """Two significant units at most: `350ms`, `4.2s`, `3m 20s`, `2h 5m`, `1h`."""
+    """Format seconds with at most two significant units: `350ms`, `4.2s`, `3m 20s`, `2h 5m`, `1h`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 60:

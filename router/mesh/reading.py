@@ -24,11 +24,11 @@ from router.mesh.quantities import format_size, parse_size
 Part = TypeVar("Part")
 Hook = Callable[[Value, Any], Any]
 
-# A mesh of a thousand routers takes a tenth of this.
+# The limit is ten times the size of the file of a mesh of a thousand routers.
 _MOST_BYTES = 1 << 20
 
 KEY = "key"
-"""In the metadata of a field: its key in the file, if that is no Python name."""
+"""The metadata of an attrs field has the field's key in the file under this name, if the key is no Python name."""
 
 
 def shown(value: Value) -> str:
@@ -43,7 +43,7 @@ def joined_with_or(names: Iterable[str]) -> str:
 
 
 def expected(word: str, known: Iterable[str]) -> str:
-    """The words for an unknown word: `expected kill or cut; did you mean "kill"?`"""
+    """The end of an error text about an unknown word: `expected kill or cut; did you mean "kill"?`"""
     names = list(known)
     by_look = {name.casefold(): name for name in names}
     like = difflib.get_close_matches(word.casefold(), by_look, n=1)
@@ -86,12 +86,12 @@ def size(least: int, most: int) -> Callable[[str], int]:
 
 
 def keys_of(cls: type) -> dict[str, str]:
-    """Field of the class -> its key in the file."""
+    """Maps each field of the class to its key in the file."""
     return {field.name: field.metadata.get(KEY, field.name) for field in attrs.fields(cls)}
 
 
 def converter(hooks: Mapping[type, Mapping[str, Hook]]) -> BaseConverter:
-    """A converter with a parser for each field. `hooks`: class -> field -> parser."""
+    """A converter that reads the fields with the given parsers. `hooks`: class -> field -> parser."""
     made = Converter(forbid_extra_keys=True, detailed_validation=True)
     for cls, fields in hooks.items():
         keys = keys_of(cls)
@@ -126,7 +126,7 @@ def contents(path: Path, what: str) -> bytes:
 
 
 class Reader:
-    """Reads every part even if another one has faults, so that one run shows all faults."""
+    """Reads all parts of a file. It reads on after a fault, so that one run shows all faults."""
 
     CONVERTER: ClassVar[BaseConverter]
 
@@ -171,7 +171,7 @@ class Reader:
             return None
 
     def _explain(self, error: ClassValidationError, value: MarkedMap, where: str, fields: Mapping[str, str]) -> None:
-        """`fields`: the key of each field."""
+        """Note the faults that `error` has found. `fields`: field of the class -> its key in the file."""
         keys = list(fields.values())
         attributes, others = error.group_exceptions()
         for cause, note in attributes:

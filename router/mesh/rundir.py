@@ -35,7 +35,7 @@ from router.mesh.quantities import Address
 from router.mesh.topology import load
 
 MARKS: Final = ("mesh.json", "topology.yaml", "up.lock")
-"""The files in a run directory beside the folders of routers; mesh.json may be lost."""
+"""The files that a run directory has beside the folders of routers. The file mesh.json may be lost."""
 
 
 @attrs.define
@@ -46,11 +46,11 @@ class RouterEntry:
     inter: str
     log: str
     http: str = ""
-    """Empty if the router has no such listener."""
+    """Address of the listener for HTTP; empty if the router has none."""
     mqtt: str = ""
-    """Empty if the router has no such listener."""
+    """Address of the listener for MQTT; empty if the router has none."""
     more: dict[str, str] = attrs.Factory(dict)
-    """Further listeners, by name."""
+    """Addresses of further listeners, keyed by the listener's name."""
 
     @property
     def listeners(self) -> dict[str, str]:
@@ -60,7 +60,7 @@ class RouterEntry:
 
 
 def router_entry(pid: int | None, log: Path, addresses: Mapping[str, Address]) -> RouterEntry:
-    """The entry of a router. `addresses`: those of its listeners, by name."""
+    """The entry of a router. `addresses`: the addresses of its listeners, keyed by the listener's name."""
     own = {field.name for field in attrs.fields(RouterEntry)}
     said = {name: str(address) for name, address in addresses.items()}
     more = {name: said.pop(name) for name in list(said) if name not in own}
@@ -171,7 +171,7 @@ class RunDirectory:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Commands that change mesh.json take turns."""
+        """Hold the lock of mesh.json, so that commands that change the file take turns."""
         path = self.path / "mesh.lock"
         with _written(path):
             lock = path.open("w")
@@ -196,14 +196,14 @@ class RunDirectory:
 
     @contextmanager
     def registered(self, name: str, topology: Topology, addresses: Mapping[str, Address]) -> Iterator[None]:
-        """While this process runs a router that was started alone, list it in mesh.json as if `up` had started it.
-        `addresses`: those of its listeners."""
+        """List this router in mesh.json as if `up` had started it, while this process runs it alone. `addresses`: the
+        addresses of its listeners."""
         entry = router_entry(os.getpid(), self.log_path(name), addresses)
         self.enter(name, topology, entry)
         try:
             yield
         finally:
-            # If the directory was moved or removed meanwhile, a router that ends need not complain.
+            # The router ends without a complaint if the directory was moved or removed meanwhile.
             with contextlib.suppress(RunError, OSError), self.edit() as record:
                 if name in record.routers and record.routers[name].pid == entry.pid:
                     record.routers[name].pid = None
@@ -249,8 +249,10 @@ class RunDirectory:
         record = self.read()
         entries = record.routers
         topology = load(self.topology_path)
-        routers = dict(topology.routers)  # not all are in mesh.json if they were started alone
-        for name in entries.keys() & routers.keys():  # the other entries are of leaving routers
+        # mesh.json lacks some of these routers if routers were started alone.
+        routers = dict(topology.routers)
+        # The entries that the topology lacks belong to routers that leave the mesh.
+        for name in entries.keys() & routers.keys():
             entry = entries[name]
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
             http = Address.parse(entry.http) if entry.http else routers[name].http
@@ -271,7 +273,8 @@ class RunDirectory:
             return None
         try:
             process = psutil.Process(entry.pid)
-            arguments = process.cmdline()  # an error or empty for one that has ended and is not reaped
+            # A process that has ended, and that its parent has not collected, gives an error or an empty list.
+            arguments = process.cmdline()
             if name not in arguments:
                 return None
             directory = _named_directory(arguments, self.path.name)
@@ -318,13 +321,15 @@ def _named_directory(arguments: Sequence[str], mesh: str) -> Path | None:
 
 
 def _remove(lock: Path, directories: Sequence[Path]) -> None:
-    with contextlib.suppress(OSError):  # another program has put a file there
+    # The error means that another program has put a file into the directory.
+    with contextlib.suppress(OSError):
         lock.unlink()
         for directory in directories:
             directory.rmdir()
 
 
-@functools.cache  # a command that looks twice warns once
+# The cache makes a command that looks twice warn only once.
+@functools.cache
 def _warn(text: str) -> None:
     print(f"Warning: {text}", file=sys.stderr)
 

@@ -22,7 +22,7 @@ DRAIN_S: Final = 10.0
 """Seconds in which a draining router waits for other routers to take its clients."""
 
 _early: Final[set[int]] = set()
-"""Signals that have come and were not taken yet."""
+"""Signals that have arrived and that `arrivals` has not yielded yet."""
 
 
 def put_off() -> None:

@@ -15,7 +15,8 @@ from router.mesh.quantities import Address
 from router.mesh.rundir import RouterEntry, RunDirectory
 from router.mesh.topology import reachable
 
-# host, port, seconds -> the status; raises OSError, trio.BrokenResourceError or trio.TooSlowError
+# The arguments are host, port and seconds. Returns the status. Raises OSError, trio.BrokenResourceError or
+# trio.TooSlowError.
 FetchStatus = Callable[[str, int, float], Awaitable[dict[str, Any]]]
 
 PATIENCE_S = 2.0
@@ -39,7 +40,7 @@ class RouterView:
     more: Mapping[str, str] = attrs.Factory(dict)
     """The addresses of further listeners, by name."""
     is_elsewhere: bool = False
-    """The router may run on another host: only its own report tells of it."""
+    """The router may run on another host. Only its own report can tell whether it runs."""
 
     @property
     def running(self) -> bool:
@@ -67,9 +68,9 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
 
 
 async def rest(began: float, since: float) -> None:
-    """Pause between two looks. `began`: when the last look began; `since`: when the whole wait began. A slow answer
-    means a busy router, so the pause grows with it. But a router that has just started is slow, too, so the pause stays
-    short compared with the whole wait."""
+    """The seconds to pause between two looks. `began`: when the last look began; `since`: when the whole wait began. A
+    slow answer means a busy router, so the pause grows with it. But a router that has just started is slow, too, so the
+    pause stays short compared with the whole wait."""
     shortest, longest = RESTS_S
     now = trio.current_time()
     await trio.sleep(max(shortest, min(4 * (now - began), (now - since) / 4, longest)))
@@ -142,7 +143,7 @@ def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
     unseen = sorted(peers - contacts_of(view))
     if unseen:
         return f"is not in contact with {', '.join(unseen)}"
-    # A router in a part of a mesh may wait for the others up to boot_wait: this is no fault of its start.
+    # A router may wait up to boot_wait for the routers outside of this part of the mesh. Its start has no fault then.
     if whole and view.status["state"] != "ready":
         return f"is {view.status['state']}"
     return ""

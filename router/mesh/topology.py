@@ -35,7 +35,8 @@ from router.mesh.topology_queues import read_queues
 PARTS = ("mesh", "routers", "links", "addresses", "queues", "timing", "limits", "log", "security")
 
 ROUTERS_NAMED = "expected at most 63 letters, digits, - and _, with single dots between them"
-# In the run directory these are beside the folders of routers: the folder of the clients' logs, and files.
+# The run directory has these names beside the folders of routers: the folder of the clients' logs, and files. So no
+# router may have such a name.
 _CLIENTS = "clients"
 _FILES = (".json", ".yaml", ".lock", ".new")
 
@@ -48,7 +49,7 @@ def _is_reserved(name: str) -> bool:
     return name == _CLIENTS or name.endswith(_FILES)
 
 
-# A neighbour is not lost for one or two HELLOs that come late.
+# The limit lets one or two HELLOs come late before a neighbour is lost.
 _HELLOS = 3
 
 
@@ -99,7 +100,7 @@ class _Reader(Reader):
         return str(name)
 
     def routers(self, root: MarkedMap) -> tuple[dict[str, RouterConfig], dict[str, int]]:
-        """The routers that could be read, and the line of each router in the file."""
+        """The routers that are free of faults, by name, and the line of each router in the file."""
         found = root.get(MarkedText("routers"))
         if not isinstance(found, MarkedMap) or not found:
             line = root.line if found is None else found.line
@@ -192,7 +193,9 @@ class _Reader(Reader):
             )
         if timing.forget < timing.terminus:
             self.too_short(root, "forget", timing.forget, "terminus", timing.terminus)
-        if timing.boot_wait < timing.dead:  # a neighbour may notice so late that a router's former incarnation is over
+        # A neighbour notices only after `dead` that the former incarnation of a router is over, so a booting router
+        # waits longer.
+        if timing.boot_wait < timing.dead:
             self.too_short(root, "boot_wait", timing.boot_wait, "dead", timing.dead)
         return timing
 
@@ -210,14 +213,14 @@ class _Reader(Reader):
         return security
 
     def findable(self, topology: Topology, lines: Mapping[str, int]) -> None:
-        """A router that listens at every address has to advertise one."""
+        """Report each router that listens at every address and advertises none: clients could not find it."""
         for name, router in topology.routers.items():
             if router.told.is_anywhere:
                 what = f"routers.{name}.amqp: {router.amqp} is no address that clients can connect to"
                 self.fail(lines[name], f"{what}, expected also advertise: host:port")
 
     def strangers(self, topology: Topology, lines: Mapping[str, int]) -> None:
-        """A listener that is open to everybody has to be in `security.open`."""
+        """Report each listener that is open to everybody and is not listed in `security.open`."""
         security = topology.security
         by_user, by_password = "users or certificates", "certificates, or users and plain: in-clear"
         ways = {AMQP: by_user, AMQP_WS: by_user, INTER: "a secret or certificates"}

@@ -43,7 +43,7 @@ MOST_MESSAGE = 1 << 30
 LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
 LEAST_LINKS = 2
-"""The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""
+"""The smallest `limits.links`. Our clients need one link for a topic, and one for `$routers`."""
 MOST_SETS = 256
 """The largest `queues.sets`."""
 SET_LIMIT = (1 << 20, 1 << 40)
@@ -51,9 +51,10 @@ SET_LIMIT = (1 << 20, 1 << 40)
 LEAST_HOLD_S = 1.0
 """The smallest `queues.named[].hold`."""
 REPLICAS = (1, 2, 3, 5, 7)
-"""The possible numbers of replicas of a set. Four would be no better than three: a majority of four is three."""
+"""The possible numbers of replicas of a set. Four would be no better than three: a majority of four is three, so both
+bear the loss of one."""
 MOST_WINDOW = 1 << 40
-"""The largest `limits.window_bytes`, and the largest limit for the bytes of several publishers."""
+"""The largest `limits.window_bytes`. Also the largest of the limits for the bytes of several publishers."""
 
 
 Places: TypeAlias = tuple[Address, ...]
@@ -61,7 +62,7 @@ Places: TypeAlias = tuple[Address, ...]
 
 @attrs.frozen
 class RouterPart:
-    """The addresses of each kind of listener, and `advertise`."""
+    """The keys of a router whose values are addresses: each kind of listener, and `advertise`."""
 
     amqp: Places
     inter: Places = ()
@@ -204,7 +205,7 @@ def _origins(value: Value, _: Any) -> tuple[str, ...]:
 
 
 def _places(value: Value, _: Any) -> Places:
-    """One address, or a list of them."""
+    """Parses one address, or a list of addresses."""
     if not isinstance(value, MarkedList):
         return (text(Address.parse)(value, Address),)
     if not value:

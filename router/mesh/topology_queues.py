@@ -31,7 +31,8 @@ def read_queues(
         return None
     said = given(root, "addresses")
     is_read = not isinstance(said, list) or len(said) == len(addresses)
-    if not rules and is_read:  # else an address rule with faults may be for queues
+    # The mesh may have a queue rule that could not be read. So this is a fault only if all address rules were read.
+    if not rules and is_read:
         what = "expected also an address rule such as {prefix: queue/, kind: queue}"
         reader.fail(found.line, f"queues: no address is of kind queue, {what}")
     queues = reader.structure(_without_named(found), Queues, "queues")
@@ -59,7 +60,7 @@ def _without_named(found: Value) -> Value:
 def _named_sets(
     reader: Reader, found: MarkedMap, routers: Collection[str], prefixes: Sequence[str]
 ) -> Iterable[NamedSet]:
-    """The named sets, in the order of the file. Each that is read is checked against those before it."""
+    """Yield the named sets, in the order of the file. Each one is checked against the sets before it."""
     sets: list[NamedSet] = []
     such = "sets such as {name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: a}"
     for index, value in enumerate(reader.items(found, "named", such)):
@@ -76,7 +77,8 @@ def _named_sets(
 def _problems(
     named: NamedSet, former: Iterable[NamedSet], routers: Collection[str], prefixes: Sequence[str]
 ) -> Iterable[tuple[str, str]]:
-    """Keys of a named set that do not fit the sets before it or the other parts of the file, and why not."""
+    """Yield the keys of a named set that do not fit the sets before it or the other parts of the file, each with the
+    reason."""
     for voter in named.voters:
         if voter not in routers:
             yield "voters", f'there is no router "{voter}", {expected(voter, routers)}'

@@ -35,12 +35,12 @@ class ShownSet:
 
     @property
     def ring(self) -> list[str]:
-        """The routers that are to be voters."""
+        """The routers that are to be voters, after the change of members that is under way."""
         return list(self.best["ring"])
 
     @property
     def members(self) -> list[str]:
-        """The routers that are members, or are to be."""
+        """The routers that are members of the set, or become members by the change under way."""
         row = self.best
         return list(dict.fromkeys((*row["ring"], *row["voters"], *row["learners"])))
 
@@ -97,7 +97,8 @@ def replacement_commands(sets: Iterable[ShownSet], old: str, others: Sequence[st
 
 
 def members_of(one: ShownSet) -> str:
-    """The voters, then each learner with `+`; per cent for each router that the leader copies everything to."""
+    """The voters, then each learner with a `+`. A router that the leader brings up to date has its progress in per
+    cent."""
     row = one.best
     members = {router: router for router in row["voters"]} | {router: f"+{router}" for router in row["learners"]}
     copied = row["copied"]
@@ -123,7 +124,8 @@ def needed_by(sets: Iterable[ShownSet]) -> dict[str, list[str]]:
 
 
 def stops(sets: Iterable[ShownSet], running: Iterable[str]) -> list[str]:
-    """Sentences: which of these routers may be stopped now, for the replica sets, and why others may not."""
+    """Returns sentences: which of these routers may be stopped without loss of a set's majority, and why the others may
+    not."""
     sets = list(sets)
     needed = needed_by(sets)
     leaderless = [one.name for one in sets if one.has_begun and one.leader is None]
@@ -157,8 +159,8 @@ def shown_sets(views: Iterable[RouterView]) -> list[ShownSet]:
 
 
 def queues_in(sets: Iterable[ShownSet], rows: Iterable[tuple[str, Row]]) -> tuple[list[tuple[str, Row]], int]:
-    """Each queue once, the deepest first, as (leader, row); and how many more queues the sets have. Only one router
-    counts for each set, as a former leader may not know yet that it leads no more."""
+    """Returns each queue once, the deepest first, as (leader, row), and how many more queues the sets have. Only one
+    router counts for each set, because a former leader may believe that it still leads."""
     sets = list(sets)
     by = {one.name: one.by for one in sets}
     found = [(router, row) for router, row in rows if by.get(row["set"]) == router]

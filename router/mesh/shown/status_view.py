@@ -24,7 +24,7 @@ from router.mesh.status import RouterView, contacts_of, unseen_by
 from router.text.fitting import Fitting
 from router.text.printable import printable
 
-# Links in one table, at most; programs get all of them.
+# The most links in one table. Programs get all of them.
 MOST_ROWS = 25
 
 _STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}
@@ -89,7 +89,7 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
 
 
 def shown_at(views: Iterable[RouterView]) -> str:
-    """Where routers serve HTTP and MQTT, and their further listeners; empty if there are none."""
+    """The addresses at which routers serve HTTP and MQTT, and those of further listeners; empty if there are none."""
     found: dict[str, list[str]] = {}
     for view in views:
         for what, place in {"console": view.http, "MQTT": view.mqtt, **view.more}.items():
@@ -164,7 +164,7 @@ def _clients(kind: Entity[Any], links: list[tuple[str, dict[str, Any]]]) -> list
     for router, link in links[:MOST_ROWS]:
         cells = [link_name(link), link["address"], router, link["status"]]
         cells += [str(link[counter]) for counter in kind.columns]
-        # Clients choose these names: neither rich nor the terminal may interpret them.
+        # Clients choose these names, so they may hold control codes: neither rich nor the terminal may interpret them.
         table.add_row(*(Text(printable(cell)) for cell in cells))
     rest, fitting = links[MOST_ROWS:], Fitting(table, *map(str.capitalize, kind.spared))
     if not rest:

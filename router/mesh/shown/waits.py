@@ -13,9 +13,10 @@ from router.mesh.quantities import format_duration, format_size
 from router.mesh.status import RouterView
 
 LASTING_S: Final = 1.0
-"""Seconds. A mesh under load always waits for some subscriber for milliseconds; people see only longer waits."""
+"""Only waits of at least this many seconds are shown, because a mesh under load always waits for some subscriber for
+milliseconds."""
 UNHEARD_OF: Final = "a router that knows the client's last attach"
-"""All routers in contact have answered, and none knows this attach (protocol 7.9)."""
+"""The awaited router, if all routers in contact have answered and none knows this attach (protocol 7.9)."""
 AWAY: Final = ", which is away"
 
 Status = Mapping[str, Any]
@@ -109,8 +110,8 @@ def _said(wait: Wait, status: Status) -> str:
 
 
 def shown_name(awaited: str, status: Status) -> str:
-    """The name of an awaited client or router for people: an orphan reads as the subscriber that it is, and an absent
-    client is marked as away."""
+    """The name of an awaited client or router for people. An orphan is shown as the subscriber that it is, and an
+    absent client is marked as away."""
     role, _, name = awaited.partition(" ")
     return f"{f'subscriber {name}' if role == 'orphan' else awaited}{_away(role, name, status)}"
 
