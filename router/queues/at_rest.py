@@ -1,6 +1,6 @@
-"""A store of replica sets that no process uses, as evidence of the messages that a router had (protocol 13.5).
+"""A store of replica sets that no process uses, read as evidence of the messages that a router had (protocol 13.5).
 
-The files are copied, and only the copy is opened: `QueueStore` then shows what a router would find if it started now.
+The files are copied, and only the copy is opened. `QueueStore` then shows what a router would find if it started now.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from router.queues.store import FORM, SUFFIXES, QueueStore, QueueStoreError, Syn
 from topic.queues.storing import SetContent
 
 STORE_ID: Final = 16
-"""Bytes of an identity that no store has."""
+"""The length of the identity that the copy gets, in bytes. The identity is all zeros, which no real store has."""
 
 
 def read_at_rest(path: Path) -> tuple[str, Mapping[str, SetContent]] | None:
@@ -41,8 +41,8 @@ def read_at_rest(path: Path) -> tuple[str, Mapping[str, SetContent]] | None:
 
 
 def numbers_at_rest(path: Path) -> dict[str, int]:
-    """The number of the last change of each set in a store that no process uses. Raises OSError; UnusableError if the
-    store is damaged."""
+    """The number of the last change of each set, in a store that no process uses. Raises OSError. Raises UnusableError
+    if the store is damaged."""
     with _copy_of(path) as copy:
         return {part.name: part.number for part in _read(copy)[-1]}
 
@@ -67,7 +67,8 @@ def _is_used(path: Path) -> bool:
 
 
 def _read(copy: Path) -> tuple[str, str, str, list[Part]]:
-    """Mesh, router, kind of sync, and the parts of sets, whose checksums are not verified. Raises UnusableError."""
+    """Read the mesh, the router, the kind of sync, and the parts of sets. The checksums of the parts are not verified.
+    Raises UnusableError."""
     with closing(SqliteFile(copy, FORM)) as file:
         [(packed, _)] = file.connection.execute("SELECT * FROM store").fetchall()
         parts = file.connection.execute("SELECT key, packed FROM part").fetchall()

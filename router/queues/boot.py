@@ -6,12 +6,12 @@ from typing import Final
 import psutil
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-"""Linux has it. Containers have their host's, whose kernel keeps their files."""
+"""A file of Linux with the boot id. Containers see the boot id of their host, whose kernel keeps their files."""
 
 
 def boot_id() -> str:
-    """The same text until the machine starts again. On systems other than Linux it is the time of the start in seconds,
-    which changes if the clock is set."""
+    """Returns a text that stays the same until the machine starts again. On systems other than Linux it is the time of
+    the start in seconds, which changes if the clock is set."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

@@ -1,8 +1,7 @@
-"""When a queue may give a message to consumers, as the message says itself (protocol 14.18): the message annotation
-`x-opt-delivery-time`, as other brokers read it.
+"""Reads from a message when a queue may give it to consumers (protocol 14.18).
 
-Hot path: most messages do not have the annotation, which a search for its name shows.
-"""
+The message annotation `x-opt-delivery-time` says this, as in other brokers. Hot path: most messages do not have the
+annotation, which a search for its name shows."""
 
 from typing import Final
 
@@ -13,8 +12,8 @@ _NAME: Final = DELIVERY_TIME.encode()
 
 
 def delivery_ms(message: bytes) -> int:
-    """The time from which consumers may have the message, in milliseconds since 1970; 0 if it does not say, or says
-    what is no number."""
+    """The time from which consumers may have the message, in milliseconds since 1970. It is 0 if the message has no
+    such annotation, or a value that is no number."""
     if message.find(_NAME, 0, LOOKED_INTO) < 0:
         return 0
     said = annotations_of(message).get(DELIVERY_TIME)

@@ -16,7 +16,7 @@ import attrs
 import msgpack
 
 SUM: Final = 4
-"""Bytes of the checksum, behind those of the length."""
+"""The number of bytes of the checksum, which follows the bytes of the length."""
 LENGTH: Final = 4
 
 

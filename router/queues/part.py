@@ -30,11 +30,11 @@ from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard
 
 PLACE: Final = 48
-"""Bits of an index: above them a key has the place of its set."""
+"""The low bits of a key, which hold the index of an entry. The bits above them hold the place of the set."""
 PLACES: Final = 1 << 15
-"""Sets that a store may have: a key has 63 bits."""
+"""The most sets of a store, because a key has only 63 bits."""
 _PREFIX: Final = 2
-"""Bytes of the set's place at the start of the key of a row of the state."""
+"""The key of a row of the state begins with the set's place, in this many bytes."""
 
 KEYED: Final = ("row", "body")
 """The tables whose keys are bytes."""
@@ -63,25 +63,25 @@ class Part:
     """One set's part of the store."""
 
     file: bytes
-    """The identity of the store's file."""
+    """The identity of the file of this store."""
     place: int
     name: str
     store: bytes
-    """The identity of the set's store."""
+    """The identity of the store of this set, which tells the other replicas when the set's part has begun anew."""
     number: int = 0
-    """The number of the last change. It continues when the part begins anew."""
+    """The number of the last change of this set. It goes on rising when the part begins anew."""
     hard: Hard = attrs.Factory(Hard)
     snapshot: Snapshot = NOTHING
     rows: RowSums = attrs.Factory(RowSums)
-    """Rows of the state at the snapshot, without bodies."""
+    """The rows of the state at the snapshot, without the bodies."""
     bodies: int = 0
-    """Number of bodies of the snapshot with rows of their own."""
+    """The number of bodies of the snapshot that have a row of their own, in the table `body`."""
     kept: int = 0
-    """Number of entries before the log that have bodies of the snapshot."""
+    """The number of entries before the log that have bodies of the snapshot."""
     pieces: RowSums = attrs.Factory(RowSums)
-    """Rows of the snapshot that a leader sends."""
+    """The rows of the table `piece`: pieces of a snapshot that a leader sends."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
-    """Checksums of the rows of the entries behind the snapshot."""
+    """The checksums of the rows of those entries that follow the snapshot."""
     total: int = 0
     """The sum of `sums`."""
 
@@ -102,7 +102,7 @@ class Part:
         return (self.place << PLACE) + number
 
     def append(self, entry: Entry) -> Row:
-        """The row of an entry that follows the last one."""
+        """Add an entry after the last one. Returns its row."""
         members = None if entry.configuration is None else msgpack.packb(_packed(entry.configuration))
         row = summed(self.key(self.last + 1), entry.term, entry.data, members)
         self.sums.append(row[-1])
@@ -110,9 +110,8 @@ class Part:
         return row
 
     def has_entry(self, row: Row) -> bool:
-        """Whether the row, which is whole, is one of the part's entries. For an entry before the log only the bodies
-        count, so it always is.
-        """
+        """Whether a whole row is one of the part's entries. An entry before the log counts only for its bodies, so the
+        answer is then always true."""
         place = row[0] - self.key(self.snapshot.index + 1)
         return place < 0 or bool(place < len(self.sums) and self.sums[place] == row[-1])
 
@@ -164,7 +163,8 @@ def _prefix(place: int) -> bytes:
 
 
 def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
-    """The part in a whole row, without its entries; then the number of entries, and the sum of their checksums."""
+    """Unpack the part from a whole row, without its entries. Returns also the number of entries, and the sum of their
+    checksums."""
     file, name, store, number, hard, snapshot, rows, bodies, kept, pieces, entries, total = msgpack.unpackb(packed)
     life, mapping, begun, term, vote = hard
     index, index_term, members = snapshot
@@ -181,7 +181,7 @@ def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
 
 
 def read_entry(row: Row) -> Entry:
-    """The entry in a whole row."""
+    """Unpack the entry from a whole row."""
     _, term, data, members, _ = row
     return Entry(term, data, None if members is None else _configuration(msgpack.unpackb(members)))
 

@@ -37,16 +37,16 @@ from topic.raft.limits import RaftLimits
 log = logging.getLogger("oncemesh")
 
 TOLD_S: Final = 0.05
-"""The value for `RaftLimits.told`. Under load, the next entries of a log come sooner and carry the same news, so no
-message of its own is needed for it."""
+"""The value for `RaftLimits.told`, in seconds. Under load, the next entries of a log come sooner and carry the same
+news, so that no message of its own is needed for it."""
 PREFER_S: Final = 60.0
 """Seconds for which the preferred voter of a set has to be in contact before it leads again."""
 STORE_BYTES: Final = 16
-"""Bytes of the identity of a store."""
+"""The length of the identity of a store, in bytes."""
 
 
 class ReplicasOwner(Protocol):
-    """The process as this module sees it. It is complete before there is anything to do."""
+    """The router process as this module sees it. All members exist before the first call."""
 
     @property
     def node(self) -> Node: ...
@@ -85,7 +85,8 @@ class RouterReplicas:
             )
         except ValueError as error:
             raise RunError(f"router {topic.directory.router} cannot start its replica sets: {error}") from None
-        self._store.contents.clear()  # the replicas have the contents now
+        # The replicas hold the contents from here on.
+        self._store.contents.clear()
         return SetPort(sets, self)
 
     @property
@@ -103,7 +104,7 @@ class RouterReplicas:
         while self._store.notes:
             log.warning("%s", self._store.notes.pop(0))
 
-    # for the node (`topic.node.SetShell`)
+    # The node calls the methods from here on (`topic.node.SetShell`).
 
     def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self._writer.ask(changes)
@@ -135,7 +136,7 @@ class RouterReplicas:
     def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int, added: bytes) -> bytes | None:
         return dead_letter(message, queue, why, now_ms, added)
 
-    # for the writer (`router.queues.writer.Asker`)
+    # The writer calls the methods from here on (`router.queues.writer.Asker`).
 
     def stored(self, write: Write) -> None:
         self._owner.node.stored(write)

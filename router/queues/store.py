@@ -53,21 +53,22 @@ from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import StagedPiece, StoreContent
 
 MERGE: Final = 4 << 20
-"""Bytes of changes after which the write-ahead log is merged into the file."""
+"""The write-ahead log is merged into the file after this many bytes of changes."""
 CHANGED: Final = 3 * 4096
-"""Bytes in that log per set that a transaction changes, about, besides the change itself: a few pages."""
+"""The bytes, about, that a transaction writes to the write-ahead log for each changed set, besides the change itself: a
+few pages."""
 LOOSE: Final = 1024
-"""Free pages that a file may keep, besides as many as it uses."""
+"""A file may keep this many free pages, besides as many as it uses."""
 VACUUM: Final = 1024
-"""Free pages that one merge gives back to the file system at most."""
+"""One merge gives at most this many free pages back to the file system."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
-"""Rows of a table that one scrub reads, at most, in the order of the tables."""
+"""The most rows of each table that one scrub reads. The tables are read in this order."""
 SCRUBBED_BYTES: Final = 16 << 20
-"""Bytes of these rows, about: at most one row more."""
+"""The bytes, about, that one scrub reads. It may exceed them by one row."""
 STORE: Final = "queues.db"
-"""Name of the file, in the folder of its router."""
+"""The name of the file, in the folder of its router."""
 SUFFIXES: Final = ("", "-wal", "-mark")
-"""Suffixes of the names of a store's files."""
+"""The suffixes by which the names of a store's files differ."""
 
 _PART: Final = "REPLACE INTO part VALUES (?, ?, ?)"
 _ENTRY: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?)"
@@ -79,24 +80,25 @@ _PIECE: Final = "INSERT INTO piece VALUES (?, ?, ?)"
 _OWN: Final = "INSERT INTO store VALUES (?, ?)"
 _OWN_ANEW: Final = "UPDATE store SET (packed, sum) = (?, ?)"
 _INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "body": _BODY, "piece": _PIECE}
-"""The statement that inserts a row, for each table of sets."""
+"""Maps each table of sets to the statement that inserts a row into it."""
 FORM: Final = FileForm(
     name="a store of replica sets",
-    application=0x6F6E6371,  # "oncq"
+    application=0x6F6E6371,  # the bytes of "oncq", by which SQLite files of this kind are recognised
     version=6,
     tables=(
         "CREATE TABLE store (packed BLOB, sum INTEGER)",
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
         "CREATE TABLE entry (key INTEGER PRIMARY KEY, term INTEGER, data BLOB, members BLOB, sum INTEGER)",
         "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB, sum INTEGER) WITHOUT ROWID",
-        # A table with rowids. Without them, SQLite would need an extra page for the end of each row of 1 kB.
+        # This table keeps its rowids. Without them, SQLite would need an extra page for the end of each row of 1 kB.
         "CREATE TABLE body (key BLOB PRIMARY KEY, value BLOB, sum INTEGER)",
         "CREATE TABLE piece (key INTEGER PRIMARY KEY, data BLOB, sum INTEGER)",
     ),
     settings=(
         *("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"),
         f"journal_size_limit = {4 * MERGE}",
-        "secure_delete = OFF",  # otherwise SQLite would write each freed page again
+        # With ON, SQLite would write each freed page again.
+        "secure_delete = OFF",
     ),
     held="locked: another running process uses it",
     is_shared=False,
@@ -106,12 +108,12 @@ FORM: Final = FileForm(
 
 
 class Sync(Enum):
-    """When a write counts as done."""
+    """The condition under which a write counts as done."""
 
     DISK = "disk"
-    """The disk has it."""
+    """The disk has the write."""
     MEMORY = "memory"
-    """The kernel has it: it survives the process, not the machine."""
+    """The kernel has the write. It survives the end of the process, but not a crash of the machine."""
 
 
 class QueueStoreError(RunError):
@@ -124,14 +126,14 @@ class FullError(RunError):
 
 @attrs.frozen
 class _Owner:
-    """The row of the store."""
+    """The contents of the table `store`, which has one row."""
 
     mesh: str
     router: str
     file: bytes
-    """The identity of this file."""
+    """The identity of the file."""
     boot: str
-    """The start of the machine at which the store was opened last."""
+    """The boot id of the machine when the store was last opened."""
     sync: str
     is_closed: bool
     """Whether the store was closed in order, and is on the disk."""
@@ -141,7 +143,7 @@ class _Owner:
 
 
 class QueueStore:
-    """A `SetStore`, held by one process. Any thread may use it, one at a time."""
+    """A `SetStore`, held by one process. Any thread may use it, but only one at a time."""
 
     def __init__(
         self,
@@ -155,7 +157,7 @@ class QueueStore:
     ) -> None:
         """`new_store` draws identities. Raises QueueStoreError if the file is another router's, or cannot be used."""
         self.notes: list[str] = []
-        """Parts that were set aside, for the log."""
+        """Sentences for the log about parts that were set aside."""
         self.contents: dict[str, SetContent] = {}
         """The content of each set when the store was opened. It costs memory: the caller empties it when the replicas
         have begun.
@@ -167,7 +169,7 @@ class QueueStore:
         """All parts in the file, also those of sets that the topology does not have."""
         self._unmerged = 0
         self._scrubbed: tuple[str, Any] = ("entry", -1)
-        """Table and key of the last row that was scrubbed."""
+        """The table and the key of the last row that was scrubbed."""
         self._is_sound = True
         with self._explained():
             try:
@@ -179,7 +181,7 @@ class QueueStore:
         if sync is Sync.MEMORY:
             self._connection.execute("PRAGMA synchronous = OFF")
 
-    # opening
+    # The methods from here on open the store.
 
     def _open(self, sets: Collection[str]) -> None:
         """Open the file. Raises UnusableError and OSError."""
@@ -192,13 +194,15 @@ class QueueStore:
         self._connection = self._file.connection
         try:
             with self._file.explained():
-                self._connection.text_factory = bytes  # there are no texts; a damaged value fails its checksum
+                # The tables have no texts. With `bytes`, a damaged value gives a wrong checksum, and no decoding error.
+                self._connection.text_factory = bytes
                 mark = read_mark(self._mark_path)
                 self._check_owner(mark)
                 with self._file.transaction():
                     self._load(sets, mark.numbers if mark is not None else {})
                     self._connection.execute(_OWN_ANEW, self._owner.row())
-                self._checkpoint("TRUNCATE")  # the content has to be on the disk before a replica acts on it
+                # The disk must have the content before a replica acts on it.
+                self._checkpoint("TRUNCATE")
                 _sync_folder(self._path.parent)
                 self._mark_file = MarkFile(self._mark_path)
                 self._write_mark()
@@ -298,7 +302,8 @@ class QueueStore:
             [there] = self._connection.execute(count, keys).fetchone()
             if there != expected:
                 raise DamagedError(f"its state has {there} {what}, expected {expected}")
-        if part.pieces.count:  # the leader sends its snapshot from the beginning
+        # The pieces are dropped, because the leader sends its snapshot from the beginning.
+        if part.pieces.count:
             self._drop_pieces(part)
             self._put(part)
         self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), rows)
@@ -318,7 +323,7 @@ class QueueStore:
         found = self._connection.execute(f"SELECT * FROM {table} WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
         return iter(found)
 
-    # parts of sets
+    # The methods from here on are about parts of sets.
 
     def _begin(self, part: Part) -> None:
         """Add an empty part."""
@@ -352,7 +357,7 @@ class QueueStore:
         part.number += 1
         self._connection.execute(_PART, part.row())
 
-    # changes
+    # The methods from here on write changes.
 
     def write(self, changes: Sequence[StoreChange]) -> None:
         """Write all these changes or none, in this order. Returns when they are on the disk.
@@ -363,7 +368,8 @@ class QueueStore:
             raise QueueStoreError(f"{self._path}: the store of replica sets has failed before, so it writes nothing")
         size = sum(map(self._written, changes))
         try:
-            check_room(self._path, size=2 * size)  # in the log, and in the file
+            # Each change needs room twice: in the write-ahead log, and in the file.
+            check_room(self._path, size=2 * size)
         except OSError as error:
             raise FullError(f"{self._path}: replica sets cannot be stored: {error.strerror}") from None
         self._is_sound = False
@@ -381,7 +387,7 @@ class QueueStore:
         self._unmerged += size + CHANGED * len(changed)
 
     def _written(self, change: StoreChange) -> int:
-        """Bytes that the change writes, about: most bodies of its rows are in entries that stay."""
+        """The bytes, about, that the change writes. Bodies that stay in their entries are not written again."""
         size = size_of(change)
         if isinstance(change, Write) and change.changes:
             part = self._parts[change.set]
@@ -562,8 +568,9 @@ class QueueStore:
             return [self._body(part, position, messages) for position in read.positions]
 
     def _body(self, part: Part, position: int, messages: dict[int, Sequence[bytes]]) -> bytes | None:
-        """The body of a message of the state; None if there is none, or it is damaged. `messages`: the messages of the
-        entry that was read last, keyed by its index, as a reader that goes on in order needs no other entry."""
+        """The body of a message of the state; None if there is none, or it is damaged. `messages` caches the messages
+        of the entry that was read last, keyed by the entry's index. One entry is enough, because a reader goes on in
+        order."""
         index = index_of(position)
         if index not in messages:
             messages.clear()
@@ -583,7 +590,7 @@ class QueueStore:
         row = self._connection.execute("SELECT * FROM entry WHERE key = ?", (part.key(index),)).fetchone()
         return messages_of(read_entry(row).data) if row is not None and is_whole(row) else ()
 
-    # the log
+    # The methods from here on merge the write-ahead log.
 
     @property
     def is_to_be_merged(self) -> bool:
@@ -607,12 +614,13 @@ class QueueStore:
         if free > LOOSE + (pages - free):
             self._connection.executescript(
                 f"PRAGMA incremental_vacuum({VACUUM})"
-            )  # `execute` would do only one step of it
+                # `executescript` does all steps; `execute` would do only one.
+            )
 
     def _checkpoint(self, mode: str) -> None:
         self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
-    # scrubbing
+    # The methods from here on scrub the file.
 
     def scrub(self) -> dict[str, str]:
         """Read the next rows; after the last row, begin at the first again. Returns the reason for each set with a
@@ -639,7 +647,7 @@ class QueueStore:
             self._scrubbed = following, _first_key(following)
         return found
 
-    # the end
+    # The methods from here on end the use of the store.
 
     def close(self) -> None:
         """Close the store in order, if nothing has failed. Raises QueueStoreError if closing fails."""
@@ -684,7 +692,7 @@ class QueueStore:
 
 
 def size_of(change: StoreChange) -> int:
-    """Bytes of the change, about."""
+    """The bytes of the change, about."""
     match change:
         case Write(persist=persist, changes=changes):
             rows = sum(len(key) + len(value or b"") for key, value in changes.items()) if changes else 0
@@ -694,18 +702,18 @@ def size_of(change: StoreChange) -> int:
 
 
 def _first_key(table: str) -> Any:
-    """A value that is less than each key of the table."""
+    """A value that is less than every key of the table."""
     return b"" if table in KEYED else -1
 
 
 def _free(path: Path) -> Path:
-    """A name beside this one that no file has."""
+    """A path beside this one that no file has yet."""
     names = (Path(f"{path}.former-{number}") for number in count(1))
     return next(name for name in names if not any(os.path.exists(f"{name}{suffix}") for suffix in SUFFIXES))
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the names of new files are on the disk."""
+    """Sync the folder, so that the disk has the names of new files."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -19,13 +19,13 @@ from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece,
 MOST: Final = 1 << 20
 """A transaction takes no more changes after so many bytes, so that a vote does not wait for all changes after it."""
 SCRUB_S: Final = 60.0
-"""Seconds from one scrub to the next."""
+"""The seconds from one scrub to the next."""
 FULL_S: Final = 1.0
-"""Seconds that the writer waits for room on a full disk before it looks again."""
+"""The seconds after which the writer looks again whether a full disk has room."""
 
 Ask = StoreChange | StoreRead
 Found = tuple[deque[FoundPiece | None], deque[FoundBodies]]
-"""The results of reads, in order."""
+"""The results of reads, in the order of the requests."""
 
 
 class KeptStore(SetStore, Protocol):
@@ -50,13 +50,13 @@ class Asker(Protocol):
     def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None: ...
 
     def damaged(self, name: str, why: str) -> None:
-        """The part of a set differs from what was written."""
+        """Report that the part of a set differs from what was written."""
 
     def results_reported(self) -> None:
-        """The writer has reported all results of one transaction, or of one scrub."""
+        """Report that the results of one transaction, or of one scrub, are complete."""
 
     def noted(self, text: str) -> None:
-        """Log a line."""
+        """Log this line."""
 
 
 class QueueWriter:
@@ -141,7 +141,7 @@ class QueueWriter:
             return found
 
     def _do(self, asks: Sequence[Ask]) -> Found:
-        """Write and read, in the thread."""
+        """Write and read; the thread runs this."""
         if changes := [ask for ask in asks if not isinstance(ask, StoreRead)]:
             self._store.write(changes)
         pieces = (self._store.read(ask) for ask in asks if isinstance(ask, ReadPiece))
