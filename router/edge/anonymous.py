@@ -33,15 +33,15 @@ from topic.node import Node
 from topic.settings import is_dynamic
 
 CAPABILITY: Final = "ANONYMOUS-RELAY"
-"""Capability of a container that has an anonymous terminus."""
+"""The capability that a container offers if it has an anonymous terminus."""
 MOST_ADDRESSES: Final = 256
-"""Addresses to which one link may have messages in doubt."""
+"""The most addresses to which one link may have messages in doubt."""
 TAG: Final = "delivery-tag"
-"""Key in the `info` of an error: the delivery-tag of the message that the error is about (2.2.2)."""
+"""The key, in the `info` of an error, of the delivery-tag of the message that the error is about (2.2.2)."""
 _TO: Final = list(FIELDS["properties"]).index("to")
 
 Transfer = tuple[Handle, bytes, bytes, bool]
-"""Handle, tag, message, and whether it is settled."""
+"""A transfer: its handle, its tag, its message, and whether it is settled."""
 
 
 def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRequest:
@@ -89,13 +89,12 @@ class AnonymousLink(End):
         self._topics = topics
         self._publishers: dict[str, AddressPublisher] = {}
         self._home: dict[Handle, AddressPublisher] = {}
-        """Publisher of each unsettled delivery."""
+        """Maps each unsettled delivery to its publisher."""
         self._asked: dict[AddressPublisher, None] | None = None
-        """Publishers whose question the echo under way answers; None if no echo is under way. Some clients never
-        answer.
-        """
+        """The publishers that wait for the answer to the echo under way, as a sign of life. None if no echo is under
+        way: some clients never answer."""
         self._asks: dict[AddressPublisher, None] = {}
-        """Publishers that have asked since that echo."""
+        """The publishers that have asked for a sign of life since that echo was sent."""
         link.answer(expiry_policy=EXPIRE_LINK, max_message_size=max_message)
         self._grant()
 
@@ -104,7 +103,7 @@ class AnonymousLink(End):
         answers = credit < 0 and any(publisher.answers for publisher in self._publishers.values())
         grant(self.link, self._window, credit, answers=answers)
 
-    # events of the link
+    # The methods from here on handle events of the link.
 
     def on_transfers(self, transfers: Transfers) -> None:
         if refuse_all(self.link, self._window, transfers.messages):
@@ -123,12 +122,13 @@ class AnonymousLink(End):
                 publisher.take(run)
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
-        """Nothing is resumed: every transfer that has a message is new."""
+        """Take resumed transfers as new ones if they have a message, because this link resumes nothing."""
         if (new := resumed.as_new()).handles:
             self.on_transfers(new)
 
     def _turn_away(self, run: list[Transfer], refusal: Refusal, *, at_once: bool) -> None:
-        """Reject the messages. If one is presettled, end the link if `at_once`, or else drop the message."""
+        """Reject the messages. If one of them is presettled, its publisher cannot learn of this: end the link if
+        `at_once`, or else drop the message."""
         for handle, tag, *_ in run:
             if handle is None and not at_once:
                 continue
@@ -180,7 +180,7 @@ class AnonymousLink(End):
             publisher.gone(now, closed=closed)
         self._window.close()
 
-    # requests of its publishers
+    # The link's publishers call the methods from here on.
 
     @property
     def connection(self) -> ProvingConnection:
@@ -197,12 +197,12 @@ class AnonymousLink(End):
             self.link.echo()
 
     def answered(self, handles: Iterable[Handle]) -> None:
-        """Forget deliveries that this router has settled."""
+        """Forget deliveries that this router has settled for the client."""
         for handle in handles:
             self._home.pop(handle, None)
 
     def settled(self, sizes: Sequence[int]) -> None:
-        """Give back the room of messages of these sizes."""
+        """Give back the room in the window that messages of these sizes took."""
         self._window.give_back(sizes)
         self._grant()
 
@@ -235,7 +235,7 @@ class AddressPublisher(PublisherLink):
 
     @property
     def holds(self) -> bool:
-        """Whether any of its deliveries is unsettled."""
+        """Whether any delivery of this publisher is unsettled."""
         return bool(self.records or self._waiting)
 
     @property
@@ -250,7 +250,8 @@ class AddressPublisher(PublisherLink):
         self._link_end.settled([len(message) for _, _, message, settled in run if settled])
 
     def settle(self, handles: list[Handle]) -> None:
-        """Settle deliveries that the client has settled. Messages that still wait are given up."""
+        """Settle deliveries that the client has settled. Drop messages of them that still wait for the answer to the
+        attach."""
         known = [handle for handle in handles if handle in self.records]
         given_up = set(handles)
         waiting = {handle: len(message) for handle, _, message, _ in self._waiting if handle in given_up}
@@ -277,7 +278,7 @@ class AddressPublisher(PublisherLink):
             self.take(run)
 
     def grant(self, count: int) -> None:
-        """Do nothing: the link has the window."""
+        """Do nothing: the anonymous link, not this publisher, has the window."""
 
     def detach(self, action: Detach) -> None:
         self._link_end.end(action.condition, action.description)

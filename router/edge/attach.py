@@ -47,21 +47,23 @@ from topic.settings import is_dynamic, is_under
 from topic.termini.attaches import Claim
 from topic.termini.generations import Generations
 
-DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
+# The values of a terminus' durability: none, configuration, unsettled-state (AMQP 1.0 3.5.5).
+DURABILITIES = (0, 1, 2)
 
 LONGEST_ADDRESS: Final = 1024
-"""Characters of an address. Its length is bounded, as all routers learn and keep the name of each link."""
+"""The most characters of an address. The limit exists because all routers learn and keep the name of each link."""
 LONGEST_NAME: Final = 1024
-"""Characters of a container-id, and of a link's name."""
+"""The most characters of a container-id, and of a link's name."""
 
 FLEETING: Final = Lifetime(0, EXPIRE_LINK, 0)
-"""Lifetime of a terminus that ends with its link."""
+"""The lifetime of a terminus that ends with its link."""
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
 
 
 class Refusal(Exception):
-    """Why an attach is refused: AMQP condition and description. `told`: the log has it already."""
+    """The reason for which the router refuses an attach: an AMQP condition and a description. `told`: the log has the
+    refusal already."""
 
     def __init__(self, condition: str, description: str, *, told: bool = False) -> None:
         super().__init__(description)
@@ -75,17 +77,18 @@ class AttachRequest:
 
     identity: LinkIdentity
     lifetime: Lifetime
-    """The granted lifetime."""
+    """The lifetime that the router grants to the terminus."""
     settles_first: bool
-    """The client does not wait for our settlement: receiver settle mode first."""
+    """True in receiver settle mode first: the client does not wait for our settlement."""
     claim: Claim
-    """The link's state before this attach; a null map and `NOWHERE` if the client names none."""
+    """The link's state before this attach, as the client names it. If the client names none: a null map
+    and `NOWHERE`."""
     told: bool
-    """The subscriber says that it knows that it has missed messages (protocol 8, Apart)."""
+    """True if the subscriber says that it knows that it has missed messages (protocol 8, Apart)."""
     filters: Mapping[str, Described]
-    """Granted filters of a subscriber: the first selector, and no-local."""
+    """The filters of a subscriber that the router applies: the first selector, and no-local."""
     wants: Wants | None
-    """The granted filters as the core asks them; None if there are none."""
+    """These filters in the form in which the core asks them; None if there are none."""
 
 
 def read_request(link: Link, address: str, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
@@ -153,7 +156,7 @@ def why_several_kinds(kinds: AddressKinds, address: str) -> str:
 
 
 def check_modes(link: Link) -> None:
-    """Raises `Refusal` (AMQP 1.0 2.8.2, 2.8.3)."""
+    """Check the settle modes of the attach. Raises `Refusal` (AMQP 1.0 2.8.2, 2.8.3)."""
     if link.remote_snd_settle_mode not in (SND_UNSETTLED, SND_SETTLED, SND_MIXED):
         raise Refusal(INVALID_FIELD, f"snd-settle-mode: expected 0, 1 or 2, got {link.remote_snd_settle_mode}")
     if link.remote_rcv_settle_mode not in (RCV_FIRST, RCV_SECOND):
@@ -211,9 +214,9 @@ def checked_address(link: Link) -> str:
 
 
 def source_of(link: Link, entries: Iterable[LinkEntry]) -> Terminus:
-    """The source of the subscriber that an attach without a source names: the one with the client's container-id and
-    user, and the name of the link. JMS ends a durable subscription so. Raises `Refusal` if there is none, or if there
-    are several, at different addresses."""
+    """The source of the subscriber that an attach without a source names. The subscriber has the client's container-id
+    and user, and the name of the link. JMS ends a durable subscription by such an attach. Raises `Refusal` if there is
+    no such subscriber, or if there are several at different addresses."""
     container, user = link.connection.remote_container, link.connection.user
     found = [
         entry
@@ -242,9 +245,9 @@ def lifetime_of(link: Link, longest: int) -> Lifetime:
 
 
 def filters_of(link: Link) -> tuple[Mapping[str, Described], Selector | None, bool]:
-    """The filters that are applied, their selector, and whether they have no-local (AMQP 1.0 3.5.8). The answer names
-    only the filters that are applied. The value of no-local has no meaning: it is a list, or the text of JMS. Raises
-    `Refusal`."""
+    """Returns the filters that the router applies, their selector, and whether they have no-local (AMQP 1.0 3.5.8). The
+    answer to the attach names only these filters. The value of no-local has no meaning: it is a list, or the text of
+    JMS. Raises `Refusal`."""
     source = link.remote_source if link.is_sender else None
     granted: dict[str, Described] = {}
     selector, no_local = None, False
@@ -270,8 +273,8 @@ def unsettled_of(link: Link) -> dict[bytes, int] | None:
 
 
 def begins_life(link: Link, address: str, generations: Generations) -> bool:
-    """Whether a publisher with a timeout attaches and does not resume a life that is known here: this attach may end
-    another life (protocol 7.8). `address`: address of the link in the mesh."""
+    """Whether a publisher with a timeout attaches and resumes no life that this router knows. This attach may end
+    another life (protocol 7.8). `address`: the link's address in the mesh."""
     target = link.remote_target
     if link.is_sender or link.former is not None or target is None:
         return False
@@ -290,12 +293,12 @@ def generation_of(link: Link) -> bytes | None:
 
 
 def answers_echoes(link: Link) -> bool:
-    """Whether the client says that it answers echoes: then only an answer is a sign of its life (protocol 6.6)."""
+    """Whether the client declares that it answers echoes. Then only an answer is a sign of its life (protocol 6.6)."""
     return link.remote_properties.get(ANSWERS) is True
 
 
 def seen_of(link: Link) -> Epoch:
-    """The epoch that the link had before; `NOWHERE` if the client names none. Raises `Refusal`."""
+    """The epoch of the link's previous attach, as the client names it; `NOWHERE` if it names none. Raises `Refusal`."""
     epoch = link.remote_properties.get(EPOCH)
     if epoch is None:
         return NOWHERE

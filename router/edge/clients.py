@@ -39,9 +39,9 @@ from topic.properties import ROUTERS
 log = logging.getLogger("oncemesh.clients")
 
 FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
-"""Nodes that do not show the links of other clients."""
+"""The addresses of nodes that do not show the links of other clients."""
 OF_ROUTERS: Final = "_topo/"
-"""Prefix of the addresses of single routers' nodes, for users that may see them (`router.management`)."""
+"""The addresses of single routers' nodes begin so. Only users with permission see them (`router.management`)."""
 ROUTERS_NAMED: Final = 8
 """The most routers that an error names, because the error has to fit into a frame."""
 
@@ -92,7 +92,7 @@ class ClientEdge(Handler):
         self._topics = topics
         self._full: dict[Wakeable, dict[WrittenEnd, None]] = {}
 
-    # connections
+    # The methods from here on are about connections.
 
     def on_open(self, connection: Connection) -> None:
         if why := self._guard.opens(connection):
@@ -118,7 +118,8 @@ class ClientEdge(Handler):
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         ends: list[End] = [link.context for link in connection.links if link.context is not None]
         for end in ends:
-            end.part()  # a re-attach on this connection is impossible
+            # The end leaves the link, because a re-attach on this connection is impossible.
+            end.part()
         self.node.put_off(partial(self._left, end) for end in ends)
         self.leave(connection)
 
@@ -131,7 +132,7 @@ class ClientEdge(Handler):
             connection.close(condition, description)
             connection.wake()
 
-    # links
+    # The methods from here on are about links.
 
     def on_attach(self, link: Link) -> None:
         """Attach the link. If the attach may be late, it waits for a proof that its client is still here (protocol
@@ -145,7 +146,8 @@ class ClientEdge(Handler):
     def _begins_life(self, link: Link) -> bool:
         try:
             address = address_inside(self.node, address_of(link), receives=link.is_sender)
-        except Refusal:  # the attach will be refused, and begins no life
+        # The attach will be refused, so it begins no life.
+        except Refusal:
             return False
         return begins_life(link, address, self.node.topic.generations)
 
@@ -162,7 +164,8 @@ class ClientEdge(Handler):
                 self._guard.looks(link.connection)
             if node is None and address.startswith(OF_ROUTERS):
                 self._check_router(link.connection, address)
-            if node is None and not is_dynamic_source(link) and not guest.admit():  # dynamic: perhaps for management
+            # A dynamic source may be for management, so it needs no place among the topic clients.
+            if node is None and not is_dynamic_source(link) and not guest.admit():
                 full = self._guard.exceed(
                     "connections", link.connection.origin, "this router has as many clients as it may have"
                 )
@@ -176,7 +179,8 @@ class ClientEdge(Handler):
         self.node.perform()
 
     def _check_router(self, connection: Visiting, address: str) -> None:
-        """Raises Refusal for an address of no router. It names the routers that there are, if the user may see them."""
+        """Check the address of a single router's node. Raises Refusal if there is no such router. The refusal names the
+        routers of the mesh, if the user may see them."""
         known = sorted(one for one in self.nodes if one.startswith(OF_ROUTERS))
         if known and self._guard.may_look(connection):
             more = f"; there are {len(known)} of these" if len(known) > ROUTERS_NAMED else ""
@@ -191,12 +195,14 @@ class ClientEdge(Handler):
         self.node.perform()
 
     def _gone(self, link: Link, *, closed: bool) -> None:
-        """A closing detach ends the terminus. Any other end of the link suspends a terminus with a timeout."""
+        """Handle the end of the link. A closing detach ends the terminus. Any other end of the link suspends a terminus
+        with a timeout."""
         now = self.node.now()
         end: End | None = link.context
         if end is not None:
             if closed or not end.lasts:
-                end.part()  # else it is kept for a re-attach
+                # A terminus that lasts keeps its end, because the client may re-attach the link.
+                end.part()
             end.gone(now, closed=closed)
 
     def on_credit(self, link: Link) -> None:
@@ -214,7 +220,7 @@ class ClientEdge(Handler):
         end: End | None = link.context
         return end.state() if end is not None else None
 
-    # deliveries: hot
+    # The methods from here on are about deliveries. They are hot.
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
         end: End = link.context
@@ -232,7 +238,7 @@ class ClientEdge(Handler):
         self.node.perform()
 
     def written(self, connection: Wakeable) -> None:
-        """The engine is about to write its output: links that were full continue."""
+        """Let links that were full continue, because the engine is about to write its output."""
         if (full := self._full.pop(connection, None)) is not None:
             self.node.now()
             for end in full:
@@ -244,12 +250,13 @@ class ClientEdge(Handler):
         if end.awaits_writing and not end.link.ended:
             self._full.setdefault(end.link.connection, {})[end] = None
 
-    # actions of the core
+    # The core calls the methods from here on.
 
     def perform(self, action: LinkAction) -> None:
         end: ClientEnd = action.link
         if not end.link.ended:
             connection: Wakeable = end.link.connection
-            end.perform(action)  # this may end the link
+            # The action may end the link.
+            end.perform(action)
             self._look(end)
             connection.wake()

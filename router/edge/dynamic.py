@@ -50,11 +50,11 @@ class DynamicLink(SubscriberLink):
         if not self._answering.awaits_credit(self.link.connection):
             super()._drain()
 
-    # answers
+    # The methods from here on are about answers of management.
 
     @property
     def can_say(self) -> bool:
-        """Whether there is credit for an answer, beside the credit for published messages."""
+        """Whether the link has credit for an answer, beyond the credit that published messages use."""
         return self.is_there and bool(self.subscriber.spare)
 
     def send_answer(self, tag: bytes, message: bytes) -> None:

@@ -45,7 +45,7 @@ class WrittenEnd(Protocol):
 
 
 class ClientEnd(LinkEnd):
-    """An end at a topic with a client behind it."""
+    """An end at a topic that serves a client."""
 
     node: Node
 
@@ -81,7 +81,8 @@ class ClientPublishingEnd(ClientEnd, PublishingEnd[Known]):
 
 class ClientSubscribingEnd(ClientEnd, SubscribingEnd):
     records: Mapping[Any, Any]
-    """Deliveries that were sent to the client and are unsettled, keyed by the client's name for them."""
+    """The deliveries that were sent to the client and are unsettled. The keys are the client's names of the deliveries:
+    handles, or packet identifiers."""
 
 
 class End:
@@ -94,12 +95,12 @@ class End:
 
     @property
     def lasts(self) -> bool:
-        """Whether the terminus outlives the link."""
+        """Whether the terminus outlives its link."""
         return False
 
     @property
     def is_there(self) -> bool:
-        """Whether the link still has this end."""
+        """Whether this end is still the end of the link."""
         return self.link.context is self and not self.link.ended
 
     def part(self) -> None:
@@ -112,11 +113,11 @@ class End:
 
     @property
     def awaits_writing(self) -> bool:
-        """As `ClientEnd.awaits_writing`."""
+        """Whether the link is full, or nearly so (`ClientEnd.awaits_writing`)."""
         return False
 
     def written(self) -> None:
-        """As `ClientEnd.written`."""
+        """Note that the connection is about to write its output (`ClientEnd.written`)."""
 
     def on_credit(self) -> None: ...
     def on_transfers(self, transfers: Transfers) -> None: ...
@@ -125,14 +126,14 @@ class End:
     def on_echo(self) -> None: ...
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """The link has ended; `closed`: its terminus too."""
+        """Handle the end of the link. `closed`: the terminus has ended, too."""
 
 
 class AddressNode(Protocol):
     """A node to which clients attach by its address."""
 
     def attach(self, link: Link) -> None:
-        """Give the link an end as its context, and answer it now or later. Raises `Refusal`."""
+        """Give the link an end as its context, and answer the attach now or later. Raises `Refusal`."""
 
 
 class TopicEnd(End, ClientEnd):

@@ -44,9 +44,9 @@ LIMITED: Final = (
     "user_bytes",
     "router_bytes",
 )
-"""The limits, by their names in the topology."""
+"""The limits that the guard counts, by their names in the topology."""
 CONDITIONS: Final = (NOT_FOUND, UNAUTHORIZED, RESOURCE_LIMIT, INVALID_FIELD, NOT_IMPLEMENTED, NOT_ALLOWED)
-"""Conditions with which attaches are refused."""
+"""The AMQP conditions with which attaches are refused."""
 
 
 class Visiting(Protocol):
@@ -62,14 +62,14 @@ class Visiting(Protocol):
 
 @attrs.define
 class _Pace:
-    """The pace of one connection's attaches: how many it could begin at once at time `at`."""
+    """The pace of one connection's attaches. At time `at`, the connection could begin `left` attaches at once."""
 
     left: float
     at: float
 
 
 class RuleBook(Protocol):
-    """The holder of the users' rules: `router.security.doors`."""
+    """An object that knows the users' rules: `router.security.doors`."""
 
     def rule_of(self, user: str) -> Rule: ...
 
@@ -80,24 +80,25 @@ class Guard:
         self._limits = limits
         self.exceeded: Counter[str] = Counter(dict.fromkeys(LIMITED, 0))
         self.refused: Counter[str] = Counter(dict.fromkeys(CONDITIONS, 0))
-        """Refused attaches, by condition."""
-        self._connections: Counter[str] = Counter()  # by user
+        """The number of refused attaches, by condition."""
+        self._connections: Counter[str] = Counter()  # the number of open connections, by user
         self._paces: dict[Visiting, _Pace] = {}
         self.held = Allowance("router_bytes", limits.router_bytes)
-        """Allowance for the messages of all clients, in bytes."""
-        self._held_of: dict[str, Allowance] = {}  # by user
+        """The limit for the messages that this router holds for all clients, in bytes, and the bytes held now."""
+        self._held_of: dict[str, Allowance] = {}  # the same for the clients of each user, by user
 
     def exceed(self, limit: str, who: str, what: str) -> str:
-        """Count and log that a limit is exceeded. Returns `what`."""
+        """Count and log that the client `who` exceeds a limit. Returns `what`."""
         self.exceeded[limit] += 1
         told = event(EventKind.LIMIT, limit=limit, origin=who, why=what)
         log.warning(f"%s: limit {limit}: %s", who, what, extra=told)
         return what
 
-    # connections
+    # The methods from here on are about connections.
 
     def opens(self, connection: Visiting) -> str:
-        """Why the connection may not open; empty if it may, which counts it."""
+        """The reason for which the connection may not open. If it may, counts the connection and returns
+        an empty text."""
         user, most = connection.user, self._rules.rule_of(connection.user).connections
         if most is not None and self._connections[user] >= most:
             return self.exceed(
@@ -111,7 +112,8 @@ class Guard:
 
     def closed(self, connection: Visiting) -> None:
         """Note that a connection is closed and its links have ended."""
-        if isinstance(connection.error, LimitError):  # it is logged already
+        # The excess is logged already, so it is only counted.
+        if isinstance(connection.error, LimitError):
             self.exceeded[connection.error.limit] += 1
         if self._paces.pop(connection, None) is not None:
             self.allowance(connection).close()
@@ -121,11 +123,11 @@ class Guard:
 
     @staticmethod
     def allowance(connection: Visiting) -> Allowance:
-        """The connection's allowance for the unsettled messages of its publishers."""
+        """The limit of the connection for the unsettled messages of its publishers, with the bytes held now."""
         assert isinstance(connection.account, Allowance), "it is open"
         return connection.account
 
-    # links
+    # The methods from here on are about links.
 
     def begins(self, connection: Visiting, now: float) -> None:
         """Count an attach of the connection. Raises Refusal if it attaches too fast."""
@@ -142,7 +144,9 @@ class Guard:
     def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
         """Check an attach to a topic. Raises Refusal if the user may not."""
         rule = self._rules.rule_of(connection.user)
-        if is_dynamic(address):  # only its client knows and tells the address: any right to send or receive is enough
+        # Only the client of a dynamic node knows its address and tells it to others. So any right to send or receive is
+        # enough.
+        if is_dynamic(address):
             allowed, what = bool(rule.receive if receives else rule.send), "use"
         elif receives:
             allowed, what = may_receive(rule, address), "receive from"
@@ -164,9 +168,8 @@ class Guard:
         return self._rules.rule_of(connection.user).sees_all
 
     def keeps(self, connection: Visiting, durable: int) -> None:
-        """Check one more durable link of a user that has `durable` of them. Raises Refusal if this exceeds the
-        limit.
-        """
+        """Check one more durable link of a user that has `durable` of them already. Raises Refusal if this exceeds the
+        limit."""
         most = self._rules.rule_of(connection.user).durable
         if most is not None and durable >= most:
             whose, limit = ("a user", "user_durable") if connection.user else ("strangers", "anonymous_durable")
@@ -174,15 +177,15 @@ class Guard:
             raise Refusal(RESOURCE_LIMIT, self.exceed(limit, _named(connection), what), told=True)
 
     def selects(self, connection: Visiting, cost: int) -> None:
-        """Check a subscriber with which the user's selectors cost `cost` steps. Raises Refusal if this exceeds the
-        limit.
-        """
+        """Check a subscriber whose selector makes the user's selectors cost `cost` steps in all. Raises Refusal if this
+        exceeds the limit."""
         if cost > self._limits.selectors:
             what = f"the different selectors of a user at this router have more than {self._limits.selectors} steps"
             raise Refusal(RESOURCE_LIMIT, self.exceed("selectors", _named(connection), what), told=True)
 
     def resumes(self, connection: Visiting, has_room: bool) -> None:
-        """Check a subscriber with a map. Raises Refusal if the maps name too many unknown publishers."""
+        """Check the unsettled map of a subscriber. Raises Refusal if the maps at this router name too many unknown
+        publishers."""
         if not has_room:
             what = "the unsettled maps at this router name too many unknown publishers"
             raise Refusal(RESOURCE_LIMIT, self.exceed("unsettled", _named(connection), what), told=True)

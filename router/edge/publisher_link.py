@@ -30,8 +30,8 @@ from topic.termini.attaches import Claim
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
 EXPIRED: Final = "oncemesh:expired"
-"""Names of this project in the `info` of a rejection's error. The condition of the error is a standard one, because
-some decoders know no others."""
+"""The keys that this project uses in the `info` of a rejection's error. The condition of the error is always a standard
+one, because some decoders know no others."""
 CONDITIONS: Final = {
     Cause.REFUSED: (PRECONDITION_FAILED, PARTIAL_ACCEPTANCE),
     Cause.EXPIRED: (PRECONDITION_FAILED, EXPIRED),
@@ -73,17 +73,20 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         )
         self.signs = SignsOfLife(self, answers=answers_echoes(link))
         self.records: dict[Handle, Record] = {}
-        """Record of each open handle: the inverse of `open`."""
+        """Maps each open handle to its record. This is the inverse of `open`."""
         self.again: dict[Handle, Record] = {}
-        """Open deliveries of the former link, which this one continues, until the attach is answered."""
+        """The open deliveries of the former link, which this link continues, with their records. Empty once the attach
+        is answered."""
         self.kept: dict[Handle, bytes] = {}
-        """Tags of deliveries that the client has yet to settle, and surely keeps."""
+        """The tags of deliveries that the client surely has and has yet to settle, by handle."""
         self._told: set[Handle] = set()
-        """Handles whose outcome the client got before its re-attach. This outcome does not change."""
+        """The handles of deliveries whose outcome the client got before its re-attach. Such an outcome
+        does not change."""
         self._former: HomeStream | None = None
-        """Stream of the former link, until the attach is answered."""
+        """The stream of the former link; None once the attach is answered."""
         self._max_message = max_message
-        self.alone = 0  # messages of this link that were accepted without a subscriber
+        # The number of messages of this link that were accepted although there was no subscriber.
+        self.alone = 0
 
     def go_on_from(self, former: "PublisherLink") -> Claim:
         """Continue the former link. Returns the claim with the map that the client would have sent. The client may have
@@ -105,10 +108,10 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     def echoed(self) -> EchoedLink:
         return self.link
 
-    # events of the link
+    # The methods from here on handle events of the link.
 
     def _let_keep(self) -> None:
-        """Count the unsettled messages of the link, which has ended: the engine keeps them for a while."""
+        """Count the bytes of the link's unsettled messages after its end, because the engine keeps them for a while."""
         self.link.keep(sum(record.size for record in self.open))
 
     def detach(self, action: Detach) -> None:
@@ -127,7 +130,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.publish(transfers.handles, transfers.tags, transfers.messages, until)
             return
         start = 0
-        for presettled, run in groupby(transfers.settled):  # keeps the order of all messages
+        # Messages are published in runs of equal `presettled`, so that the order of all messages stays.
+        for presettled, run in groupby(transfers.settled):
             end = start + sum(1 for _ in run)
             tags, messages = transfers.tags[start:end], transfers.messages[start:end]
             until = times_of(messages, self.node)
@@ -145,9 +149,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         return records
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
-        """Take transfers again that our map listed. After a null map, the client sends the messages that are new to us.
-        All others are ignored.
-        """
+        """Take transfers again that our map listed. After a null map of ours, the client sends only the messages that
+        are new to us. All other resumed transfers are ignored."""
         if self.stream.reply is None:
             if (new := resumed.as_new()).handles:
                 self.on_transfers(new)
@@ -198,7 +201,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     def on_echo(self) -> None:
         self.signs.answered()
 
-    # actions of the core
+    # The core calls the methods from here on.
 
     def send_outcomes(self, action: AnswerDeliveries) -> None:
         of_all = [self.open[record] for record in action.records]
@@ -207,7 +210,9 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
                 self.alone += action.alone
-                self.link.answer_echo()  # unasked: if this router is lost, the client cannot ask any more
+                # The client gets the count without asking for it. If this router is lost, the client cannot ask any
+                # more.
+                self.link.answer_echo()
         else:
             condition, more = CONDITIONS[action.cause]
             info = {more: action.description} if more else None
@@ -224,7 +229,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
         former, self._former = self._former, None
         again, self.again = self.again, {}
-        if former is not None and former.generation != action.generation:  # its life has ended meanwhile
+        # The life of the former stream has ended meanwhile, so its deliveries are abandoned.
+        if former is not None and former.generation != action.generation:
             self.link.settle_many(again)
             self._settle_known(self.kept)
             again = {}
@@ -234,7 +240,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.grant(action.credit - len(again))
         self.signs.begin()
         self._settle_known(handle for handle in self.kept if self.link.remote_state(handle)[1])
-        if again and self.stream.link is self:  # else a later attach has taken the stream
+        # If a later attach has taken the stream, this link publishes nothing.
+        if again and self.stream.link is self:
             self._publish_again(again)
 
     def grant(self, count: int) -> None:

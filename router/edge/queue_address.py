@@ -1,4 +1,5 @@
-"""The address of a client's link to a queue: one inside the set that has the queue (protocol 14)."""
+"""Maps the address of a client's link to a queue to the address inside the replica set that has the queue (protocol
+14)."""
 
 from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED
 from router.edge.attach import Refusal
@@ -9,8 +10,8 @@ from topic.queues.operations import MOST_NAME
 
 
 def address_inside(node: Node, address: str, *, receives: bool) -> str:
-    """The address in the mesh of a client's link to `address`: the same one, except for queues. Raises `Refusal` if no
-    queue can have this name."""
+    """The address in the mesh for a client's link to `address`. It differs from `address` only for queues. Raises
+    `Refusal` if no queue can have this name."""
     if not node.topic.kinds.of(address).in_sets:
         return address
     assert node.sets is not None, "a mesh with such addresses has replica sets"

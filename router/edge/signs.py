@@ -27,14 +27,14 @@ class EchoedLink(Protocol):
 
 
 class LivingEnd(Protocol):
-    """Our end of the link. It owns the signs of life, which refer to it weakly: a cycle would wait for Python's garbage
-    collector, which runs rarely (`router.garbage`)."""
+    """The end of a publisher's link at this router. The end owns its signs of life, which refer to it weakly: a cycle
+    would wait for Python's garbage collector, which runs rarely (`router.garbage`)."""
 
     @property
     def echoed(self) -> EchoedLink: ...
 
     def alive(self, answered: bool) -> None:
-        """Called once for each question. `answered`: the client itself has answered."""
+        """Report a sign of life; called once for each question. `answered`: the client itself has answered an echo."""
 
 
 class SignsOfLife:
@@ -44,11 +44,12 @@ class SignsOfLife:
 
     def __init__(self, end: LivingEnd, *, answers: bool) -> None:
         """`answers`: the client says that it answers echoes."""
-        self.answers = answers  # the client answers echoes: then only an answer counts
+        # If the client answers echoes, only an answer counts as a sign of life.
+        self.answers = answers
         self._end = ref(end)
-        self._wanted = False  # a question is open
-        self._under_way = False  # an echo is under way
-        self._covers = False  # this echo was sent after the question
+        self._wanted = False  # True while a question is open
+        self._under_way = False  # True while an echo is under way
+        self._covers = False  # True if the echo under way was sent after the question
 
     def begin(self) -> None:
         """Start when the attach has been answered."""
@@ -66,11 +67,11 @@ class SignsOfLife:
             self._living.echoed.connection.prove(self.acknowledged)
 
     def end(self) -> None:
-        """Drop the question, as the link attaches again: a later answer to it does not count."""
+        """Drop the question, because the link attaches again: a later answer to it does not count."""
         self._wanted = False
 
     def answered(self) -> None:
-        """The client has answered the echo that was under way."""
+        """Take the client's answer to the echo that was under way."""
         self.answers = True
         self._under_way = False
         if self._wanted and self._covers:
@@ -80,7 +81,8 @@ class SignsOfLife:
             self._echo()
 
     def acknowledged(self) -> None:
-        """The client's machine has acknowledged data after the last question, perhaps after that was answered."""
+        """Take the news that the client's machine has acknowledged data after the last question. The question may be
+        answered already."""
         if self._wanted and not self.answers:
             self._tell()
 

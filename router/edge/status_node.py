@@ -20,7 +20,8 @@ from router.edge.ends import End
 
 STATUS_ADDRESS: Final = "$status"
 PAUSE_S: Final = 0.1
-SHARE: Final = 9  # the pause after a report, as a multiple of the time that the report took
+# The pause after a report, as a multiple of the time that the report took.
+SHARE: Final = 9
 
 
 class StatusReports(Protocol):
@@ -40,7 +41,7 @@ class StatusNode:
     def __init__(self, report: StatusReports, views: Views) -> None:
         self._report = report
         self._views = views
-        self._waiting: dict[Link, None] = {}  # links with credit, the longest waiting first
+        self._waiting: dict[Link, None] = {}  # links with credit, in the order in which they began to wait
         self._asked = trio.Event()
         self._sent = 0
 

@@ -70,27 +70,29 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             settles_first=request.settles_first,
             sends_settled=link.remote_snd_settle_mode == SND_SETTLED,
         )
-        self.filters = request.filters  # applied
+        self.filters = request.filters  # the filters that are applied
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
         self.again: dict[bytes, Handle] = {}
-        """Keyed by key: handles of the former link of the deliveries in `named` that the client already has."""
-        self._says_map = True  # whether the answer has our map; not after a null map of the client
+        """The handles, on the former link, of the deliveries in `named` that the client already has, keyed by the
+        delivery's key."""
+        # Whether the answer to the attach has our map. It has none after a null map of the client.
+        self._says_map = True
         self.modified: dict[Record, tuple[int, bytes]] = {}
-        """The changes by the client's modified outcomes to a message that is offered again: failed deliveries, and
-        annotations.
-        """
+        """The changes that the client's modified outcomes make to a message before it is offered again: the number of
+        failed deliveries to add, and annotations."""
         self._has_all = False
         """Whether the draining client got all messages that its homes had for it."""
         self._left = 0
-        """About how many more messages its homes had, beyond the messages that the client was given."""
+        """About how many messages the homes still had, beyond the messages that the client was given."""
         self.of_pattern = is_pattern(request.identity.address)
 
     def go_on_from(self, former: "SubscriberLink") -> Claim:
         """Continue the former link. Returns the claim with the map that the client would have sent. The map lacks the
         deliveries that the client has released. The answer has our map only if the former link had not yet resumed all
         deliveries of a map that the client had sent; otherwise its map is null."""
-        if former.link.pointer in self.link.continued:  # else it is freed: it had nothing unsettled
+        # If the engine has freed the former link, nothing on it was unsettled.
+        if former.link.pointer in self.link.continued:
             former.forget_unsent()
         named = {key: state for key, state in former.named.items() if key not in former.again}
         self._says_map = bool(named)
@@ -107,15 +109,15 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         super().attach(claim, now, told=told, wants=wants)
         self.link.moves = not self.subscriber.kind.is_for_all
 
-    # events of the link
+    # The methods from here on handle events of the link.
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.leave(now, closed=closed)
 
     def forget_unsent(self) -> None:
-        """Forget the last transfers, which were never written: the client does not have them. Some may have been
-        settled meanwhile. This could not be seen when the link ended: all transfers that had room were written before
-        our detach."""
+        """Forget the last transfers of the former link, which were never written, so that the client does not have
+        them. This could not be done when the link ended: until our detach was written, all transfers that had room were
+        written. Some may have been settled meanwhile."""
         count = self.link.unsent
         for handle in list(self.records)[-count:] if count else ():
             if self.link.is_unsent(handle) or not self.records[handle].size:
@@ -160,7 +162,9 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """Pass outcomes to the core in runs of the same state, so that redeliveries keep the client's order."""
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
         found = list(map(self.records.get, handles))
-        if None in found:  # settled, or not resumed by the core yet, which then reads the state itself
+        # A delivery without a record here is settled, or the core has not resumed it yet. The core then reads the state
+        # itself.
+        if None in found:
             known = [record is not None for record in found]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         records = [record for record in found if record is not None]
@@ -182,7 +186,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             if state in (0, RECEIVED) and not is_settled:
                 continue
             modification = details.get(record, NOT_MODIFIED)
-            outcome = OUTCOMES.get(state, DeliveryOutcome.RELEASED)  # settled without an outcome: our default-outcome
+            # If the client settles without an outcome, our default-outcome, released, counts.
+            outcome = OUTCOMES.get(state, DeliveryOutcome.RELEASED)
             self.node.topic.outcomes(
                 self.subscriber,
                 [record],
@@ -217,7 +222,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def _modify(self, record: Record, outcome: OutcomeDetails) -> None:
         """Note a modified outcome of the client (AMQP 1.0 3.4.5)."""
         failures, annotations = self.modified.get(record, (0, b""))
-        with suppress(AmqpError):  # malformed annotations change nothing
+        # Malformed annotations change nothing.
+        with suppress(AmqpError):
             annotations = merged(annotations, outcome.annotations)
         if outcome.failed or annotations:
             self.modified[record] = failures + outcome.failed, annotations
@@ -239,7 +245,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         assert record.message is not None
         return modified(record.message, 0, _annotation(record.stream.address)) if self.of_pattern else record.message
 
-    # actions of the core
+    # The core calls the methods from here on.
 
     def begin(self, action: AnswerSubscriber) -> None:
         ours = action.unsettled if self._says_map else None
@@ -313,7 +319,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             return
         aborted = action.settled and not action.state
         message = NOTHING if action.state or aborted else self.message(record)
-        if not self.link.takes(message):  # it took more on its former link
+        # The client takes only smaller messages on this link than on its former link.
+        if not self.link.takes(message):
             self.link.send(record.key, NOTHING, settled=True, resume=True, aborted=True)
             refuse_for(
                 self.node,

@@ -1,6 +1,5 @@
-"""The node behind every address of a topic: it checks attaches, and answers them when the core says so (protocol 1, 2,
-6 and 7).
-"""
+"""The node for every address of a topic. It checks attaches, and answers them when the core has decided (protocol 1, 2,
+6 and 7)."""
 
 from collections.abc import Sequence
 
@@ -101,7 +100,7 @@ class Topics:
         return attrs.evolve(request, identity=attrs.evolve(request.identity, address=address))
 
     def _check_there(self, address: str) -> None:
-        """Raises `Refusal` for the address of a dynamic node that does not exist, or no longer."""
+        """Check the address of a dynamic node. Raises `Refusal` if the node does not exist, or exists no longer."""
         if is_dynamic(address) and not is_known_dynamic(self._node, address):
             raise Refusal(NOT_FOUND, f"no node {address!r}: the link for which it was created has ended")
 
@@ -124,9 +123,8 @@ class Topics:
         return Refusal(RESOURCE_LIMIT, f"cannot remember a durable link: {self._node.unkept}")
 
     def _former(self, link: Link, request: AttachRequest) -> TopicEnd | None:
-        """The end that a re-attach continues; None if the link has, as far as this router knows, been attached
-        elsewhere since.
-        """
+        """The end of the link that a re-attach continues. None if, as far as this router knows, the link has since been
+        attached elsewhere."""
         end: TopicEnd | None = link.former.context if link.former is not None else None
         if end is None:
             return None
@@ -153,7 +151,8 @@ class Topics:
         end.attach(claim, now, told=request.told, wants=request.wants)
 
     def _attach_browser(self, link: Link, address: str, request: AttachRequest) -> None:
-        """A selector is applied; no-local is not, as a queue does not know who has published a message."""
+        """Attach a client that browses a queue. A selector is applied. No-local is not applied, because a queue does
+        not know who has published a message."""
         selector = request.wants.other if isinstance(request.wants, NoLocal) else request.wants
         assert selector is None or isinstance(selector, Selector)
         self._guard.attaches(link.connection, address, receives=True)
@@ -180,10 +179,11 @@ class Topics:
 
 
 def is_known_dynamic(node: Node, address: str) -> bool:
-    """Whether it is the address of a dynamic node. All routers in contact know the node before its client does."""
+    """Whether the address belongs to a dynamic node. All routers in contact know the node before its client does."""
     return is_dynamic(address) and bool(node.topic.directory.subscribers(address))
 
 
 def durable_of(node: Node, user: str) -> int:
-    """Durable links of a user in the part of the mesh that is in contact. Anonymous clients count as the user ""."""
+    """The number of durable links of a user in the part of the mesh that is in contact. Anonymous clients count as the
+    user ""."""
     return node.topic.directory.kept.get(user, 0)

@@ -1,10 +1,9 @@
-"""The times of messages (AMQP 1.0 3.2.1, 3.2.4): the header's `ttl`, the properties' `absolute-expiry-time`.
+"""The times after which messages expire (AMQP 1.0 3.2.1, 3.2.4): the header's `ttl`, and the properties'
+`absolute-expiry-time`.
 
 The earlier one counts. A value of 0 or less, or one that is no number, does not count: JMS writes *never* in this way.
-`topic.home.ttl` decides about a delivery whose time is over.
-
-Hot path: most messages have no time, which their first bytes show.
-"""
+`topic.home.ttl` decides about a delivery whose time is over. Hot path: most messages have no such time, and their first
+bytes show this."""
 
 from collections.abc import Sequence
 from math import inf
@@ -27,7 +26,7 @@ from topic.node import Node
 _TTL: Final = list(FIELDS["header"]).index("ttl")
 _EXPIRY: Final = list(FIELDS["properties"]).index("absolute-expiry-time")
 _BEHIND: Final = b"\x00\x53" + bytes([APPLICATION_PROPERTIES])
-"""Messages with neither section begin with bytes from here up to `_END`."""
+"""A message with neither header nor properties begins with bytes that lie between these and `_END`."""
 _END: Final = b"\x00\x54"
 _LIST0, _LIST8, _MAP8, _MAP32, _NULL, _TIMESTAMP = 0x45, 0xC0, 0xC1, 0xD1, 0x40, 0x83
 
@@ -43,13 +42,14 @@ def times_of(messages: Sequence[bytes], node: Node) -> list[float] | None:
 
 
 def left_ms(messages: Sequence[bytes], wall_ms: float) -> list[float] | None:
-    """Milliseconds that each message has left, infinity if it has no time; None if no message has one."""
+    """The milliseconds that each message has left; infinity for a message without a time. None if no message has a
+    time."""
     saying = _saying(messages)
     return _lefts_ms(saying, wall_ms) if saying is not None else None
 
 
 def _saying(messages: Sequence[bytes]) -> list[bytes | None] | None:
-    """The messages, with None in the place of each message that surely has no time; None if none may have one."""
+    """The messages, with None in place of each message that surely has no time. None if no message may have a time."""
     if min(messages) >= _BEHIND and max(messages) < _END:
         return None
     saying = [None if _says_nothing(message) else message for message in messages]
@@ -62,8 +62,9 @@ def _lefts_ms(saying: Sequence[bytes | None], wall_ms: float) -> list[float] | N
 
 
 def _says_nothing(message: bytes) -> bool:
-    """Whether the message surely has no ttl and no expiry: its sections have too few fields for them, or the expiry is
-    empty and only a creation-time follows, as JMS writes it. False also if this quick look cannot tell."""
+    """Whether the message surely has no ttl and no expiry. This is so if its sections have too few fields for them, or
+    if the expiry is empty and only a creation-time follows, as JMS writes it. False also if this quick look cannot
+    tell."""
     at = 0
     try:
         if message[2] == HEADER:

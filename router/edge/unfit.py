@@ -15,7 +15,8 @@ log = logging.getLogger("oncemesh.clients")
 
 
 def refuse_for(node: Node, subscriber: LocalSubscriber, records: Sequence[Record], why: str) -> None:
-    """Answer for the subscriber, which did not get these messages. It misses presettled ones: at most once."""
+    """Refuse these messages in the name of the subscriber, which did not get them. A presettled message is lost for the
+    subscriber: at most once."""
     log.warning("a message was not sent to subscriber %s: %s", subscriber.identity, why)
     node.topic.outcomes(subscriber, list(records), subscriber.kind.unfit, final=True)
     node.perform()

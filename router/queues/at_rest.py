@@ -22,7 +22,7 @@ from router.queues.store import FORM, SUFFIXES, QueueStore, QueueStoreError, Syn
 from topic.queues.storing import SetContent
 
 STORE_ID: Final = 16
-"""The length of the identity that the copy gets, in bytes. The identity is all zeros, which no real store has."""
+"""The length of a store's identity, in bytes. The copy gets a random identity, which no real store has."""
 
 
 def read_at_rest(path: Path) -> tuple[str, Mapping[str, SetContent]] | None:

@@ -25,23 +25,23 @@ class BrowserLink(End):
     __slots__ = ("_is_asked", "_is_at_end", "_is_fresh", "_page", "_place", "_queue", "_selector", "node")
 
     def __init__(self, link: Link, node: Node, queue: str, selector: Selector | None) -> None:
-        """`queue` is its name. `selector`: the client is sent only messages for which it is true."""
+        """`queue`: the name of the queue. `selector`: the client is sent only messages for which it is true."""
         super().__init__(link)
         self.node = node
         self._queue = queue
         self._selector = selector
         self._page: deque[tuple[int, bytes]] = deque()
-        """Messages that wait for credit or room, with their positions."""
+        """The messages of the page that wait for credit or room, each with its position."""
         self._place = 0
         """The position from which the next page begins."""
         self._is_asked = False
         self._is_fresh = False
         """Whether this end has asked the leader since the client's last flow."""
         self._is_at_end = False
-        """Whether the leader had nothing more then."""
+        """Whether the leader had no more messages when this end asked last."""
 
     def begin(self, filters: Mapping[str, Described]) -> None:
-        """Answer the attach. `filters`: those that are applied."""
+        """Answer the attach. `filters`: the filters that are applied."""
         self.link.moves = False
         self.link.answer(expiry_policy=EXPIRE_LINK, filters=filters)
         self.on_credit()
@@ -59,7 +59,7 @@ class BrowserLink(End):
         self._go_on()
 
     def perform(self, action: LinkAction) -> None:
-        """A page has come; or none, as no router has answered."""
+        """Take a page that has come. It has no messages if no router has answered."""
         assert isinstance(action, Browsed)
         self._is_asked = False
         self._is_at_end = not action.messages and (self._is_fresh or action.messages is None)

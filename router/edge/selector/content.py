@@ -1,9 +1,9 @@
-"""The parts of a message that selectors read: fields of its header and properties, and its application properties.
+"""Gives selectors the parts of a message that they read: fields of its header and properties, and its application
+properties.
 
 A section is read at its first use, once for all selectors; the body is never read. The values of short sections are
-cached, as many messages have the same. A section that cannot be decoded counts as missing: a damaged message, or one of
-another format than AMQP's, has no properties. Nor has a message with too many properties.
-"""
+cached, because many messages have the same sections. A section that cannot be decoded counts as missing. A damaged
+message, or one of another format than AMQP's, has no properties. Neither has a message with too many properties."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -26,7 +26,7 @@ Simple = bool | int | float | str | None
 
 REMEMBERED: Final = 256
 SHORT: Final = 1024
-"""Bytes of a cached section, at most; `REMEMBERED` of each kind are cached."""
+"""The most bytes of a cached section. The cache keeps `REMEMBERED` sections of each kind."""
 MOST_PROPERTIES: Final = 1024
 """A message with more application properties counts as having none."""
 _MOST_FIELDS: Final = max(map(len, FIELDS.values()))
@@ -85,7 +85,7 @@ def _places_in(text: str, character: str) -> int:
 
 
 class _ApplicationProperties:
-    """Application properties, each of which is decoded at its first use."""
+    """The application properties of a message. Each one is decoded at its first use."""
 
     __slots__ = ("_places", "_section", "_values")
 
@@ -177,7 +177,7 @@ _PLACES: Final[Mapping[str, tuple[int, int]]] = {
 }
 _DURABLE, _PRIORITY, _FAILURES = (_field("header", name) for name in ("durable", "priority", "delivery-count"))
 DEFAULT_PRIORITY: Final = 4
-"""Default of AMQP 1.0 3.2.1."""
+"""The default of `priority` in AMQP 1.0 (3.2.1)."""
 
 
 def _delivery_mode(content: Content) -> Simple:
@@ -198,8 +198,9 @@ _DEFAULTED: Final[Mapping[str, Property]] = {
 
 
 def property_named(name: str) -> Property:
-    """The property with this name: a JMS name of a header field or property, an AMQP name with `amqp.` in front and `_`
-    for `-`, or else an application property."""
+    """The property with this name. The name may be a JMS name of a field of the header or the properties. It may be an
+    AMQP name of a field, with `amqp.` in front and `_` in place of `-`. Any other name is that of an application
+    property."""
     if name in _DEFAULTED:
         return _DEFAULTED[name]
     if name in _PLACES:

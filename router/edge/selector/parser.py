@@ -34,13 +34,13 @@ from router.edge.selector.terms import (
 from router.edge.selector.tokens import END, NAME, NUMBER, SIGN, TEXT, WORD, SelectorError, Token, tokens_of
 
 DEEPEST: Final = 32
-"""Nesting depth of parentheses, NOT and signs, at most."""
+"""The greatest depth of nested parentheses, NOT and signs."""
 MOST_TERMS: Final = 256
-"""Numbers, texts, names and operations in one selector, at most: each costs a step per message."""
+"""The most numbers, texts, names and operations in one selector, because each costs a step per message."""
 
 
 def parse(selector: str) -> tuple[Term, int]:
-    """The selector's term, and the steps of one evaluation, at most. Raises SelectorError."""
+    """Parse a selector. Returns its term, and the most steps that one evaluation takes. Raises SelectorError."""
     parser = _Parser(tokens_of(selector))
     return parser.whole(), parser.steps
 
@@ -52,7 +52,7 @@ class _Parser:
         self._depth = 0
         self._terms = 0
         self._sought = 0
-        """Characters of the patterns of LIKE."""
+        """The number of characters in the patterns of LIKE so far."""
 
     @property
     def steps(self) -> int:
@@ -64,7 +64,7 @@ class _Parser:
             raise self._unexpected("AND, OR or the end")
         return term
 
-    # tokens
+    # The methods from here on read tokens.
 
     @property
     def _next(self) -> Token:
@@ -101,7 +101,7 @@ class _Parser:
         self._depth -= 1
         return term
 
-    # conditions
+    # The methods from here on parse conditions.
 
     def _condition(self) -> Term:
         term = self._conjunction()
@@ -169,7 +169,7 @@ class _Parser:
             raise self._unexpected(expected)
         return str(self._take().value)
 
-    # values
+    # The methods from here on parse values.
 
     def _sum(self) -> Term:
         term = self._product()

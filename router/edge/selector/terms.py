@@ -20,7 +20,7 @@ Value: TypeAlias = bool | int | float | str | None
 Term: TypeAlias = Callable[[Content], Value]
 
 LONGEST_LIKE: Final = 4096
-"""Characters of a text to which a pattern is applied, at most. For a longer text the result is unknown."""
+"""The most characters of a text to which a pattern is applied. If the text is longer, the result is unknown."""
 
 COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
@@ -33,17 +33,17 @@ COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 _EQUALITY: Final = (operator.eq, operator.ne)
 _TRIED: Final = 4096
-"""Steps allowed to try a run at each position of a text."""
+"""A pattern part is tried at each position of a text only if this takes at most so many steps."""
 
 
 @frozen(slots=True)
 class _Stretch:
-    """A part of a pattern with a fixed number of characters; "" stands for any one."""
+    """A part of a pattern that matches a fixed number of characters. The element "" stands for any one character."""
 
     characters: tuple[str, ...]
     pattern: re.Pattern[str]
     is_plain: bool
-    """Whether it has no "": a search then looks at each character of a text once."""
+    """Whether no element is "". A search then looks at each character of a text only once."""
 
     def find(self, content: Content, text: str, at: int) -> int:
         """First position of a match at or after `at`; -1 if there is none."""
@@ -64,7 +64,7 @@ def constant(value: Value) -> Term:
 
 
 def both(one: Term, other: Term) -> Term:
-    """False if either term is false; unknown if either is no truth value."""
+    """The conjunction of two terms: false if either is false, unknown if either is no truth value."""
 
     def term(content: Content) -> Value:
         first = one(content)
@@ -144,8 +144,8 @@ def _number(sign: str, left: float, right: float) -> Value:
 
 
 def between(one: Term, low: Term, high: Term) -> Term:
-    """The conjunction of both comparisons, which evaluates the term only once: otherwise nested terms would double the
-    evaluations at each level."""
+    """The conjunction of two comparisons of the same term, which is evaluated only once. Otherwise nested terms would
+    double the evaluations at each level."""
 
     def term(content: Content) -> Value:
         value = one(content)
@@ -174,7 +174,8 @@ def missing(one: Term) -> Term:
 
 
 def like(one: Term, pattern: Sequence[str | None]) -> Term:
-    """`pattern`: characters, "" for any one, None for any number of any."""
+    """Whether a term's text matches a pattern. The pattern is a sequence: a character stands for itself, "" for any one
+    character, None for any number of characters."""
     runs = _runs(pattern)
 
     def term(content: Content) -> Value:
@@ -187,7 +188,7 @@ def like(one: Term, pattern: Sequence[str | None]) -> Term:
 
 
 def _runs(pattern: Sequence[str | None]) -> list[_Stretch]:
-    """The parts of a pattern between the places for any number of characters."""
+    """Split a pattern at the places that match any number of characters."""
     found: list[list[str]] = [[]]
     for element in pattern:
         if element is None:
@@ -203,7 +204,8 @@ def _run(characters: tuple[str, ...]) -> _Stretch:
 
 
 def _is_like(content: Content, text: str, runs: Sequence[_Stretch]) -> bool:
-    """Whether the text matches. The length of a run is fixed, so its first match is as good as any later one."""
+    """Whether the text matches all parts in order. Each part has a fixed length, so its first match is as good as any
+    later one."""
     first, last = runs[0], runs[-1]
     if len(runs) == 1:
         return len(text) == len(first.characters) and first.pattern.match(text) is not None

@@ -6,15 +6,15 @@ from typing import Final
 from attrs import frozen
 
 NUMBER, TEXT, NAME, WORD, SIGN, END = "number", "text", "name", "word", "sign", "end"
-"""Kinds of tokens. A word is reserved; a name is the name of a property."""
+"""The kinds of tokens. A word is a reserved word; a name is the name of a property."""
 
 WORDS: Final = frozenset(
     ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"),
 )
 LONGEST: Final = 4096
-"""Characters of a selector, at most."""
+"""The most characters of a selector."""
 SHOWN: Final = 40
-"""Characters of a token that an error shows, at most."""
+"""The most characters of a token that an error shows."""
 LARGEST: Final = 2**63
 """Whole numbers are below this, as in AMQP's long."""
 
@@ -48,7 +48,7 @@ class Token:
 
 
 def tokens_of(selector: str) -> list[Token]:
-    """The tokens of the selector, with one of kind END behind the last. Raises SelectorError."""
+    """The tokens of the selector, followed by one of kind END. Raises SelectorError."""
     if len(selector) > LONGEST:
         raise SelectorError(LONGEST + 1, f"the selector is longer than {LONGEST} characters")
     found: list[Token] = []
