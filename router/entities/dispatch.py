@@ -67,6 +67,18 @@ def _connection_count(at: ObservedRouter) -> int:
     return len(at.clients.connections) + len(at.neighbours.connections)
 
 
+def _default_distribution(at: ObservedRouter, _: ObservedRouter) -> str:
+    is_default = any(not prefix for prefix, _ in at.topology.kinds)
+    return at.node.topic.kinds.of("").distribution if is_default else "unavailable"
+
+
+ASKED_BY_SKSTAT: Final = (
+    "raIntervalSeconds", "raIntervalFluxSeconds", "remoteLsMaxAgeSeconds", "debugDumpFile", "saslConfigDir",
+    "saslConfigName", "timestampsInUTC", "timestampFormat", "metadata", "dataConnectionCount",
+    "tenantId",
+)  # fmt: skip
+"""Attributes of a router that `skstat` of skupper-router reads, and that mean nothing here."""
+
 ROUTER: Final = Entity[ObservedRouter](
     "router",
     "this router",
@@ -81,9 +93,15 @@ ROUTER: Final = Entity[ObservedRouter](
         _told("hostName", Type.TEXT, "the name of its host", lambda at, _: socket.gethostname()),
         _told("helloIntervalSeconds", Type.SECONDS, "`timing.hello`", lambda at, _: at.topology.timing.hello),
         _told("helloMaxAgeSeconds", Type.SECONDS, "`timing.dead`", lambda at, _: at.topology.timing.dead),
+        _told("networkId", Type.TEXT, "the name of the mesh", lambda at, _: at.topology.mesh),
+        *(_fixed(name, None) for name in ASKED_BY_SKSTAT),
+        _told("defaultDistribution", Type.TEXT, "how messages are shared at addresses for which the topology has no "
+            "prefix but the empty one: `multicast`, `balanced`, `closest`, or `unavailable`", _default_distribution),
         _fixed("workerThreads", 1),
         _told("uptimeSeconds", Type.SECONDS, "how long it has been running", lambda at, _: int(at.uptime_s)),
         _told("memoryUsage", Type.BYTES, "its address space", lambda at, _: psutil.Process().memory_info().vms),
+        _told("residentMemoryUsage", Type.BYTES, "its resident memory",
+            lambda at, _: psutil.Process().memory_info().rss),
         _told("addrCount", Type.NUMBER, "addresses with a publisher or subscriber at any router",
             lambda at, _: len(_addresses(at)), "qdr_addresses_total"),
         _told("linkCount", Type.NUMBER, "publishers and subscribers of this router, attached or suspended",

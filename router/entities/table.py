@@ -40,6 +40,20 @@ class Type(StrEnum):
     COUNTS = "map of numbers, counting up"
 
     @property
+    def in_schema(self) -> str:
+        """The type's name in the schema of qpid-dispatch."""
+        match self:
+            case Type.TEXT:
+                return "string"
+            case Type.TEXTS:
+                return "list"
+            case Type.FLAG:
+                return "boolean"
+            case Type.MAP | Type.NUMBERS | Type.COUNTS:
+                return "map"
+        return "integer"
+
+    @property
     def counts(self) -> bool:
         """Whether the value only grows, so that two looks make a rate."""
         return self in (Type.COUNT, Type.CARRIED, Type.COUNTS)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import trio
 
 from router.amqp.format.codec import Raw, encode
+from router.entities.table import DISPATCH
 from router.management.entity import IDENTITY, NAME, TYPE, EntityType
 from router.management.pace import LOOKS, WorkPace
 from router.management.recent_events import RecentEvents
@@ -32,6 +33,7 @@ from router.management.requests import (
     answer_message,
     error_message,
 )
+from router.management.types import full_name, other_names
 
 MOST_ROWS: Final = 500
 MOST_SEQUENCE: Final = 2**53
@@ -56,6 +58,7 @@ class Agent:
         """`management_nodes`: the addresses of all management nodes. `report`: makes the report of docs/status.md.
         `looks`: makes looks for consoles, at most as old as its argument, in seconds. `turn`: awaited before work."""
         self.types = {kind.name: kind for kind in types}
+        self._others = other_names(self.types)
         self._nodes = management_nodes
         self._events = events
         self._report = report
@@ -77,6 +80,7 @@ class Agent:
             "GET-ATTRIBUTES": self._about(lambda kind: kind.attribute_names),
             "GET-OPERATIONS": self._about(lambda kind: kind.operations),
             "GET-ANNOTATIONS": self._about(lambda kind: []),
+            "GET-SCHEMA": self._get_schema,
             "GET-MGMT-NODES": self._get_nodes,
             "GET-LOG": self._get_log,
             "GET-EVENTS": self._get_events,
@@ -115,15 +119,35 @@ class Agent:
 
     def _about(self, what: Callable[[Kind], list[str]]) -> Operation:
         async def tell(request: Request) -> Outcome:
-            return OK, {kind.name: what(kind) for kind in self._kinds(request, "entityType")}
+            kinds = self._kinds(request, "entityType")
+            others = self._others.values() if request.text("entityType") is None else ()
+            return OK, {kind.name: what(kind) for kind in chain(kinds, others)}
 
         return tell
+
+    async def _get_schema(self, request: Request) -> Outcome:
+        """The schema of the types, in the form of qpid-dispatch: the names of its own types lack their prefix."""
+        return OK, {
+            "prefix": DISPATCH.rstrip("."),
+            "entityTypes": {
+                name.removeprefix(DISPATCH): {
+                    "attributes": kind.schema,
+                    "operations": kind.operations,
+                    "description": kind.says,
+                    "fullyQualifiedType": name,
+                }
+                for name, kind in self.types.items()
+            },
+        }
 
     def _kinds(self, request: Request, field: str) -> list[Kind]:
         """The type that the request names, or all types. Raises ManagementError."""
         name = request.text(field)
         if name is None:
             return list(self.types.values())
+        if name in self._others:
+            return [self._others[name]]
+        name = full_name(name, self.types)
         if name not in self.types:
             raise ManagementError(BAD_REQUEST, f"{field} is {name!r}, expected one of {', '.join(self.types)}")
         return [self.types[name]]

@@ -59,6 +59,10 @@ class EntityType(Generic[T]):
     entities: Callable[[], Iterable[T]]
     """The present entities, in order. A pass over all of them costs no more than reading each."""
     may: Operations[T] = READ_ONLY
+    says: str = ""
+    """What the entities are."""
+    schema: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
+    """For each attribute its `type` and its `description`."""
 
     @property
     def attribute_names(self) -> list[str]:
@@ -84,4 +88,8 @@ class EntityType(Generic[T]):
 
 def type_of(entity: Entity[T], at: ObservedRouter, may: Operations[T] = READ_ONLY) -> EntityType[T]:
     attributes = {one.managed_name: partial(one.read, at) for one in entity.shown(Where.MANAGEMENT)}
-    return EntityType(entity.managed, attributes, partial(entity.found, at), may)
+    schema = {
+        one.managed_name: {"type": one.type.in_schema, "description": one.says}
+        for one in entity.shown(Where.MANAGEMENT)
+    }
+    return EntityType(entity.managed, attributes, partial(entity.found, at), may, entity.says, schema)

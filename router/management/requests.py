@@ -26,6 +26,8 @@ NOT_IMPLEMENTED: Final = 501
 UNAVAILABLE: Final = 503
 TIMEOUT: Final = 504
 LONGEST_DESCRIPTION: Final = 2000
+MOST_DIGITS: Final = 20
+"""Digits of a number that comes as a text."""
 
 _PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
@@ -65,10 +67,14 @@ class Request:
         return value
 
     def number(self, name: str, default: int, most: int = 2**32 - 1) -> int:
-        value = self.asked.get(name)
-        value = default if value is None else value
+        """An application property; `default` if the request has no such property. Tools on a command line send digits
+        as a text."""
+        said = self.asked.get(name)
+        value = default if said is None else said
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS:
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise ManagementError(BAD_REQUEST, f"{name} is {value!r}, expected a number from 0 to {most}")
+            raise ManagementError(BAD_REQUEST, f"{name} is {said!r}, expected a number from 0 to {most}")
         return value
 
     def attribute_names(self) -> list[str]:

@@ -1,19 +1,25 @@
-"""All types of `$management` at a router, and the operations on their entities. The table of entities has their
-attributes (`router.entities`).
+"""All types of `$management` at a router, their names, and the operations on their entities. The table of entities has
+their attributes (`router.entities`).
+
+The tools of skupper-router, which was made from qpid-dispatch, know the types of qpid-dispatch by another prefix. They
+have three types in place of one for a router, and addresses without a phase. Tools of both may leave out a prefix.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
+
+import attrs
 
 from router.entities.catalogue import ENTITIES
-from router.entities.dispatch import CONNECTION, Peer
+from router.entities.dispatch import CONNECTION, MOBILE, ROUTER, Peer
 from router.entities.links import ORPHAN, PUBLISHER, SUBSCRIBER
 from router.entities.observed import ObservedRouter
 from router.entities.queues import DECLARED_QUEUE
 from router.entities.replicas import SET
 from router.entities.routers import PLAN_ROUTER
+from router.entities.table import DISPATCH, OURS
 from router.events.kind import EventKind, event
 from router.management.entity import READ_ONLY, EntityType, Operations, done_at_once, type_of
 from router.management.forgetting import forget
@@ -22,6 +28,11 @@ from router.management.queues import AskSets, QueueOperations, ReadSet, SetOpera
 from topic.directory.entry import Role
 
 log = logging.getLogger("oncemesh.management")
+
+SKUPPER: Final = "io.skupper.router."
+PARTS_OF_ROUTER: Final = ("routerMetrics", "network")
+ADDRESSES: Final = {"router.address": ("identity", "name", "key"), "router.link": ("owningAddr",)}
+"""The attributes of types that have an address with its phase."""
 
 
 def types_at(at: ObservedRouter, ask: AskSets, read: ReadSet) -> Iterator[EntityType[Any]]:
@@ -48,3 +59,27 @@ def _close(peer: Peer) -> None:
     log.info("closing the connection of %s (%s) at the request of an operator", origin, container, extra=told)
     peer.connection.close("amqp:connection:forced", "closed by management")
     peer.connection.wake()
+
+
+def other_names(types: Mapping[str, EntityType[Any]]) -> dict[str, EntityType[Any]]:
+    """The types by their other full names. Each shows the name by which a client asked for it."""
+    found = {name.removeprefix(DISPATCH): kind for name, kind in types.items() if name.startswith(DISPATCH)}
+    if ROUTER.managed in types:
+        found |= dict.fromkeys(PARTS_OF_ROUTER, types[ROUTER.managed])
+    return {f"{SKUPPER}{name}": _without_phases(f"{SKUPPER}{name}", kind, name) for name, kind in found.items()}
+
+
+def full_name(name: str, types: Mapping[str, EntityType[Any]]) -> str:
+    """The full name of a type, if `name` lacks the prefix of one of these types."""
+    return next((full for prefix in (DISPATCH, OURS) if (full := f"{prefix}{name}") in types), name)
+
+
+def _without_phases(name: str, kind: EntityType[Any], short: str) -> EntityType[Any]:
+    own = {one: partial(_without_phase, kind.attributes[one]) for one in ADDRESSES.get(short, ())}
+    return attrs.evolve(kind, name=name, attributes={**kind.attributes, **own})
+
+
+def _without_phase(read: Callable[[Any], Any], entity: Any) -> Any:
+    value = read(entity)
+    is_mobile = isinstance(value, str) and value.startswith(MOBILE)
+    return f"{MOBILE[0]}{value.removeprefix(MOBILE)}" if is_mobile else value

@@ -21,7 +21,18 @@ __all__ = ["certified"]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "management.md"
 ENTITIES = DOCUMENT.parent / "entities.md"
-DISPATCH = "org.apache.qpid.dispatch."
+DISPATCH, SKUPPER = "org.apache.qpid.dispatch.", "io.skupper.router."
+READ_BY_SKSTAT = {
+    "router": {
+        "mode", "hostName", "helloIntervalSeconds", "helloMaxAgeSeconds", "raIntervalSeconds", "raIntervalFluxSeconds",
+        "remoteLsMaxAgeSeconds", "debugDumpFile", "saslConfigDir", "saslConfigName", "timestampsInUTC",
+        "timestampFormat", "defaultDistribution", "metadata", "dataConnectionCount", "area",
+    },
+    "routerMetrics": {
+        "version", "id", "autoLinkCount", "linkCount", "nodeCount", "addrCount", "connectionCount", "uptimeSeconds",
+    },
+    "network": {"networkId", "tenantId"},
+}  # fmt: skip
 ASKED_BY_QDSTAT = {
     "router": [],
     "router.node": [],
@@ -239,7 +250,29 @@ async def test_the_document_has_all_types(line: RunningMesh) -> None:
     told = ENTITIES.read_text()
     ours = re.findall(r"type `(io\.oncemesh\.\w+)`", told)
     theirs = re.findall(r"^\| `([\w.]+)` \|", told.partition("## Types of qpid-dispatch")[2], re.MULTILINE)
-    assert set(types) == {*ours, *(f"{DISPATCH}{name}" for name in theirs)}
+    of_router = {f"{SKUPPER}{name}" for name in ("routerMetrics", "network")}
+    both = {f"{prefix}{name}" for prefix in (DISPATCH, SKUPPER) for name in theirs}
+    assert set(types) == {*ours, *both, *of_router}
+
+
+async def test_what_skstat_asks_is_answered(line: RunningMesh) -> None:
+    """It reads these attributes without a look whether they are there."""
+
+    def look(tool: Tool) -> None:
+        for kind, names in READ_BY_SKSTAT.items():
+            [row] = tool.query(None, f"{SKUPPER}{kind}")
+            assert row.keys() >= names and row["type"] == f"{SKUPPER}{kind}"
+        tool.connection.create_receiver("topic/skupper", credit=1)
+        assert "Mtopic/skupper" in {row["name"] for row in tool.query(None, f"{SKUPPER}router.address")}
+        assert "Mtopic/skupper" in {row["owningAddr"] for row in tool.query(None, f"{SKUPPER}router.link")}
+        assert "M0topic/skupper" in {row["name"] for row in tool.query(None, "router.address")}
+        assert len(tool.ask(None, operation="get-log", limit="1")[2]) == 1
+        assert tool.ask(None, operation="GET-SCHEMA")[2]["entityTypes"]["router"]["attributes"]["id"] == {
+            "type": "string",
+            "description": "its name",
+        }
+
+    await by_tool(line.address("a"), look)
 
 
 @pytest.mark.parametrize(("who", "code"), [("alice", 403), ("b", 204)])

@@ -211,3 +211,61 @@ async def test_the_last_lines_of_the_log_are_told(autojump_clock: MockClock) -> 
     assert [line[:3] for line in lines] == [
         ["oncemesh.tested", "warning", f"line {number} of \\x1b"] for number in (2 * MOST_LINES - 2, 2 * MOST_LINES - 1)
     ]
+
+
+@pytest.mark.parametrize(("limit", "count"), [("3", 3), ("0", 0), (2, 2), ("12", 5)])
+async def test_a_number_may_come_as_text(limit: str | int, count: int, autojump_clock: MockClock) -> None:
+    agent = agent_of(things(5))
+    status, _, body = await ask(agent, operation="QUERY", entityType="thing", count=limit)
+    assert (status, len(body["results"])) == (200, count)
+
+
+@pytest.mark.parametrize("limit", ["", "-1", "3.0", "three", "٣", " 3", "9" * 21, str(2**32), True])
+async def test_another_text_is_no_number(limit: str | bool) -> None:
+    status, why, _ = await ask(agent_of(things(5)), operation="QUERY", entityType="thing", count=limit)
+    assert status == 400 and why == f"count is {limit!r}, expected a number from 0 to {2**32 - 1}"
+
+
+def of_dispatch(name: str, **attributes: str) -> EntityType[int]:
+    readers: dict[str, Callable[[int], Any]] = {"identity": str, "name": lambda n: f"M0name {n}"}
+    readers |= {key: lambda n, said=said: said for key, said in attributes.items()}  # type: ignore[misc]
+    return EntityType[int](f"org.apache.qpid.dispatch.{name}", readers, lambda: iter([7]))
+
+
+async def test_a_type_has_the_name_by_which_it_was_asked_for() -> None:
+    agent = agent_of(of_dispatch("router"), of_dispatch("router.address", key="M0a"), of_dispatch("connection"))
+    for asked, told in {
+        "org.apache.qpid.dispatch.connection": "org.apache.qpid.dispatch.connection",
+        "connection": "org.apache.qpid.dispatch.connection",
+        "io.skupper.router.connection": "io.skupper.router.connection",
+        "io.skupper.router.routerMetrics": "io.skupper.router.routerMetrics",
+        "io.skupper.router.network": "io.skupper.router.network",
+    }.items():
+        _, _, body = await ask(agent, operation="QUERY", entityType=asked)
+        assert [dict(zip(body["attributeNames"], row, strict=True))["type"] for row in body["results"]] == [told]
+        _, _, entity = await ask(agent, operation="READ", type=asked, identity="7")
+        assert entity["type"] == told
+    _, _, body = await ask(agent, operation="QUERY")
+    assert len(body["results"]) == 3, "each entity has one type"
+    status, _, _ = await ask(agent, operation="QUERY", entityType="io.skupper.router.thing")
+    assert status == 400
+
+
+async def test_addresses_have_no_phase_for_the_tools_of_skupper_router() -> None:
+    agent = agent_of(of_dispatch("router.address", key="M0a"), of_dispatch("router.link", owningAddr="M0a"))
+    for prefix, address in {"org.apache.qpid.dispatch": "M0a", "io.skupper.router": "Ma"}.items():
+        _, _, entity = await ask(agent, operation="READ", type=f"{prefix}.router.address", identity="7")
+        assert entity["key"] == address
+        _, _, entity = await ask(agent, operation="READ", type=f"{prefix}.router.link", identity="7")
+        assert (entity["owningAddr"], entity["name"]) == (address, "M0name 7")
+
+
+async def test_types_are_told_by_both_names_and_the_schema_once() -> None:
+    agent = agent_of(of_dispatch("connection"), things(1))
+    _, _, types = await ask(agent, operation="GET-TYPES")
+    assert set(types) == {"org.apache.qpid.dispatch.connection", "io.skupper.router.connection", "thing"}
+    _, _, schema = await ask(agent, operation="get-schema")
+    assert schema["prefix"] == "org.apache.qpid.dispatch"
+    assert schema["entityTypes"]["connection"]["fullyQualifiedType"] == "org.apache.qpid.dispatch.connection"
+    assert schema["entityTypes"]["connection"]["operations"] == ["READ"]
+    assert set(schema["entityTypes"]) == {"connection", "thing"}

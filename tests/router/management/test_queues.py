@@ -130,7 +130,7 @@ async def test_a_queue_is_purged_up_to_a_position() -> None:
     whole = {"name": "queue/eu/x", "identity": made["identity"]}
     with pytest.raises(RefusedError, match="400: this router has no replica of queue queue/eu/x"):
         await asking.ask("PURGE", "d", type=DECLARED_QUEUE.managed, **whole)
-    for position in (-1, "1", True):
+    for position in (-1, "one", True):
         assert "position is" in await refused(asking, "PURGE", name="queue/eu/x", position=position)
     with pytest.raises(RefusedError, match=f"501: type {SET.managed} has no operation PURGE"):
         await asking.ask("PURGE", type=SET.managed, name="eu")
