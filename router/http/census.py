@@ -1,8 +1,8 @@
-"""The series of `/metrics`, from the table of entities (`router.entities`): a value for each entity, a count, or a sum.
+"""Makes the series of `/metrics` from the table of entities (`router.entities`): a value for each entity, a count, or a
+sum.
 
-Each request measures them, at the pace of management (`router.management.pace`). They use the attributes that
-`$status` and `$management` show, so all of these agree. The code for single messages only counts totals.
-"""
+Each request measures them, at the pace of management (`router.management.pace`). They use the attributes that `$status`
+and `$management` show, so all of these agree. The code for single messages only counts totals."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,14 +18,15 @@ from router.entities.table import Attribute, Entity, How
 from router.management.pace import LOOKS, WorkPace
 
 MOST_REMEMBERED: Final = 1000
-"""Entities for which the router remembers since when it has seen the condition, at most."""
+"""The most entities for which the router remembers since when it has seen a condition."""
 
 Samples = list[tuple[tuple[str, ...], float]]
-"""The values of the labels, and the measured value, of each sample."""
+"""The samples of a series: the values of the labels, and the measured value, of each."""
 
 
 class SeriesTally:
-    """The tally of one series. `take` ends a look and begins the next."""
+    """The tally of one series over one pass through the entities. `take` returns the samples, and begins
+    the next pass."""
 
     def __init__(self, entity: Entity[Any], attribute: Attribute[Any]) -> None:
         assert attribute.series is not None
@@ -85,12 +86,12 @@ class MeasuredSeries:
     says: str
     labels: tuple[str, ...]
     counts: bool
-    """Whether the series is a counter."""
+    """Whether the series is a counter, which never falls."""
     samples: Samples
 
 
 class Census:
-    """The series of one router. Each `take` makes a new look."""
+    """The series of one router. Each `take` measures them again."""
 
     def __init__(self, at: ObservedRouter, pace: WorkPace) -> None:
         self._at = at
@@ -120,6 +121,6 @@ def _measured(tally: SeriesTally) -> MeasuredSeries:
 
 
 def _in_turns(entities: Iterable[Any]) -> Iterator[list[Any]]:
-    """The present entities, in groups: the list is copied, as entities come and go before the last group."""
+    """The present entities, in groups. The list is copied, because entities come and go before the last group."""
     there = iter(list(entities))
     return iter(lambda: list(islice(there, LOOKS)), [])

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from attrs import define, field, frozen
 
 NextEvent = Callable[[], Awaitable[bytes]]
-"""Returns the next bytes of a stream of events, once there are any."""
+"""A function that waits for the next bytes of a stream of events, and returns them."""
 
 
 @frozen
@@ -14,7 +14,7 @@ class WebRequest:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """Keyed by the name in lower case; of several headers with the same name, the last."""
+    """The headers, keyed by the name in lower case. Of several headers with the same name, the last counts."""
 
 
 @frozen
@@ -24,27 +24,28 @@ class WebAnswer:
     content_type: str = "text/plain; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
     events: NextEvent | None = None
-    """The stream in place of a body; it continues until the listener or the peer ends."""
+    """The stream that the answer sends in place of a body. It continues until the listener or the peer ends it."""
 
 
 @define
 class WebCaller:
-    """The other end of one connection."""
+    """The peer at the other end of one connection."""
 
     origin: str
-    """Its address, for the log."""
+    """The address of the peer, for the log."""
     certified: str = ""
-    """The user of the certificate shown; "" if none."""
+    """The user in the certificate that the peer has shown; "" without a certificate."""
     admit: Callable[[], bool] = field(default=lambda: True)
-    """Takes a place that later connections cannot take away; False if there is none."""
+    """Reserves a place for this connection that later connections cannot take away. Returns False if no
+    place is free."""
     may_try: Callable[[], bool] = field(default=lambda: True)
-    """Whether a password sent now is checked."""
+    """Whether a password that the peer sends now would be checked: after wrong passwords it has to wait."""
     denied: Callable[[], None] = field(default=lambda: None)
-    """Called for each wrong password."""
+    """This is called for each wrong password of the peer."""
     reads_events: bool = False
-    """Whether it may read events, which also show the refusals of other clients."""
+    """Whether the peer may read events. Events also show the refusals of other clients."""
     proven: tuple[str, str] | None = None
-    """The credentials that this connection has proven already, and their user."""
+    """The credentials that this connection has proven already, and their user; None before that."""
 
 
 def text_answer(status: int, text: str, *headers: tuple[str, str]) -> WebAnswer:

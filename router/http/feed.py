@@ -1,9 +1,8 @@
-"""The stream of events of the console (server-sent events): one look at the mesh a second, for all browsers that watch.
+"""The stream of events of the console (server-sent events).
 
-Without a watcher there is no look. One look serves all watchers; the pause between looks leaves the routers time for
-other work. A slow watcher misses pictures, but no events, unless these are older than the ones kept. Nothing is kept
-for a single watcher.
-"""
+The router looks at the mesh once a second, for all browsers that watch. Without a watcher there is no look. One look
+serves all watchers; the pause between looks leaves the routers time for other work. A slow watcher misses pictures, but
+no events, unless these are older than the ones kept. Nothing is kept for a single watcher."""
 
 import json
 import logging
@@ -26,9 +25,10 @@ MOST_HAPPENINGS: Final = 300
 MOST_POINTS: Final = 300
 PERIOD_S: Final = 1.0
 SHARE: Final = 4
-"""A look is followed by a pause of so many times its duration, or by the rest of the period."""
+"""After a look, the pause lasts this many times as long as the look, or for the rest of the period, whichever is
+longer."""
 GONE_S: Final = 3.0
-"""Seconds without a request for more, after which a watcher no longer counts."""
+"""A watcher that asks for nothing more for so many seconds no longer counts."""
 
 
 class Feed:
@@ -41,16 +41,15 @@ class Feed:
         self._wanted = trio.Event()
         self._looked = trio.Event()
         self.number = 0
-        """Number of the last look."""
+        """The number of the last look."""
         self.picture = b""
         self.points: deque[Row] = deque(maxlen=MOST_POINTS)
         self.happened: deque[tuple[int, Row]] = deque(maxlen=MOST_HAPPENINGS)
-        """Events, each with the number of the look that brought it."""
+        """Events, each with the number of the look that has found it."""
 
     async def run(self) -> None:
-        """Make looks. A failed one is logged, and the next one is made: a fault in the console does not end the
-        router.
-        """
+        """Look at the mesh again and again. If a look fails, this is logged, and the next one is made: a fault in the
+        console does not end the router."""
         while True:
             if not self._anybody():
                 self._wanted = trio.Event()
@@ -79,7 +78,7 @@ class Feed:
         self._looked = trio.Event()
 
     async def next_look(self) -> None:
-        """Returns after the next look."""
+        """Wait until the next look is made."""
         self._wanted.set()
         await self._looked.wait()
 
@@ -94,13 +93,14 @@ class Feed:
 
 
 class Watcher:
-    """One browser that gets the stream."""
+    """One browser that receives the stream."""
 
     def __init__(self, feed: Feed, *, reads_events: bool) -> None:
         self._feed = feed
         self._reads_events = reads_events
         self._seen = -1
-        """Number of the last look that was sent; -1 before the first, with which the earlier points are sent."""
+        """The number of the last look that was sent. It is -1 before the first one, which is sent with all earlier
+        points of the charts."""
         self.waits = False
         self.served = trio.current_time()
 

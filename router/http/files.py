@@ -1,4 +1,4 @@
-"""The console's own files from the package: read once, and sent unchanged."""
+"""The console's own files. They are read from the package once, and sent unchanged."""
 
 from importlib.resources import files
 from typing import Final

@@ -1,8 +1,7 @@
-"""A look at the whole mesh by one router: each router reports what `$management` shows to any client.
+"""A look at the whole mesh, made by one router: the router asks each router for what `$management` shows to any client.
 
-The router asks all others at the same time, in the way of forwarded management requests. A router that does not answer
-in time is left out of this look. Never here: the picture of a look (`picture`), and the pace of looks (`feed`).
-"""
+It asks all routers at the same time, in the way of forwarded management requests. A router that does not answer in time
+is left out of this look. Never here: the picture of a look (`picture`), and the pace of looks (`feed`)."""
 
 import time
 from typing import Final
@@ -19,9 +18,9 @@ from router.management.requests import ManagementError
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
-"""Pages of events at one look, at most: as many as a router keeps."""
+"""The most pages of events that one look reads from a router. They have as many events as a router keeps."""
 FRESH_MS: Final = 900
-"""Milliseconds in which a router makes one look at itself for all consoles."""
+"""All consoles that ask within so many milliseconds get the same look of a router at itself."""
 OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")
 
 
@@ -32,10 +31,10 @@ class MeshLook:
     mesh: str
     by: str
     time: float
-    """Seconds since 1970."""
+    """The time of the look, in seconds since 1970."""
     plan: list[Row]
     answers: dict[str, RouterLook] = field(factory=dict)
-    """The routers that have answered."""
+    """The answers of the routers that have answered, by router."""
     events: list[Row] = field(factory=list)
     """The events since the last look, oldest first."""
 
@@ -48,7 +47,7 @@ class Gathering:
         self._name = at.name
         self._mesh = at.topology.mesh
         self._seen: dict[str, int] = {}
-        """The last event of each router."""
+        """The number of the last event read from each router."""
 
     async def look(self) -> MeshLook:
         plan = await self._rows(self._name, PLAN_ROUTER.managed, OF_PLAN)
@@ -57,7 +56,8 @@ class Gathering:
             for router in plan:
                 if router["isHere"] or router["inContact"]:
                     nursery.start_soon(self._ask, router["name"], seen)
-        for row in plan:  # the order of the plan, not of the answers
+        # The answers are sorted into the order of the plan, because they arrived in any order.
+        for row in plan:
             if (answer := seen.answers.pop(row["name"], None)) is not None:
                 seen.answers[row["name"]] = answer
         seen.events.sort(key=lambda happened: (happened["time"], happened["router"], happened["sequence"]))
@@ -71,7 +71,8 @@ class Gathering:
                 if look.last_event > self._seen.get(router, 0):
                     await self._events(router, seen)
             except ManagementError:
-                pass  # the contact has just been lost
+                # The contact with this router has just been lost, so it is left out.
+                pass
 
     async def _rows(self, router: str, kind: str, names: tuple[str, ...]) -> list[Row]:
         """The rows of an answer's first page, which has room for all routers."""

@@ -32,7 +32,7 @@ from router.security.doors import Doors, told
 log = logging.getLogger("oncemesh.http")
 
 PLACES: Final = 32
-"""Connections, at most; three quarters of them are for callers with permission to look."""
+"""The most connections. Three quarters of the places are for callers with permission to see all links."""
 
 Turn = Callable[[], Awaitable[None]]
 
@@ -84,5 +84,5 @@ class WebListener:
 
 
 def _refused(limit: str, who: str, what: str) -> None:
-    """Log at debug level: browsers often open connections and send nothing."""
+    """Log the refusal at debug level, because browsers often open connections and send nothing."""
     log.debug("%s: limit %s: %s", who, limit, what)

@@ -60,7 +60,8 @@ class Lookup:
         try:
             found[router] = await self._management.ask(router, "READ", type=DELIVERY.managed, **by)
         except ManagementError as error:
-            if error.status == BAD_REQUEST:  # several publishers use this tag
+            # A bad request means that several publishers use this tag.
+            if error.status == BAD_REQUEST:
                 found[router] = {"problem": str(error)}
             elif error.status != NOT_FOUND:
                 found[router] = {"problem": f"no answer: {error}"}

@@ -22,7 +22,7 @@ PAUSE_S: Final = 0.1
 
 
 class SeriesCollector(Collector):
-    """Passes the series of the last look to the library."""
+    """Passes the series that were measured last to the library."""
 
     def __init__(self) -> None:
         self.measured: list[MeasuredSeries] = []

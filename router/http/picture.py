@@ -1,7 +1,6 @@
-"""A picture of the mesh, as JSON for the console, from the routers' reports.
+"""Makes a picture of the mesh, as JSON for the console, from the routers' reports.
 
-Rates are since the last look (`router.entities.rates`). Lists are bounded, and the rest is counted.
-"""
+Rates are counted since the last look (`router.entities.rates`). Lists are bounded, and the rest is only counted."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -13,7 +12,7 @@ from router.mesh.shown.sets import ShownSet, queues_in, sets_in
 from router.mesh.shown.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
-"""Publishers of each router that are listed, at most, and subscribers."""
+"""The most publishers of each router that a picture lists, and the most subscribers."""
 MOST_QUEUES: Final = 100
 FIGURES: Final = (
     "messages",
@@ -31,7 +30,7 @@ FIGURES: Final = (
     "outbox",
     "dead",
 )
-"""The figures of a queue in the picture."""
+"""The figures of a queue that the picture shows."""
 MOST_WAITS: Final = 50
 
 
@@ -87,13 +86,13 @@ class Painter:
 
 
 Sent = Mapping[tuple[str, str], float]
-"""Bytes a second from one router to another."""
+"""Maps a router, and the router to which it sends, to the bytes a second."""
 Flows = Mapping[tuple[str, str], QueueRate]
-"""Keyed by leader and queue."""
+"""Maps a leader and a queue to the queue's rates."""
 
 
 def _links(seen: MeshLook, sent: Sent) -> Iterator[Row]:
-    """The links, each once, as both ends see it."""
+    """The links between routers. Each is listed once, with the view of both ends."""
     known = {row["name"] for row in seen.plan}
     for row in seen.plan:
         for other, cost in sorted(row["neighbours"].items()):
@@ -127,7 +126,8 @@ def _clients(status: Row) -> Iterator[Row]:
 
 
 def _waits(seen: MeshLook) -> Iterator[Row]:
-    """The waits that last: router, waiting publisher, awaited subscriber, and the seconds since they were seen."""
+    """The waits that last: the router, the waiting publisher, the awaited subscriber, and the seconds since the wait
+    was first seen."""
     for wait in lasting(answer.status for answer in seen.answers.values()):
         held = wait.publishers
         who = held[0] if len(held) == 1 else f"{len(held)} publishers"
@@ -151,7 +151,7 @@ def _shown_sets(seen: MeshLook) -> list[ShownSet]:
 
 
 def _sets(seen: MeshLook) -> Iterator[Row]:
-    """The replica sets, each as the router with the best knowledge reports it."""
+    """The replica sets. Each is shown as the router with the best knowledge reports it."""
     for one in _shown_sets(seen):
         told = {key: one.best[key] for key in ("name", "prefix", "voters", "learners", "behind", "queues", "term")}
         told |= {
@@ -162,7 +162,7 @@ def _sets(seen: MeshLook) -> Iterator[Row]:
 
 
 def _queues(seen: MeshLook, flows: Flows) -> tuple[list[Row], int]:
-    """The deepest queues, and the number of others."""
+    """The deepest queues, and how many other queues there are."""
     rows = ((name, row) for name, answer in seen.answers.items() for row in answer.status.get("queues", ()))
     found, more = queues_in(_shown_sets(seen), rows)
     told = []
@@ -206,7 +206,8 @@ def _about(router: str, text: str) -> Row:
 
 
 def _point(time_s: float, routers: list[Row]) -> Row:
-    """One point of the charts. The mean time of a delivery is the number under way by its rate (Little's law)."""
+    """One point of the charts. The mean time of a delivery is the number of deliveries under way, divided by their rate
+    (Little's law)."""
     summed = "ingress", "egress", "unsettled", "message_bytes"
     sums: Mapping[str, Any] = {key: sum(router.get(key, 0) for router in routers) for key in summed}
     mean_s = sums["unsettled"] / sums["ingress"] if sums["ingress"] else None

@@ -21,16 +21,17 @@ log = logging.getLogger("oncemesh.http")
 
 MOST_HEAD: Final = 16 * 1024
 MOST_FIELDS: Final = 8
-"""Fields of a query, at most."""
+"""The most fields of a query."""
 READ: Final = 16 * 1024
 PIECE: Final = 64 * 1024
 IDLE_S: Final = 75.0
-"""Seconds between two requests: more than a minute, as some monitors ask once a minute."""
+"""A connection may wait this many seconds for its next request. It is more than a minute, because some monitors ask
+once a minute."""
 HEAD_S: Final = 5.0
 ANSWER_S: Final = 20.0
 EVENT_S: Final = 5.0
 LINGER_S: Final = 0.5
-"""Seconds for a peer that was refused while it still sent, to read the reason."""
+"""A peer that was refused while it still sent has this many seconds to read the reason."""
 
 Answering = Callable[[WebRequest], Awaitable[WebAnswer]]
 
@@ -71,7 +72,8 @@ class WebConnection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _request(self) -> WebRequest | None:
-        """The next request; None if the peer has closed. Raises h11.RemoteProtocolError and trio.TooSlowError."""
+        """Wait for the next request; None if the peer has closed. Raises h11.RemoteProtocolError and
+        trio.TooSlowError."""
         self._is_head = False
         event = self._http.next_event()
         if event is h11.NEED_DATA:

@@ -30,14 +30,14 @@ PRUDENCE: Final = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""Headers of every answer: a page runs only code from this listener."""
+"""The headers of every answer. They let a page run only code from this listener."""
 
 AT_AN_END: Final = ("Connection", "close")
 """A header that ends the connection after a wrong password, because new connections wait for their turn
 (`router.security.attempts`)."""
 
 LONGEST_SHOWN: Final = 64
-"""Characters of a user's name in the log, at most."""
+"""The most characters of a user's name that the log shows."""
 
 Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
 
@@ -46,11 +46,11 @@ Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
 class Page:
     handler: Handler
     for_all: bool = False
-    """Whether it is for every peer that can connect; otherwise it is for users that may see all links."""
+    """True if every peer that can connect gets the page. Otherwise only users that may see all links get it."""
 
 
 class Keys(Protocol):
-    """The check of passwords and permissions: `router.security.doors`."""
+    """The object that checks passwords and permissions: `router.security.doors`."""
 
     def proves(self, user: str, password: str) -> bool:
         """Whether it is the user's password."""
@@ -94,7 +94,8 @@ class Site:
         """The page of the request. Raises WebRefusal."""
         if request.method not in ("GET", "HEAD"):
             raise WebRefusal(405, f"{request.method}, expected GET or HEAD", ("Allow", "GET, HEAD"))
-        named = request.headers.get("host")  # browsers always send it; health checks in HTTP/1.0 may not
+        # Browsers always send the header. Health checks in HTTP/1.0 may leave it out.
+        named = request.headers.get("host")
         if self._is_loopback and named is not None and not is_loopback(_host(named)):
             raise WebRefusal(421, "the host name is not allowed on loopback, expected localhost or 127.0.0.1")
         page = self._pages.get(request.path)
