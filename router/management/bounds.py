@@ -1,4 +1,4 @@
-"""Bounds on answers: clients choose names, and entities and events have any size."""
+"""Limits the size of answers, because clients choose names, and entities and events may have any size."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -9,7 +9,7 @@ MOST_ITEMS: Final = 100
 
 
 def bounded(value: Any) -> Any:
-    """The value, cut to texts of `LONGEST` characters, and lists and maps of `MOST_ITEMS`."""
+    """The value, with texts cut to `LONGEST` characters, and lists and maps cut to `MOST_ITEMS`."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):

@@ -1,6 +1,5 @@
-"""Types of manageable entities: the entities of the table that have a type, at one router, and the operations on
-them.
-"""
+"""Types of manageable entities. A type has the entities of the table that belong to it, at one router, and the
+operations on them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -27,21 +26,22 @@ class Operations(Generic[T]):
     """The operations on entities of a type. Each raises ManagementError, and returns when it is done."""
 
     create: Callable[[str, Mapping[Any, Any]], Awaitable[T]] | None = None
-    """Makes an entity from a name and a request's body."""
+    """Creates an entity from a name and a request's body."""
     update: Callable[[T, Mapping[Any, Any]], Awaitable[T]] | None = None
-    """Changes an entity by a request's body."""
+    """Changes an entity as a request's body says."""
     delete: Callable[[T], Awaitable[None]] | None = None
     others: Mapping[str, Callable[[T, Request], Awaitable[Any]]] = attrs.Factory(dict)
     """Other operations, keyed by name. Each returns the body of the answer."""
     named: Callable[[str, str], T] | None = None
-    """Makes an entity from its identity and name, for a change to it, because this router need not know the entity."""
+    """Makes a stand-in for an entity from its identity and name, so that a request can change an entity that this
+    router does not know."""
 
 
 READ_ONLY: Final = Operations[Any]()
 
 
 def done_at_once(change: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Turn a change that waits for nothing into an operation."""
+    """Turn a change that waits for nothing into an operation, which is asynchronous."""
 
     async def changed(*arguments: P.args, **named: P.kwargs) -> T:
         return change(*arguments, **named)
@@ -53,11 +53,10 @@ def done_at_once(change: Callable[P, T]) -> Callable[P, Awaitable[T]]:
 class EntityType(Generic[T]):
     name: str
     attributes: Mapping[str, Callable[[T], Any]]
-    """The value of each attribute of an entity: a simple value, an iterable or a mapping. `identity` and `name` are
-    among them.
-    """
+    """The value of each attribute of an entity: a simple value, an iterable or a mapping. The attributes `identity` and
+    `name` are among them."""
     entities: Callable[[], Iterable[T]]
-    """The present entities, in order. A pass over all of them costs no more than reading each."""
+    """The present entities, in order. To pass over all of them costs no more than to read each."""
     may: Operations[T] = READ_ONLY
     says: str = ""
     """What the entities are."""

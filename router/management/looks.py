@@ -1,7 +1,7 @@
-"""Makes looks at this router for consoles. Consoles that ask at about the same time get the same look.
+"""Makes looks for consoles: reports of this router with its totals and neighbours.
 
-A look costs much more to make than to send, because its report counts all deliveries at this router.
-"""
+Consoles that ask at about the same time get the same look. A look costs much more to make than to send, because its
+report counts all deliveries at this router."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,12 +16,12 @@ from router.entities.routers import NEIGHBOUR
 from router.management.entity import EntityType
 
 SHOWN: Final = {"totals": ROUTER.managed, "neighbours": NEIGHBOUR.managed}
-"""Entities whose attributes are all in a look."""
+"""A look shows all attributes of these entities."""
 Kind = EntityType[Any]
 
 
 class Looks:
-    """The looks at one router."""
+    """Makes the looks at one router."""
 
     def __init__(self, kinds: Iterable[Kind], report: Callable[[], bytes], events: CountedEvents) -> None:
         self._report = report

@@ -1,13 +1,11 @@
 """The nodes `$management` of all routers, for the clients of this router.
 
-A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for that of another router, and a
-receiver with a dynamic source (`router.edge.dynamic`), whose address its requests name as reply-to. The cost of each
-connection is bounded: it has at most `MOST_LINKS` links here, `MOST_REQUESTS` requests of `REQUEST_BYTES` each, and one
-answer. The router makes an answer only when the client has given credit and the last answer is written. Connections
-take turns. An answer never goes to a link of another connection.
-
-`agent` makes the answers; `relay` passes requests to other routers.
-"""
+A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for another router. It also attaches a
+receiver with a dynamic source (`router.edge.dynamic`). The client's requests name the address of this source as
+reply-to. The cost of each connection is bounded: it has at most `MOST_LINKS` links here, `MOST_REQUESTS` requests of
+`REQUEST_BYTES` each, and one answer. The router makes an answer only when the client has given credit and the last
+answer is written. Connections take turns. An answer never goes to a link of another connection. `agent` makes the
+answers; `relay` passes requests to other routers."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
@@ -72,16 +70,16 @@ class Caller:
         self.is_served = False
         self._answers = 0
         self._last: Link | None = None
-        """The link of the last answer."""
+        """The link on which the last answer was sent."""
 
     def source(self, request: Request) -> DynamicLink | None:
-        """The link for the answer; None if the connection has no such link, or no longer."""
+        """The link for the next answer. None if the connection has no such link, or has it no longer."""
         return dynamic_source(self.connection, request.reply_to)
 
     @property
     def links_attached(self) -> int:
-        """The number of links, without a link that the peer has just attached again: its old end learns of this only
-        after the new attach."""
+        """The number of links. A link that the peer has just attached again does not count: its old end learns of this
+        only after the new attach."""
         return sum(not link.ended for link in self.links)
 
     @property
@@ -91,7 +89,7 @@ class Caller:
         return last is not None and not last.ended and last.unsent > 0
 
     def drop(self) -> None:
-        """Drop the next request, as the link for its answer is gone."""
+        """Drop the next request, because the link for its answer is gone."""
         self.errands.popleft().came_on.flow(1)
         self.connection.wake()
 
@@ -137,7 +135,7 @@ class Callers:
             caller.errands.clear()
 
     def awaits_credit(self, connection: Host) -> bool:
-        """Note that the connection may have credit now. Returns whether a request of it waits for its answer."""
+        """Note that the connection may have credit now. Returns whether one of its requests waits for an answer."""
         caller = self._callers.get(connection)
         if caller is None:
             return False
@@ -151,7 +149,7 @@ class Callers:
             self._come.set()
 
     async def next(self) -> Caller:
-        """Wait for a connection that can be answered, and return the one that waits longest. A connection without
+        """Wait until a connection can be answered, and return the one that has waited longest. A connection without
         credit for answers waits again when the client gives credit."""
         while True:
             for caller in list(self._waiting):
@@ -190,7 +188,7 @@ class ManagementNodes:
         self.callers = callers
 
     def table(self, routers: Collection[str]) -> dict[str, AddressNode]:
-        """The nodes for the edge. `routers` are the routers of the mesh from now on."""
+        """The management nodes for the edge, by address. `routers`: the routers of the mesh from now on."""
         self._operators = {OPERATOR, *routers}
         others = {topological(router, MANAGEMENT_ADDRESS): ForRouter(self, router) for router in routers}
         return {MANAGEMENT_ADDRESS: ForRouter(self, self._name), **others}
@@ -200,7 +198,8 @@ class ManagementNodes:
         self._relay.receive(router, payload)
 
     def _permit(self, connection: Host, request: Request) -> None:
-        """Check the permission for a request to any router, once, at the client's router. Raises ManagementError."""
+        """Check whether the user may make this request to any router. The client's router does this, and only once.
+        Raises ManagementError."""
         if request.operation in RESERVED and not self.is_operator(connection.user):
             raise ManagementError(FORBIDDEN, f"user {connection.user!r} may not use {request.operation}")
 
@@ -209,8 +208,8 @@ class ManagementNodes:
         return not self._is_closed or user in self._operators
 
     async def ask(self, router: str, operation: str, body: Any = None, **asked: Any) -> Any:
-        """A request of this router's own pages to this router or another. Returns the body of the answer. The pages
-        check their reader's permission. Raises ManagementError."""
+        """Make a request of this router's own pages, to this router or another. Returns the body of the answer. The
+        pages have checked their reader's permission. Raises ManagementError."""
         about = {"operation": operation, **asked}
         message = write_message({"properties": {"reply-to": ""}, "application-properties": about, "value": body or {}})
         here = router == self._name
@@ -221,7 +220,7 @@ class ManagementNodes:
             raise ManagementError(head["statusCode"], head["statusDescription"])
         return sections.get("value")
 
-    # requests
+    # The methods from here on are about requests.
 
     def take(self, caller: Caller, link: Link, message: bytes, router: str) -> None:
         """Take a request. Raises Refusal if the connection has too many."""
@@ -237,7 +236,7 @@ class ManagementNodes:
         self.callers.look(caller)
 
     async def run(self) -> None:
-        """Answer requests, for as long as the router runs."""
+        """Answer the requests of clients, for as long as the router runs."""
         with self._agent.log.listening():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._relay.run)
@@ -269,7 +268,7 @@ class ManagementNodes:
 
 
 class RequestEnd(End):
-    """The end of a link to management: requests come on it, one at a time."""
+    """The end of a link to management. Requests come on it, one at a time."""
 
     __slots__ = ("_router", "caller", "nodes")
 
@@ -319,8 +318,8 @@ def management_of(
     turn: Callable[[], Awaitable[None]],
     callers: Callers,
 ) -> ManagementNodes:
-    """The management nodes of a router. `turn`: awaited before work. If the topology has users, only the operator may
-    use reserved operations."""
+    """Make the management nodes of a router. `turn`: awaited before work. If the topology has users, only the operator
+    may use reserved operations."""
 
     def nodes() -> list[str]:
         routers = [at.name, *at.linkstate.routes]

@@ -1,6 +1,6 @@
-"""The pace of work that is not urgent: it never blocks the loop for long.
+"""Limits the pace of work that is not urgent, so that it never blocks the loop for long.
 
-After `SLICE_S` of work it rests, `SHARE` times as long: so it takes a fifth of the time of a router at most.
+After `SLICE_S` of work, it rests for `SHARE` times as long. So the work takes at most a fifth of the time of a router.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,14 +11,14 @@ import trio
 SLICE_S: Final = 0.002
 SHARE: Final = 4
 LOOKS: Final = 20
-"""Entities that are looked at between two looks at the clock."""
+"""The number of entities that are read between two looks at the clock."""
 
 
 class WorkPace:
-    """The pace of work that is done by one task at a time."""
+    """The pace of work that one task at a time does."""
 
     def __init__(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """Work waits for its `turn` in the loop."""
+        """`turn`: the work awaits it before it continues, so that the loop can do urgent work first."""
         self._turn = turn
         self._began = 0.0
 
@@ -27,7 +27,7 @@ class WorkPace:
         self._began = trio.current_time()
 
     async def breathe(self) -> None:
-        """Rest, if it is time to."""
+        """Rest, if the work has used up its slice of time."""
         if trio.current_time() - self._began > SLICE_S:
             await self.rest()
 

@@ -1,8 +1,8 @@
-"""The operations on routers of the plan (protocol 11). A CREATE lets a router join that runs elsewhere.
+"""The operations on routers of the plan (protocol 11).
 
-The request has the joining router's view of the mesh. The plan has only changes, and each router knows the initial
-routers from its own topology file. So the topology file of the joining router has to have the same routers.
-"""
+A CREATE lets a router join that runs elsewhere. The request has the joining router's view of the mesh. The plan has
+only changes, and each router knows the initial routers from its own topology file. So the topology file of the joining
+router must have the same routers."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -27,9 +27,9 @@ class Joining:
     name: str
     mesh: str
     wire: int
-    """The version of the protocol that it speaks."""
+    """The version of the protocol that the joining router speaks."""
     others: frozenset[str]
-    """All other routers of its topology."""
+    """All other routers in the topology of the joining router."""
     planned: PlannedRouter
     links: dict[Pair, PlannedLink]
 
@@ -67,7 +67,7 @@ def _links(name: str, said: Mapping[Any, Any]) -> Collection[tuple[Pair, Planned
 
 
 def _found_at(what: str, text: str) -> str:
-    """Check that `text` is a host:port to which others can connect. Raises ManagementError."""
+    """Check that `text` is a host:port to which other hosts can connect. Raises ManagementError."""
     try:
         address = Address.parse(text)
     except ValueError as error:
@@ -97,7 +97,7 @@ def join(at: ObservedRouter, name: str, said: Mapping[Any, Any]) -> str:
 
 
 def _misfits(at: ObservedRouter, joining: Joining) -> Collection[str]:
-    """Why the router does not belong to this mesh."""
+    """The reason for which the router does not belong to this mesh; empty if it does."""
     members, reasons = at.linkstate.plan.members, []
     if joining.mesh != at.topology.mesh:
         reasons.append(f"this is mesh {at.topology.mesh}, not {joining.mesh}")
@@ -111,9 +111,8 @@ def _misfits(at: ObservedRouter, joining: Joining) -> Collection[str]:
 
 
 def _clashes(at: ObservedRouter, joining: Joining) -> Collection[str]:
-    """Why the plan has no place for the router. A router that has made the same request before, and is not in contact,
-    may join: it repeats the request.
-    """
+    """The reason for which the plan has no place for the router; empty if it has one. A router that has made the same
+    request before, and is not in contact, may join: it repeats the request."""
     plan, name, reasons = at.linkstate.plan, joining.name, []
     if not names_a_router(name):
         reasons.append(f"{name!r} cannot name a router, {ROUTERS_NAMED}")
@@ -137,7 +136,7 @@ def _places(router: PlannedRouter) -> set[str]:
 
 
 def remove(at: ObservedRouter, name: str) -> None:
-    """Remove a router that is not running from the mesh, by force. Raises ManagementError."""
+    """Remove a router that does not run from the mesh, by force. Raises ManagementError."""
     if is_there(at, name):
         raise ManagementError(BAD_REQUEST, f"router {name} is running: use oncemesh remove {name}")
     sets = at.node.sets.overview() if at.node.sets is not None else ()

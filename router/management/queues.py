@@ -56,10 +56,10 @@ from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
 log = logging.getLogger("oncemesh.management")
 
 AskSets = Callable[[Operation], Awaitable[Answer]]
-"""Has the leader of a set decide an operation. Raises ValueError if no queue may have that name."""
+"""Lets the leader of a set decide an operation. Raises ValueError if no queue may have that name."""
 ReadSet = Callable[[str, QueueId, Sequence[int]], Awaitable[Mapping[int, bytes]]]
-"""Reads the bodies of messages of a queue in a set, at these positions. Returns the bodies of the messages that exist.
-Raises TooSlowError."""
+"""Reads the bodies of the messages at these positions of a queue. Returns the bodies of the messages that exist. Raises
+TooSlowError."""
 STATUS: Final = {
     RefusedFor.DIFFERS: CONFLICT,
     RefusedFor.CHANGED: CONFLICT,
@@ -70,31 +70,31 @@ STATUS: Final = {
     RefusedFor.BUSY: UNAVAILABLE,
     RefusedFor.NO_ANSWER: TIMEOUT,
 }
-"""The status code of an answer, by the reason of a refusal."""
+"""Maps the reason of a refusal to the status code of the answer."""
 ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
-"""Settings, keyed by their names in a request."""
+"""The settings of a queue, keyed by their names in a request."""
 VERSION: Final = "version"
 POSITION: Final = "position"
 MOST_PEEKED: Final = 100
-"""Messages in one answer to PEEK, at most."""
+"""The most messages in one answer to PEEK."""
 MOST_RETRIED: Final = 1000
-"""Messages that one RETRY reads, at most."""
+"""The most messages that one RETRY reads."""
 MESSAGE_BYTES: Final = 4096
-"""Bytes of each message that are shown, at most."""
+"""The most bytes of a message that an answer shows."""
 READ_BYTES: Final = 4 << 20
-"""Bytes of whole messages after which no more are read for one answer."""
+"""After so many bytes of whole messages, no more are read for one answer."""
 READ_S: Final = 10.0
-"""Seconds that an answer waits for the disk of this router."""
+"""An answer waits so many seconds for the disk of this router."""
 PEEKED_BYTES: Final = 64 << 10
-"""Bytes of messages after which no more are shown in one answer."""
+"""After so many bytes of messages, no more are shown in one answer."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
-"""The attributes of a queue that are no settings. The body of a request may have them; the router ignores them."""
+"""The attributes of a queue that are not settings. The body of a request may have them; the router ignores them."""
 UNKNOWN: Final = QueueId(0, 0)
-"""The version of the settings of a queue of which this router has no replica."""
+"""The version that stands for the settings of a queue of which this router has no replica."""
 
 
 class AskedNode(Protocol):
-    """The node of the router."""
+    """The node of the router, as this module uses it."""
 
     def ask(self, operation: Operation) -> int: ...
 
@@ -110,7 +110,7 @@ class _Awaited:
 
 
 class SetRequests:
-    """The requests of one router to its sets. The node's pump passes the sets' answers to `answered`."""
+    """The requests of one router to its replica sets. The node's pump passes the sets' answers to `answered`."""
 
     def __init__(self) -> None:
         self._awaited: dict[int, _Awaited] = {}
@@ -123,7 +123,7 @@ class SetRequests:
         return answer
 
     async def read(self, node: AskedNode, set_: str, queue: QueueId, positions: Sequence[int]) -> Mapping[int, bytes]:
-        """Read the bodies of messages. Returns those of the messages that exist. Raises TooSlowError."""
+        """Read the bodies of messages. Returns the bodies of the messages that exist. Raises TooSlowError."""
         with trio.fail_after(READ_S):
             found = await self._wait(node, node.read(set_, queue, positions))
         assert isinstance(found, BodiesFound)
@@ -140,11 +140,11 @@ class SetRequests:
         return awaited.answer
 
     def answered(self, answered: Answered) -> None:
-        """Pass an answer to the task that waits for it, if it still does."""
+        """Pass an answer to the task that waits for it, if that task still waits."""
         self._come(answered.number, answered.answer)
 
     def found(self, found: BodiesFound) -> None:
-        """Pass the bodies to the task that waits for them, if it still does."""
+        """Pass the bodies to the task that waits for them, if that task still waits."""
         self._come(found.number, found)
 
     def _come(self, number: int, answer: Answer | BodiesFound) -> None:
@@ -177,13 +177,13 @@ class QueueOperations:
             raise ManagementError(BAD_REQUEST, f"{printable(name)} is a pattern, and a queue has one name")
         settings = settings_in(said)
         found = await self._decide(Declare(name, settings))
-        # Log at debug level, as clients may declare their queue at each start.
+        # A declare is logged at debug level, because clients may declare their queue at each start.
         log.debug("queue %s is declared, at the request of an operator", printable(name))
         return Queue(name, found.id, found.version, settings)
 
     async def configure(self, queue: Queue, said: Mapping[Any, Any]) -> Queue:
-        """Replace all settings of the queue by the request's, if the queue still has the version of settings that the
-        request names."""
+        """Replace all settings of the queue by the settings in the request, if the queue still has the version of
+        settings that the request names."""
         settings, former = settings_in(said), self._former(queue, said)
         found = await self._decide(Configure(queue.name, queue.id, former, settings))
         log.info("an operator changed the settings of queue %s", printable(queue.name))
@@ -191,9 +191,8 @@ class QueueOperations:
 
     @staticmethod
     def _former(queue: Queue, said: Mapping[Any, Any]) -> QueueId:
-        """The version that a request wants to replace: the version in the request, or else the one that this router
-        knows.
-        """
+        """The version of settings that a request wants to replace. The request may name it; otherwise it is the version
+        that this router knows."""
         version = said.get(VERSION)
         if version is None and queue.version != UNKNOWN:
             return queue.version
@@ -208,16 +207,16 @@ class QueueOperations:
         log.info("queue %s is deleted, at the request of an operator", printable(queue.name))
 
     async def purge(self, queue: Queue, request: Request) -> dict[str, int]:
-        """Purge the queue up to the request's position, or else up to the last message that this router knows."""
+        """Purge the queue up to the position in the request. Without one, purge it up to the last message that this
+        router knows."""
         position = self._last(queue) if request.asked.get(POSITION) is None else request.number(POSITION, 0, MOST)
         done = await self._decide(Purge(queue.name, queue.id, position))
         log.info("an operator purged queue %s of %d messages", printable(queue.name), done.count)
         return {"purged": done.count}
 
     async def peek(self, queue: Queue, request: Request) -> dict[str, Any]:
-        """The first messages of a queue from a position on, as this router knows them: as many as fit into the
-        answer.
-        """
+        """The messages of a queue from a position on, as this router knows them. There are as many as fit into the
+        answer."""
         first, most = request.number("from", 0, MOST), min(request.number("count", MOST_PEEKED), MOST_PEEKED)
         messages, found, size = self._state(queue).messages, list[dict[str, Any]](), 0
         rows, bodies, whole = messages.of(queue.id), dict[int, bytes | None](), 0
@@ -232,7 +231,8 @@ class QueueOperations:
         for position, message in bodies.items():
             if size >= PEEKED_BYTES:
                 break
-            if message is None or position not in messages.of(queue.id):  # it is gone meanwhile
+            # The message has left the queue meanwhile.
+            if message is None or position not in messages.of(queue.id):
                 continue
             shown = shortened(message, MESSAGE_BYTES)
             size += len(shown)
@@ -242,9 +242,9 @@ class QueueOperations:
         return {"messages": found}
 
     async def retry(self, queue: Queue, request: Request) -> dict[str, int | None]:
-        """Return dead letters in a queue to the queues that they came from. Reads at most `count` messages from a
+        """Return dead letters in a queue to the queues from which they came. Reads at most `count` messages from a
         position on, as this router knows them. Returns how many went back, how many stay, and the position from which
-        there are more; null if there are none."""
+        there are more; null if there are no more."""
         first, most = request.number("from", 0, MOST), min(request.number("count", MOST_RETRIED), MOST_RETRIED)
         messages, looked, following = self._state(queue).messages, 0, None
         origins: dict[str, list[int]] = {}
@@ -258,7 +258,8 @@ class QueueOperations:
         if lacking := [position for position, body in bodies.items() if body is None]:
             bodies |= await self._bodies(queue, lacking)
         for position, message in bodies.items():
-            if message is None or position not in messages.of(queue.id):  # it is gone meanwhile
+            # The message has left the queue meanwhile.
+            if message is None or position not in messages.of(queue.id):
                 continue
             looked += 1
             origin = annotations_of(message).get(DEAD_FROM) if not messages.reserved.has(position) else None
@@ -271,7 +272,8 @@ class QueueOperations:
         return {"went": went, "stayed": looked - went, "next": following}
 
     def _is_queue(self, address: str) -> bool:
-        """Whether the address belongs to a queue. Any address may be in a message, because publishers write it."""
+        """Whether the address belongs to a queue. It may be any text, because the publisher has written it into the
+        message."""
         node = self._at.node
         is_in_a_set = (
             node.topic.kinds.of(address).in_sets and not is_pattern(address) and len(address.encode()) <= MOST_NAME
@@ -304,9 +306,8 @@ class QueueOperations:
         return state
 
     def named(self, identity: str, name: str) -> Queue:
-        """A queue of which this router need not have a replica. Its settings are unknown here. Raises
-        ManagementError.
-        """
+        """A stand-in for a queue of which this router need not have a replica. Its settings are unknown here. Raises
+        ManagementError."""
         try:
             return Queue(name, QueueId.parse(identity), UNKNOWN, QueueSettings())
         except ValueError as error:
@@ -323,7 +324,7 @@ class QueueOperations:
 
 
 def settings_in(said: Mapping[Any, Any]) -> QueueSettings:
-    """The settings that the body of a request names; one that is null is not set. Raises ManagementError."""
+    """The settings that the body of a request names. A setting that is null stays unset. Raises ManagementError."""
     for name in said:
         if name not in ASKED and name not in BESIDE:
             raise ManagementError(BAD_REQUEST, f"a queue has no setting {name!r}, {expected(str(name), ASKED)}")
@@ -357,7 +358,8 @@ class SetOperations:
         return Operations(update=self.change)
 
     async def change(self, one: SetView, said: Mapping[Any, Any]) -> SetView:
-        """Returns the set once this router has taken the operator's word. Raises ManagementError."""
+        """Begin the change that the operator asks for. Returns the set once this router has begun the change. Raises
+        ManagementError."""
         what, do = _word(one.name, said)
         node = self._at.node
         assert node.sets is not None
@@ -378,7 +380,7 @@ class SetOperations:
 
 
 def _word(name: str, said: Mapping[Any, Any]) -> tuple[str, Callable[[ReplicaSets, float], None]]:
-    """The log text of the operator's word, and its action. Raises ManagementError."""
+    """The log text about the operator's request, and the action that carries it out. Raises ManagementError."""
     match said:
         case {"ring": list(ring)} if len(said) == 1 and all(isinstance(router, str) for router in ring):
             return f"has {', '.join(ring)} be the voters", lambda sets, now: sets.choose(name, ring, now)

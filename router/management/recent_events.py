@@ -23,9 +23,9 @@ from topic.outlet import Outlet
 
 MOST_EVENTS: Final = 4096
 PER_MS: Final = 1000
-"""A life numbers its events from (its begin in milliseconds since 1970) * PER_MS. No life has more events a millisecond
-than PER_MS, so these numbers are above all numbers of earlier lives. They stay below 2^53, up to which a browser counts
-exactly."""
+"""A life of the router numbers its events from (its begin in milliseconds since 1970) * PER_MS. No life has more events
+a millisecond than PER_MS, so these numbers are above all numbers of earlier lives. They stay below 2^53, up to which a
+browser counts exactly."""
 OF_LINKS: Final = {
     Event.ATTACHED: EventKind.ATTACHED,
     Event.SUSPENDED: EventKind.SUSPENDED,
@@ -37,7 +37,7 @@ OF_LINKS: Final = {
 
 
 class RecentEvents(logging.Handler):
-    """The events of one router. `sequence` counts up without a gap, and continues in the next life."""
+    """The events of one router. `sequence` counts up without a gap, also from one life of the router to the next."""
 
     def __init__(self, router: str, incarnation: int) -> None:
         super().__init__(logging.INFO)
@@ -45,9 +45,10 @@ class RecentEvents(logging.Handler):
         self._sequence = incarnation * PER_MS
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self.counts: Counter[str] = Counter()
-        """Number of events so far, by kind."""
+        """The number of events so far, by kind."""
         self._fenced: object = None
-        """Link, epoch and peer of the last fence. Further batches of the same link, epoch and peer are no new event."""
+        """The link, epoch and peer of the last fence event. Further fenced batches of the same link, epoch and peer are
+        no new event."""
 
     @property
     def last(self) -> int:
@@ -55,8 +56,8 @@ class RecentEvents(logging.Handler):
         return self._sequence
 
     def since(self, sequence: int, limit: int) -> list[dict[str, Any]]:
-        """The oldest `limit` events after the number `sequence`, in their order. Each has `sequence`, `time` (in
-        seconds since 1970), `router`, `kind`, and the fields of its kind."""
+        """The oldest `limit` events after the event with the number `sequence`, in their order. Each has `sequence`,
+        `time` (in seconds since 1970), `router`, `kind`, and the fields of its kind."""
         newer = min(max(0, self._sequence - sequence), len(self._events))
         first = len(self._events) - newer
         return list(islice(self._events, first, first + limit))
@@ -71,7 +72,8 @@ class RecentEvents(logging.Handler):
 
     @contextmanager
     def listening(self, outlet: Outlet) -> Iterator[None]:
-        """Record events inside this context: from the router's log, and from `outlet` the events of links here."""
+        """Record events while this context is entered. The events are lines of the router's log, and events of links
+        that pass through `outlet`."""
         logger = logging.getLogger("oncemesh")
         logger.addHandler(self)
         outlet.watch = self

@@ -14,7 +14,7 @@ MOST_LINES: Final = 500
 
 
 class RecentLog(logging.Handler):
-    """Lines in the form of qpid-dispatch: module, level, text, file, line of the file, seconds since 1970."""
+    """The lines in the form of qpid-dispatch: module, level, text, file, line of the file, seconds since 1970."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -29,7 +29,7 @@ class RecentLog(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Record the lines of the router's log inside this context."""
+        """Record the lines of the router's log while this context is entered."""
         logger = logging.getLogger("oncemesh")
         logger.addHandler(self)
         try:

@@ -18,7 +18,7 @@ from topic.errors import BreachError
 from topic.node import Node
 
 PATIENCE_S: Final = 10.0
-"""Seconds to wait for an answer. After the loss of a contact, the next request to the router fails at once."""
+"""The seconds to wait for an answer. After the loss of a contact, the next request to the router fails at once."""
 ASK: Final = b"?"
 ANSWER: Final = b"!"
 NUMBER_BYTES: Final = 8
@@ -32,7 +32,7 @@ class Awaited:
 
 
 class Relay:
-    """The relay of one router. `receive` takes the payloads of the other routers, `run` answers them."""
+    """The relay of one router. `receive` takes the payloads of the other routers; `run` answers them."""
 
     def __init__(self, node: Node, answer: Callable[[Request], Awaitable[bytes]]) -> None:
         self._node = node
@@ -69,7 +69,8 @@ class Relay:
         try:
             if kind != ASK:
                 raise AmqpError(f"kind {kind!r}")
-            self._asked[router] = number, read_request(message)  # replaces an older one, for which it no longer waits
+            # The new request replaces an older one, for whose answer the other router no longer waits.
+            self._asked[router] = number, read_request(message)
         except AmqpError as error:
             raise BreachError(f"the peer sent an invalid management request: {error}") from None
         self._come.set()

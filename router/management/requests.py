@@ -46,7 +46,7 @@ class ManagementError(Exception):
 class Request:
     reply_to: str
     correlation: Any
-    """The correlation-id of the answer, encoded."""
+    """The application properties of the request."""
     asked: Mapping[str, Any]
     """The application properties."""
     body: Any
