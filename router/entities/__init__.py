@@ -1,1 +1,2 @@
-"""The facts to show of a router: one table of entities and their attributes, which all surfaces read."""
+"""The facts that a router shows about itself: one table of entities and their attributes. All surfaces read this table:
+`$status`, `$management`, `/metrics`, the console and the commands."""

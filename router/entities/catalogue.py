@@ -1,4 +1,4 @@
-"""The table: all entities. Write a new entity beside the related ones, and list it here."""
+"""The table with all entities. Write a new entity beside the related ones, and list it here."""
 
 from typing import Any, Final
 

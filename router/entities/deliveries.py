@@ -1,4 +1,4 @@
-"""Deliveries at this router, and the waits that they cause."""
+"""The entities for deliveries at this router, and for the waits that they cause."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +24,8 @@ def _named(at: ObservedRouter, role: Role, name: bytes) -> str:
 
 
 def _at_subscribers(record: Record, most: int = 100) -> dict[str, str]:
-    """States at the local subscribers, keyed by identity; at most `most`, as many as management sends of a map."""
+    """The states of the delivery at the local subscribers, keyed by the subscriber's identity. There are at most
+    `most`, as many as management sends of a map."""
     some = zip(range(most), record.locals.items(), strict=False)
     return {str(subscriber.identity): states.at_subscriber(state) for _, (subscriber, state) in some}
 

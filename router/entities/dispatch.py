@@ -28,11 +28,12 @@ from topic.identity import CONTAINER, egress_address, ingress_address, shown_add
 
 AREA: Final = "0"
 MOBILE: Final = "M0"
-"""Prefix of the names of addresses that clients choose. The digit is qpid-dispatch's phase, which is always 0 here."""
+"""The beginning of the names of addresses that clients choose. The digit is qpid-dispatch's phase, which is always 0
+here."""
 
 
 VALUELESS: Final = "no value here"
-"""The meaning of an attribute that exists only for tools."""
+"""The meaning that the table gives for an attribute that exists only for tools."""
 
 
 def topological(router: str, address: str) -> str:
@@ -53,7 +54,8 @@ def _fixed(name: str, value: Any) -> Attribute[Any]:
 
 
 def _addresses(at: ObservedRouter) -> dict[str, None]:
-    """The addresses, without patterns, at which clients of any router publish or subscribe, as clients name them."""
+    """The addresses at which clients of any router publish or subscribe, as clients name them. Patterns
+    are left out."""
     live = (entry.identity for entry in at.node.topic.directory.entries() if entry.live)
     named = (shown_address(one.address) for one in live if one.container != CONTAINER)
     return dict.fromkeys(address for address in named if not is_pattern(address))

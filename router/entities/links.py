@@ -1,4 +1,5 @@
-"""Links of clients: publishers and subscribers here, orphans, and links for which no home waits any more."""
+"""The entities for links of clients: publishers and subscribers here, orphans, and links for which no home waits any
+more."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
@@ -22,7 +23,7 @@ def _of_clients(links: Iterable[L]) -> Iterator[L]:
 
 
 def _carried(link: Any) -> StreamFigures | None:
-    """The traffic of the connection of a client's link; None for other links."""
+    """The traffic of the connection of a client's link; None for a link without a connection here."""
     return link.link.connection.measure() if isinstance(link, ClientEnd) else None
 
 
@@ -41,7 +42,7 @@ PARTS: Final[tuple[Attribute[Any], ...]] = (
 
 
 def _named(says: str, read: Callable[[Any], str]) -> tuple[Attribute[Any], ...]:
-    """The identity and name of a link in `$management`; `read` returns the identity."""
+    """The attributes `identity` and `name` of a link in `$management`. `read` returns the identity of the link."""
     return (
         Attribute("identity", Type.TEXT, says, lambda at, link: read(link), Where.MANAGEMENT),
         Attribute(

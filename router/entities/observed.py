@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0
 LOOKS: Final = 10
-"""The lag shown is the greatest one of so many looks."""
+"""The lag that is shown is the greatest of the last `LOOKS` measurements."""
 
 
 class WrittenLog(Protocol):
-    """The delivery log."""
+    """The delivery log of the router."""
 
     why: str
-    """Why the log cannot be written; empty if it can."""
+    """The reason for which the log cannot be written; empty if it can be."""
     missing: int
-    """Entries that the log lacks so far."""
+    """The number of entries that the log lacks so far."""
 
     @property
     def written(self) -> int:
-        """Bytes of its segments."""
+        """The bytes of the log's segments."""
 
 
 class CountingGuard(Protocol):
     @property
     def exceeded(self) -> Mapping[str, int]:
-        """How often each limit was exceeded."""
+        """How often each limit was exceeded, by limit."""
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Refused attaches, by condition."""
+        """The number of refused attaches, by condition."""
 
 
 class WaitingReplicas(Protocol):
@@ -52,7 +52,7 @@ class WaitingReplicas(Protocol):
 
     @property
     def why_full(self) -> str:
-        """Why the replicas wait for room on the disk; empty if they do not."""
+        """The reason for which the replicas wait for room on the disk; empty if they do not wait."""
 
 
 class OpenDoors(Protocol):
@@ -64,7 +64,7 @@ class OpenDoors(Protocol):
 class CountedEvents(Protocol):
     @property
     def counts(self) -> Mapping[str, int]:
-        """Number of events so far, by kind."""
+        """The number of events so far, by kind."""
 
     @property
     def last(self) -> int:
@@ -83,7 +83,8 @@ class LoopLag:
 
     async def run(self) -> None:
         while True:
-            at = (trio.current_time() // LOOK_S + 1) * LOOK_S  # with the other timers: an idle router wakes once
+            # All timers of a process end at whole seconds, so that an idle router wakes only once.
+            at = (trio.current_time() // LOOK_S + 1) * LOOK_S
             await trio.sleep_until(at)
             self._seen.append(trio.current_time() - at)
 
@@ -100,14 +101,14 @@ class ObservedRouter:
     doors: OpenDoors
     events: CountedEvents
     folder: Path
-    """The folder of its files."""
+    """The folder of the router's files."""
     replicas: WaitingReplicas | None
-    """None in a mesh without queues."""
+    """The store of replica sets; None in a mesh without queues."""
     lag: LoopLag = field(factory=LoopLag)
     survey: Survey = field(factory=Survey)
     started: float = field(factory=trio.current_time)
     epoch: float = field(factory=lambda: time.time() - trio.current_time())
-    """Wall-clock time at which trio's clock was 0, as the wall clock was set at the start."""
+    """The wall-clock time at which trio's clock was 0. Later changes of the wall clock do not count."""
 
     @property
     def name(self) -> str:
@@ -119,7 +120,7 @@ class ObservedRouter:
 
     @property
     def room(self) -> DiskRoom | None:
-        """The room on the disk of its files; None if the system does not tell."""
+        """The room on the disk that has the router's files; None if the system does not tell."""
         return room_of(self.folder)
 
     def unready(self) -> str:

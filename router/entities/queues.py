@@ -22,7 +22,7 @@ from topic.queues.messages import Passed, QueuedMessages
 from topic.queues.state import Queue
 
 MOST_SHOWN: Final = 100
-"""Queues of a router in `$status` and `/metrics`, at most."""
+"""The most queues of a router that `$status` and `/metrics` show."""
 
 Read = Callable[[ObservedRouter, Queue], Any]
 
@@ -50,7 +50,7 @@ SETTINGS: Final = (
     _setting("retry_factor", Type.NUMBER, "how many times longer it pauses after each further failure; null: equal"),
     _setting("retry_most_ms", Type.NUMBER, "how many milliseconds it pauses at most; null: a day"),
 )
-"""The settings of a queue, by their names in `QueueSettings`."""
+"""The settings of a queue, keyed by their names in `QueueSettings`."""
 
 
 def _set_of(at: ObservedRouter, queue: Queue) -> str | None:
@@ -59,7 +59,7 @@ def _set_of(at: ObservedRouter, queue: Queue) -> str | None:
 
 
 def _messages(at: ObservedRouter, queue: Queue) -> QueuedMessages:
-    """All messages of the queue's set, of which this router has a replica."""
+    """The replica of all messages of the queue's set. This router has one."""
     name = _set_of(at, queue)
     assert at.node.sets is not None and name is not None
     return at.node.sets.state(name).messages
@@ -76,12 +76,12 @@ def _oldest_s(at: ObservedRouter, queue: Queue) -> float | None:
 
 
 def _passed(read: Callable[[Passed], int]) -> Read:
-    """A figure that only the leader has; None elsewhere."""
+    """Read a figure that only the leader has; None at other routers."""
     return lambda at, one: read(_messages(at, one).passed_of(one.id)) if _set_of(at, one) in at.node.led else None
 
 
 def _resting(read: Callable[[Resting], int]) -> Read:
-    """A figure that only the leader has; None elsewhere."""
+    """Read a figure that only the leader has; None at other routers."""
 
     def at_leader(at: ObservedRouter, one: Queue) -> int | None:
         led = at.node.led.get(_set_of(at, one) or "")
@@ -118,7 +118,7 @@ FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
     ("dead", Type.COUNT, "at the leader: messages that have gone to another address since this router leads, as dead "
         "letters or back", _passed(lambda passed: passed.dead)),
 )  # fmt: skip
-"""The figures of a queue: name, type, meaning, and how to read it."""
+"""One figure of a queue: its name, its type, its meaning, and the function that reads it."""
 
 
 def _series(name: str, type_: Type) -> Metric:

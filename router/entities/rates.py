@@ -1,10 +1,9 @@
-"""Rates of totals: their growth in a second, from look to look. All surfaces that show a rate have it from here.
+"""Rates of totals: how much a total grows in a second, from one look at a router to the next.
 
-The totals of a link begin anew with each attach, the totals of a connection with each connection, and the totals of a
-router with each of its lives. If the total began between two looks, all of it counts. A link or router that the former
-look lacks has no rate. The time between two looks is by the router's uptime, so the duration of a request does not
-matter.
-"""
+All surfaces that show a rate have it from here. The totals of a link begin anew with each attach, the totals of a
+connection with each connection, and the totals of a router with each of its lives. If the total began between two
+looks, all of it counts. A link or router that the former look lacks has no rate. The time between two looks is measured
+by the router's uptime, so the duration of a request does not matter."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +18,8 @@ from router.entities.table import Entity
 Row = dict[str, Any]
 
 DIRECTIONS: Final = "Received", "Sent"
-"""The directions of a link, as a router counts them. The second one counts more, because the sender of a direction
-knows it better."""
+"""The names of the two directions of a link between routers, in a router's report. If both ends report a direction, the
+second name is preferred, because the sender of a direction knows it better."""
 TOTALS: Final = "deliveriesIngress", "deliveriesEgress", "acceptedDeliveries"
 
 
@@ -47,7 +46,8 @@ Looks = Mapping[str, RouterLook]
 
 @frozen
 class LinkRate:
-    """Messages a second of a link: `rate` counts messages received from a publisher, or transferred to a subscriber."""
+    """The messages a second of a link. `rate` counts messages received from a publisher, or transferred to a
+    subscriber."""
 
     role: str
     container: str
@@ -57,21 +57,22 @@ class LinkRate:
     status: str
     rate: float
     accepted: float | None
-    """Accepted messages a second of a subscriber."""
+    """The messages a second that a subscriber accepts."""
     bytes: float | None
-    """Bytes a second in the same direction on the link's connection; None if unknown."""
+    """The bytes a second in the same direction on the link's connection; None if unknown."""
     waiting: int
-    """Messages that are unsettled or queued."""
+    """The number of messages that are unsettled or queued now."""
 
 
 @frozen
 class NeighbourRate:
-    """The traffic that one router sends to a neighbour in a second, for all routers."""
+    """The traffic that one router sends to a neighbour in a second. This includes traffic that it passes on for other
+    routers."""
 
     router: str
     neighbour: str
     messages: float | None
-    """AMQP messages between the routers. Each may carry many deliveries."""
+    """The AMQP messages between the routers, a second. Each may carry many deliveries."""
     bytes: float | None
 
 
@@ -81,19 +82,19 @@ class QueueRate:
 
     queue: str
     router: str
-    """The router that leads the queue's set."""
+    """The router that leads the set of the queue."""
     came: float
     left: float
     messages: int
-    """Messages in the queue now."""
+    """The number of messages in the queue now."""
     consumers: int
     oldest_s: float
-    """Age of the oldest message, in seconds."""
+    """The age of the oldest message, in seconds."""
 
 
 @frozen
 class RouterRate:
-    """Messages a second on all present and former links of a router."""
+    """The messages a second on all present and former links of a router."""
 
     router: str
     received: float
@@ -102,7 +103,7 @@ class RouterRate:
     links: int
     records: int
     memory: int
-    """Resident memory in bytes."""
+    """The resident memory of the router process, in bytes."""
 
 
 @frozen
@@ -121,7 +122,8 @@ class MeshRates:
 
 @frozen
 class _Spell:
-    """The time between two looks at a router. `former` is None for a router that was started in between."""
+    """The time between two looks at a router, with both looks. `former` is None for a router that was started in
+    between."""
 
     former: RouterLook | None
     new: RouterLook
@@ -132,7 +134,7 @@ class _Spell:
 
 
 def _spells(before: Looks, after: Looks) -> Iterator[tuple[str, _Spell]]:
-    """The spells of the routers that have answered both times."""
+    """The time between the two looks, for each router that has answered both times."""
     for name, new in after.items():
         old, lived = before.get(name), new.status["uptime_s"]
         if old is not None:
@@ -163,9 +165,8 @@ def router_rates(before: Looks, after: Looks) -> Iterator[RouterRate]:
 
 
 def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
-    """The rates of each direction, once: as its sender counts it, or as the other end does if the sender has not
-    answered.
-    """
+    """The rates of each direction between routers, once. The sender's count is taken; if the sender has not answered,
+    the count of the other end."""
     found: dict[tuple[str, str], NeighbourRate] = {}
     for way in DIRECTIONS:
         for name, spell in _spells(before, after):
@@ -181,9 +182,8 @@ def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
 
 
 def queue_rates(before: Looks, after: Looks) -> Iterator[QueueRate]:
-    """The rates of the queues. If the former look of its leader lacks a queue, its rates are 0: it is unknown since
-    when it was counted.
-    """
+    """The rates of the queues. If the former look at its leader lacks a queue, its rates are 0, because nobody knows
+    since when it was counted."""
     for router, spell in _spells(before, after):
         former = {row["name"]: row for row in spell.before(LED_QUEUE.status)}
         for row in spell.new.status.get(LED_QUEUE.status, ()):
@@ -223,6 +223,7 @@ def _known(before: float | None, now: float | None, seconds: float) -> float | N
 
 
 def rate(before: float | None, now: float, seconds: float) -> float:
-    """Growth of a total in a second. If `before` is None, or more than `now`, the total began in between."""
+    """The growth of a total in a second. If `before` is None, or more than `now`, the total began between the two
+    looks."""
     more = now - before if before is not None and now >= before else now
     return round(more / seconds, 1) if seconds > 0 else 0.0

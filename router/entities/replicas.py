@@ -17,7 +17,7 @@ LEADER: Final = "leader"
 
 
 def is_redundant(voters: Collection[str], may_stop: Collection[str]) -> bool:
-    """Whether a set keeps its majority whichever voter stops, by its leader's report."""
+    """Whether a set keeps its majority when any one of its voters stops, according to its leader's report."""
     return {*voters} <= {*may_stop}
 
 
@@ -36,7 +36,7 @@ def _at_leader(read: Callable[[SetView], Any]) -> Callable[[ObservedRouter, SetV
 
 
 def _of_messages(read: Callable[[QueuedMessages], Any]) -> Callable[[ObservedRouter, SetView], Any]:
-    """A figure of the set's messages that only the leader has."""
+    """A figure about the set's messages that only the leader has."""
 
     def read_if_led(at: ObservedRouter, one: SetView) -> Any:
         sets = at.node.sets

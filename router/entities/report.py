@@ -26,9 +26,8 @@ def report(at: ObservedRouter) -> bytes:
 
 
 def only_of(user: str, told: bytes) -> bytes:
-    """The report as this user may see it: only the user's own links, and no queues, as other users may have chosen
-    their names.
-    """
+    """The report that this user may see. It has only the user's own links. It has no queues, because other users may
+    have chosen their names."""
     said = json.loads(told)
     for name in OF_USERS:
         own = [link for link in said[name] if user and link.get("user") == user]

@@ -1,4 +1,4 @@
-"""This router, its links to neighbours, and the other routers as it sees them."""
+"""The entities for this router, for its links to neighbours, and for the other routers as it sees them."""
 
 import os
 import time
@@ -42,7 +42,7 @@ def _ahead_s(at: ObservedRouter) -> float:
 
 
 def _by_kind(totals: Mapping[str, int]) -> dict[str, int]:
-    """The totals, with 0 for kinds of addresses without one."""
+    """The totals of all kinds of addresses. A kind without a total has 0."""
     return {kind: totals.get(kind, 0) for kind in KINDS}
 
 
@@ -153,7 +153,7 @@ def _name(at: ObservedRouter, name: str) -> str:
 
 
 def _named(*more: Attribute[str]) -> tuple[Attribute[str], ...]:
-    """The attributes of entities whose identity is a router's name, followed by `more`."""
+    """The attributes of entities whose identity is a router's name. The attributes in `more` follow."""
     return (
         Attribute("identity", Type.TEXT, "the router's name", _name, Where.MANAGEMENT),
         Attribute("name", Type.TEXT, "the router's name", _name, Where.MANAGEMENT),

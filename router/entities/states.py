@@ -1,4 +1,4 @@
-"""The words for the states of links and deliveries."""
+"""The words that reports use for the states of links and deliveries."""
 
 from collections.abc import Collection
 from typing import Final
@@ -10,7 +10,8 @@ from topic.edge.subscriber import LocalSubscriber
 
 STATES: Final = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
 PLACEHOLDER, UNCONFIRMED = "placeholder", "unconfirmed"
-"""Records in doubt that no home has confirmed: without a message, and with one."""
+"""The words for records in doubt that no home has confirmed. A placeholder has no message; the other one has its
+message."""
 IN_DOUBT: Final = ("in_doubt", UNCONFIRMED, PLACEHOLDER)
 PUBLISHER: Final = ("attaching", "attached", "suspended")
 SUBSCRIBER: Final = ("joining", "attached", "suspended")
@@ -34,5 +35,5 @@ def subscriber_status(subscriber: LocalSubscriber) -> str:
 
 
 def at_subscriber(state: int) -> str:
-    """The state of a delivery at a local subscriber, or its outcome there."""
+    """The state of a delivery at a local subscriber, or its outcome there if it has one."""
     return AT_SUBSCRIBER.get(state) or DeliveryOutcome(state).name.lower()

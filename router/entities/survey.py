@@ -1,8 +1,7 @@
-"""One pass over all deliveries at this router: the waits that they cause, and since when each was seen.
+"""Passes once over all deliveries at this router, and finds the waits that they cause, and since when each was seen.
 
-Each report makes one pass (`router.entities.report`), as several of its parts need it. The path of a message only
-counts totals.
-"""
+Each report makes one pass (`router.entities.report`), because several of its parts need it. The path of a message only
+counts totals."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -20,20 +19,20 @@ from topic.identity import shown_address
 from topic.node import Node
 
 NOBODY_KNOWS: Final = "that no router knows"
-"""A text in place of the name of a link that no router in contact knows."""
+"""A text that stands for a link that no router in contact knows."""
 
 
 class Ages:
-    """Measures how long a wait lasts: the seconds for which the same delivery was seen under the name of the awaited
-    link, from look to look. If each look sees other deliveries, the age stays 0, so a busy mesh does not look like a
-    waiting one."""
+    """Measures how long a wait lasts: the seconds for which the same delivery was seen to wait for the same link, from
+    pass to pass. If each pass sees other deliveries, the age stays 0, so a busy mesh does not look like a waiting one.
+    """
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, bytes], float] = {}
 
     def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
-        """Return how long each name has waited: the seconds since the look that first saw the oldest of its present
-        things. `seen`: pairs of a name and a thing that waits, such as a delivery."""
+        """Return how long each name has waited: the seconds since the pass that first saw the oldest of the things that
+        still wait under this name. `seen`: pairs of a name and a thing that waits, such as a delivery."""
         now = trio.current_time()
         self._since = {one: self._since.get(one, now) for one in seen}
         oldest: dict[str, float] = {}
@@ -55,7 +54,7 @@ class DeliveryWait:
 @frozen
 class UnansweredAttaches:
     routers: list[str] = field(factory=list)
-    """The routers whose word this router awaits before it answers the attaches."""
+    """The routers whose answer this router awaits before it answers the attaches of clients."""
     since_s: float = 0.0
 
 
@@ -64,11 +63,11 @@ class Survey:
 
     def __init__(self) -> None:
         self.records: dict[str, int] = {}
-        """Number of records, by state."""
+        """The number of records, by state."""
         self.bytes = 0
-        """Bytes of the messages in these records."""
+        """The bytes of the messages in these records, by state."""
         self.sent: Counter[LocalSubscriber] = Counter()
-        """Deliveries without an outcome yet, by subscriber."""
+        """The number of deliveries without an outcome, by awaited subscriber."""
         self.waits: list[DeliveryWait] = []
         self.held: dict[bytes, list[str]] = {}
         """The links and routers for which each publisher without credit waits."""
@@ -99,7 +98,8 @@ class Survey:
         for stream in node.topic.home.streams.values():
             held = _held(node, stream)
             waits.update(held)
-            seen += [(name, b"") for name in held]  # a gate counts as one thing, however many deliveries wait
+            # A gate counts as one waiting thing, however many deliveries wait behind it.
+            seen += [(name, b"") for name in held]
         ages = self._waits.look(seen)
         for name, records in sorted(waits.items()):
             publishers = sorted({_publisher_of(node, record, "a publisher that no router knows") for record in records})
@@ -116,7 +116,8 @@ class Survey:
         told = {name for name, stream in topic.home.streams.items() if not stream.answered}
         told |= {name for name, subscriber in topic.edge.subscribers.items() if not subscriber.answered}
         waiting, routers = topic.attaches.waiting, topic.attaches.awaited
-        if not told.issuperset(waiting):  # no router in contact knows some of these links: name the other routers
+        # If no router in contact knows some of these links, the routers out of contact are named in their place.
+        if not told.issuperset(waiting):
             routers |= set(topic.directory.members.others) - topic.directory.applied.keys()
         return UnansweredAttaches(sorted(routers), self._unanswered.look(("", name) for name in waiting).get("", 0.0))
 
@@ -153,8 +154,8 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
 
 
 def _held(node: Node, stream: HomeStream) -> dict[str, list[Record]]:
-    """The awaited event, in words -> the records that wait for it, and that keep subscribers from later deliveries of
-    this publisher (protocol 6.5, 6.6)."""
+    """Awaited event, in words -> the records that wait for it, and that keep subscribers from later deliveries of this
+    publisher (protocol 6.5, 6.6)."""
     held: dict[str, list[Record]] = {}
     publisher, directory = f"publisher {stream.identity}", node.topic.directory
     for name, gate in stream.gates.items():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OURS: Final = "io.oncemesh."
-"""Prefix of the names of types that qpid-dispatch does not have."""
+"""The beginning of the names of types that qpid-dispatch does not have."""
 DISPATCH: Final = "org.apache.qpid.dispatch."
 
 
@@ -55,12 +55,12 @@ class Type(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether the value only grows, so that two looks make a rate."""
+        """The way in which a series is made from an attribute of all entities of a type."""
         return self in (Type.COUNT, Type.CARRIED, Type.COUNTS)
 
 
 class Where(Flag):
-    """The surfaces that show the value of an attribute. `/metrics` also shows the series made from it."""
+    """One sample for each key of a map. The type has one entity."""
 
     NOWHERE = 0
     STATUS = auto()
@@ -72,7 +72,8 @@ class How(Enum):
     """How a series is made from an attribute of all entities of a type."""
 
     EACH = "of each"
-    """A sample for each entity, with its name as the label; without a label there is one entity."""
+    """A series of `/metrics`. No label has a name that a client chose, except names of a bounded number of queues. So
+    the number of samples is bounded."""
     KEYS = "by key"
     """A sample for each key of a map; there is one entity."""
     FACTS = "as labels"
@@ -81,7 +82,7 @@ class How(Enum):
     NUMBER = "how many"
     BY_VALUE = "how many, by value"
     OLDEST = "the longest time that an entity has been so"
-    """Seconds for which a flag has been set, from look to look."""
+    """The meaning of the series, if the meaning of the attribute does not fit a sum or a number."""
 
 
 @frozen
@@ -93,7 +94,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     how: How = How.EACH
     values: tuple[str, ...] = ()
-    """The values that always have a sample, if `how` is `BY_VALUE`."""
+    """True if `$status` leaves the attribute out when it is empty."""
     says: str = ""
     """The meaning of a sum or a number, if the meaning of the attribute does not fit."""
 
@@ -116,12 +117,12 @@ class Attribute(Generic[T]):
 
     @property
     def measured(self) -> str:
-        """The meaning of the series."""
+        """The meaning of the type, for people: it says which entities the type has."""
         return (self.series.says if self.series is not None else "") or self.says
 
     @property
     def managed_name(self) -> str:
-        """The name in `$management`: `since_s` is `sinceSeconds` there."""
+        """The key of the type's list in `$status`; empty if `$status` has no list of it."""
         first, *words = (self.name.removesuffix("_s") + "_seconds" * self.name.endswith("_s")).split("_")
         return first + "".join(map(str.capitalize, words))
 
