@@ -216,7 +216,7 @@ CONNECTOR: Final = Entity[tuple[str, Address]](
 
 @frozen
 class Peer:
-    """The other end of a connection: a client, or a neighbour with a name."""
+    """The name of the other end of a connection: a client, or a neighbour."""
 
     connection: ClientConnection
     identity: str
@@ -345,7 +345,8 @@ LINK: Final = Entity[End](
 
 
 def _inside(at: ObservedRouter, address: str, ends: Callable[[str, str], str]) -> str:
-    """The address in the mesh of links to this one; for a queue its `ingress_address` or `egress_address`."""
+    """The address, in the mesh, of links to this address. For a queue it is its `ingress_address` or
+    `egress_address`."""
     sets = at.node.sets
     if sets is None or not at.node.topic.kinds.of(address).in_sets:
         return address

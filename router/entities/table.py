@@ -55,12 +55,12 @@ class Type(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """The way in which a series is made from an attribute of all entities of a type."""
+        """Whether the value only grows, so that two looks make a rate."""
         return self in (Type.COUNT, Type.CARRIED, Type.COUNTS)
 
 
 class Where(Flag):
-    """One sample for each key of a map. The type has one entity."""
+    """The surfaces that show the value of an attribute. `/metrics` also shows the series that are made from it."""
 
     NOWHERE = 0
     STATUS = auto()
@@ -69,34 +69,33 @@ class Where(Flag):
 
 
 class How(Enum):
-    """How a series is made from an attribute of all entities of a type."""
+    """The way in which a series is made from an attribute of all entities of a type."""
 
     EACH = "of each"
-    """A series of `/metrics`. No label has a name that a client chose, except names of a bounded number of queues. So
-    the number of samples is bounded."""
+    """One sample for each entity, with the entity's name as the label. A series without a label has one entity."""
     KEYS = "by key"
-    """A sample for each key of a map; there is one entity."""
+    """One sample for each key of a map. The type has one entity."""
     FACTS = "as labels"
-    """One sample of 1 with the values of a map as labels; there is one entity."""
+    """One sample of 1, with the values of a map as labels. The type has one entity."""
     SUM = "the sum"
     NUMBER = "how many"
     BY_VALUE = "how many, by value"
     OLDEST = "the longest time that an entity has been so"
-    """The meaning of the series, if the meaning of the attribute does not fit a sum or a number."""
+    """The seconds for which a flag has been set, as one look after the other has seen it."""
 
 
 @frozen
 class Metric:
-    """A series of `/metrics`. No label is a name that a client chose, except names of a bounded number of queues: so
+    """A series of `/metrics`. No label has a name that a client chose, except names of a bounded number of queues. So
     the number of samples is bounded."""
 
     name: str
     labels: tuple[str, ...] = ()
     how: How = How.EACH
     values: tuple[str, ...] = ()
-    """True if `$status` leaves the attribute out when it is empty."""
+    """The values that always have a sample, even of 0, if `how` is `BY_VALUE`."""
     says: str = ""
-    """The meaning of a sum or a number, if the meaning of the attribute does not fit."""
+    """The meaning of the series, if the meaning of the attribute does not fit a sum or a number."""
 
 
 @frozen
@@ -108,21 +107,21 @@ class Attribute(Generic[T]):
     where: Where = Where.BOTH
     series: Metric | None = None
     may_lack: bool = False
-    """`$status` leaves the attribute out if it is empty."""
+    """True if `$status` leaves the attribute out when it is empty."""
 
     @property
     def is_counter(self) -> bool:
-        """Whether the series is a counter. A sum over entities is none, as it falls when an entity goes."""
+        """Whether the series is a counter. A sum over entities is not one, because it falls when an entity goes."""
         return self.type.counts and self.series is not None and self.series.how in (How.EACH, How.KEYS)
 
     @property
     def measured(self) -> str:
-        """The meaning of the type, for people: it says which entities the type has."""
+        """The meaning of the series."""
         return (self.series.says if self.series is not None else "") or self.says
 
     @property
     def managed_name(self) -> str:
-        """The key of the type's list in `$status`; empty if `$status` has no list of it."""
+        """The name in `$management`: `since_s` is `sinceSeconds` there."""
         first, *words = (self.name.removesuffix("_s") + "_seconds" * self.name.endswith("_s")).split("_")
         return first + "".join(map(str.capitalize, words))
 
@@ -131,24 +130,24 @@ class Attribute(Generic[T]):
 class Entity(Generic[T]):
     name: str
     says: str
-    """The meaning of the type, for people: which entities it has."""
+    """The meaning of the type, for people: it says which entities the type has."""
     found: Callable[["ObservedRouter"], Iterable[T]]
-    """The present entities, in order. A pass over all of them costs no more than reading each."""
+    """The present entities, in order. To pass over all of them costs no more than to read each."""
     attributes: tuple[Attribute[T], ...]
     status: str = ""
-    """The key of their list in `$status`; empty if there is none."""
+    """The key of the type's list in `$status`; empty if `$status` has no list of it."""
     managed: str = ""
-    """The name of their type in `$management`."""
+    """The name of the type in `$management`."""
     columns: tuple[str, ...] = ()
-    """Columns of their table in `oncemesh status`, besides the link's name; empty if there is no table."""
+    """The columns of the type's table in `oncemesh status`, besides the link's name; empty if there is no table."""
     spared: tuple[str, ...] = ()
-    """Columns that are left out first if the terminal is narrow."""
+    """The columns that are left out first if the terminal is narrow."""
 
     def shown(self, where: Where) -> list[Attribute[T]]:
         return [attribute for attribute in self.attributes if where in attribute.where]
 
     def in_status(self, at: "ObservedRouter", one: T) -> dict[str, Any]:
-        """The attributes as in `$status`: `a.b` is `b` in a map `a`."""
+        """The attributes as `$status` has them: the value of `a.b` is the value of `b` in a map `a`."""
         told: dict[str, Any] = {}
         for attribute in self.shown(Where.STATUS):
             value = attribute.read(at, one)

@@ -38,7 +38,7 @@ from router.management.types import full_name, other_names
 MOST_ROWS: Final = 500
 MOST_SEQUENCE: Final = 2**53
 RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "PURGE", "PEEK", "RETRY", "GET-LOG", "GET-EVENTS"})
-"""Operations that need the operator's permission."""
+"""The operations that need the operator's permission."""
 
 Outcome = tuple[int, Any]
 Kind = EntityType[Any]
@@ -56,7 +56,8 @@ class Agent:
         turn: Callable[[], Awaitable[None]],
     ) -> None:
         """`management_nodes`: the addresses of all management nodes. `report`: makes the report of docs/status.md.
-        `looks`: makes looks for consoles, at most as old as its argument, in seconds. `turn`: awaited before work."""
+        `looks`: makes looks for consoles; a look is at most as old as the argument, in seconds. `turn`: the agent
+        awaits it before work."""
         self.types = {kind.name: kind for kind in types}
         self._others = other_names(self.types)
         self._nodes = management_nodes
@@ -100,7 +101,8 @@ class Agent:
 
     @asynccontextmanager
     async def _at_pace(self) -> AsyncIterator[None]:
-        """A context without other work of the agent. Afterwards the agent rests for as long as the pace demands."""
+        """A context in which the agent does no other work. Afterwards the agent rests for as long as the
+        pace demands."""
         async with self._lock:
             await self._pace.begin()
             try:
@@ -115,7 +117,7 @@ class Agent:
             raise ManagementError(NOT_IMPLEMENTED, f"unknown operation {request.operation}, expected one of {known}")
         return await operation(request)
 
-    # types
+    # The methods from here on are about types.
 
     def _about(self, what: Callable[[Kind], list[str]]) -> Operation:
         async def tell(request: Request) -> Outcome:
@@ -172,7 +174,7 @@ class Agent:
     async def _get_look(self, request: Request) -> Outcome:
         return OK, self._look(request.number("age", 0) / 1000)
 
-    # entities
+    # The methods from here on are about entities.
 
     async def _query(self, request: Request) -> Outcome:
         kinds = self._kinds(request, "entityType")
@@ -224,8 +226,8 @@ class Agent:
             return self._named(request) or await self._find(request)
 
     def _named(self, request: Request) -> tuple[Kind, Any] | None:
-        """The entity of a request that has type, identity and name, for a type whose entities this router need not
-        know; else None."""
+        """The entity that a request names by type, identity and name together. Such a type allows requests for entities
+        that this router does not know. None for any other request."""
         identity, name = request.text(IDENTITY), request.text(NAME)
         if request.text(TYPE) is None or identity is None or name is None:
             return None
@@ -269,8 +271,8 @@ def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:
 
 
 def _chosen(kinds: list[Kind], asked: list[str]) -> list[str]:
-    """The attributes of an answer: the requested ones that some type has. Tools ask old routers for new attributes, and
-    check which ones the answer has."""
+    """The attributes of an answer: those requested ones that at least one type has. Tools ask old routers for new
+    attributes, and learn from the answer which ones exist."""
     known = dict.fromkeys(chain.from_iterable(kind.attribute_names for kind in kinds))
     names = [name for name in dict.fromkeys(asked) if name in known] if asked else list(known)
     if not names:

@@ -73,7 +73,8 @@ class EntityType(Generic[T]):
         return ["READ", *(name for name, operation in others.items() if operation is not None), *self.may.others]
 
     def row(self, entity: T, names: Sequence[str]) -> list[Any]:
-        """The values of these attributes; None for attributes of other types."""
+        """The values of these attributes, in the same order. The value is None for an attribute that
+        this type lacks."""
         known = self.attributes
         return [
             bounded(known[name](entity)) if name in known else self.name if name == TYPE else None for name in names

@@ -35,7 +35,7 @@ _VALUE: Final = 0x77
 
 
 class ManagementError(Exception):
-    """A request fails: the status code and description of its answer."""
+    """A failure of a request, with the status code and description of the answer."""
 
     def __init__(self, status: int, description: str) -> None:
         super().__init__(description[:LONGEST_DESCRIPTION])
@@ -46,9 +46,9 @@ class ManagementError(Exception):
 class Request:
     reply_to: str
     correlation: Any
-    """The application properties of the request."""
+    """The correlation-id of the answer, encoded."""
     asked: Mapping[str, Any]
-    """The application properties."""
+    """The application properties of the request."""
     body: Any
 
     @property
@@ -78,7 +78,7 @@ class Request:
         return value
 
     def attribute_names(self) -> list[str]:
-        """The attributes that a QUERY asks for; empty for all."""
+        """The attributes that a QUERY asks for; empty if it asks for all."""
         names = self.body.get("attributeNames") if isinstance(self.body, dict) else None
         if names is None:
             return []
@@ -100,9 +100,8 @@ def read_request(message: bytes) -> Request:
 
 
 def _identifier(value: Any) -> Any:
-    """The identifier if its type is right: text, binary, ulong or UUID (AMQP 1.0 3.2.11 to 3.2.14). Raises AmqpError
-    otherwise.
-    """
+    """The identifier, if its type is right: text, binary, ulong or UUID (AMQP 1.0 3.2.11 to 3.2.14). Otherwise raises
+    AmqpError."""
     match value:
         case None | str() | bytes():
             return value

@@ -36,7 +36,7 @@ ADDRESSES: Final = {"router.address": ("identity", "name", "key"), "router.link"
 
 
 def types_at(at: ObservedRouter, ask: AskSets, read: ReadSet) -> Iterator[EntityType[Any]]:
-    """All types of this router. `ask` has replica sets decide an operation, `read` reads bodies of messages."""
+    """Make all types of this router. `ask` lets replica sets decide an operation; `read` reads bodies of messages."""
     may: dict[str, Operations[Any]] = {
         PUBLISHER.managed: Operations(
             delete=done_at_once(lambda stream: forget(at, (Role.PUBLISHER, stream.publisher)))
