@@ -1,11 +1,13 @@
 """The store of the replicas of a router in memory (`topic.queues.storing.SetStore`), with the rules of a real one."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from topic.queues.bodies.message_rows import body_key, is_body
-from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.bodies.message_rows import body_key, is_body, position_in
+from topic.queues.copying.pieces import Section, SnapshotRuns, order_of, piece_of, read_piece, run_row, section_of
+from topic.queues.positions import runs_of
+from topic.queues.rows import Changes, PackedRows, Row
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StoreContent
@@ -20,6 +22,33 @@ def apply(rows: dict[bytes, bytes], changes: Changes) -> None:
             rows[key] = value
 
 
+def sent_behind(rows: Mapping[bytes, bytes], after: bytes) -> Iterator[Row]:
+    """The rows of a snapshot that a leader sends behind this key."""
+    there = [at for key in rows if not is_body(key) and (at := position_in(key)) is not None]
+    all_rows = [*rows.items(), *map(run_row, runs_of(sorted(there)))]
+    behind = order_of(after)
+    return (row for row in sorted(all_rows, key=lambda row: order_of(row[0])) if order_of(row[0]) > behind)
+
+
+def with_pieces(rows: Mapping[bytes, bytes], pieces: Iterable[tuple[int, bytes]]) -> dict[bytes, bytes]:
+    """The rows of a leader's snapshot, when its pieces are there. `rows`: those of the former state. `pieces`: each has
+    the index of its snapshot."""
+    found = [(index, *row) for index, piece in pieces for row in read_piece(piece)]
+    last = found[-1][0] if found else 0
+    messages = {key: value for _, key, value in found if section_of(key) is Section.MESSAGES}
+    own = {key: value for key, value in rows.items() if section_of(key) is Section.MESSAGES}
+    first = min(messages, default=b"n")
+    own = {key: value for key, value in own.items() if key < first}
+    runs = SnapshotRuns()
+    for index, key, value in found:
+        if index == last and section_of(key) is Section.RUNS:
+            runs.add(key, value)
+    has = runs.reader()
+    there = {key: value for key, value in sorted((own | messages).items()) if has(key)}
+    others = {key: value for index, key, value in found if index == last and section_of(key) is Section.OTHERS}
+    return there | others
+
+
 class SetPart:
     """The part of one set in the store."""
 
@@ -28,8 +57,8 @@ class SetPart:
         self.hard = Hard()
         self.snapshot: Snapshot = NOTHING
         self.rows: dict[bytes, bytes] = {}
-        self.pieces: list[bytes] = []
-        """The pieces of the snapshot that a leader sends."""
+        self.pieces: list[tuple[int, bytes]] = []
+        """The pieces of the snapshot that a leader sends, and of earlier ones, each with the index of its snapshot."""
         self.entries: list[Entry] = []
         self.number = 0
         """The number of changes so far. The mark beside the store has it, too."""
@@ -55,12 +84,12 @@ class SetPart:
         for piece in persist.pieces:
             self.pieces = self.pieces if piece.place else []
             assert len(self.pieces) == piece.place, "a piece is put aside out of order"
-            self.pieces.append(piece.data)
+            self.pieces += [(piece.index, piece.data)] if piece.index else []
         if persist.snapshot is not None:
             del self.entries[: persist.snapshot.index - self.snapshot.index]
             self.snapshot = persist.snapshot
             if changes is None:
-                self.rows = dict(row for piece in self.pieces for row in read_piece(piece))
+                self.rows = with_pieces(self.rows, self.pieces)
                 self.pieces = []
             else:
                 apply(self.rows, changes)
@@ -116,7 +145,7 @@ class MemorySets:
         part = self.parts[piece.set]
         if part.snapshot.index != piece.index:
             return None
-        return piece_of(row for row in sorted(part.rows.items()) if row[0] > piece.after)
+        return piece_of(sent_behind(part.rows, piece.after))
 
 
 @attrs.define

@@ -79,7 +79,10 @@ class Part:
     kept: int = 0
     """The number of entries before the log that have bodies of the snapshot."""
     pieces: RowSums = attrs.Factory(RowSums)
-    """The rows of the table `piece`: pieces of a snapshot that a leader sends."""
+    """Pieces of the snapshot that a leader sends, perhaps behind those of earlier snapshots."""
+    staged: tuple[int, int] = (0, 0)
+    """The index of that snapshot, and the number of its first piece. The file does not have them, because the next
+    process has no use for pieces."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
     """The checksums of the rows of those entries that follow the snapshot."""
     total: int = 0

@@ -29,7 +29,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import count, pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -44,9 +44,18 @@ from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, Un
 from router.mesh.errors import RunError
 from router.queues.mark import Mark, MarkFile, read_mark
 from router.queues.part import KEYED, PLACES, Part, Row, RowSums, keys_of, place_of, read_entry, read_part
-from topic.queues.bodies.message_rows import about_key, body_key, is_body, message_about, position_in
+from topic.queues.bodies.message_rows import (
+    AFTER_MESSAGES,
+    MESSAGE,
+    about_key,
+    body_key,
+    is_body,
+    message_about,
+    position_in,
+)
+from topic.queues.copying.pieces import Section, SnapshotRuns, piece_of, read_piece, run_end, run_row, section_of
 from topic.queues.positions import index_of, position_of, runs_of
-from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.rows import Changes, PackedRows
 from topic.queues.state import messages_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.log import Entry, Snapshot
@@ -62,7 +71,9 @@ LOOSE: Final = 1024
 VACUUM: Final = 1024
 """One merge gives at most this many free pages back to the file system."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
-"""The most rows of each table that one scrub reads. The tables are read in this order."""
+"""Rows of a table that one scrub reads, at most, in the order of the tables."""
+IN_RUNS: Final = 20_000
+"""Messages in the runs of one piece of a snapshot, at most."""
 SCRUBBED_BYTES: Final = 16 << 20
 """The bytes, about, that one scrub reads. It may exceed them by one row."""
 STORE: Final = "queues.db"
@@ -302,8 +313,7 @@ class QueueStore:
             [there] = self._connection.execute(count, keys).fetchone()
             if there != expected:
                 raise DamagedError(f"its state has {there} {what}, expected {expected}")
-        # The pieces are dropped, because the leader sends its snapshot from the beginning.
-        if part.pieces.count:
+        if part.pieces.count:  # the replica does not know any more what they have
             self._drop_pieces(part)
             self._put(part)
         self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), rows)
@@ -421,7 +431,7 @@ class QueueStore:
         passed = range(part.snapshot.index + 1, min(part.last, snapshot.index) + 1)
         part.compact(snapshot)
         if changes is None:
-            self._delete("entry", part.key(1), part.key(snapshot.index))
+            self._delete("entry", part.key(passed.start), part.key(snapshot.index))
             self._restore(part)
             return
         kept = self._change_rows(part, changes, passed)
@@ -464,7 +474,10 @@ class QueueStore:
             self._add_row(part, key, value)
 
     def _delete_rows(self, part: Part, first: bytes, last: bytes) -> None:
-        found = self._connection.execute(_NO_ROWS, (part.row_key(first), part.row_key(last)))
+        self._delete_keys(part, part.row_key(first), part.row_key(last))
+
+    def _delete_keys(self, part: Part, first: bytes, last: bytes) -> None:
+        found = self._connection.execute(_NO_ROWS, (first, last))
         for (checksum,) in found.fetchall():
             part.rows.remove(checksum)
 
@@ -498,31 +511,87 @@ class QueueStore:
             part.rows.add(row[-1])
 
     def _put_aside(self, part: Part, piece: StagedPiece) -> None:
-        """Keep a piece of a leader's snapshot. The first piece replaces a snapshot that was sent before."""
+        """Keep a piece of a leader's snapshot (`StagedPiece`)."""
         if not piece.place:
             self._drop_pieces(part)
+        if not piece.index:
+            return
         assert part.pieces.count == piece.place, "a piece is missing"
+        if piece.index != part.staged[0]:
+            part.staged = piece.index, piece.place
         row = summed(part.piece_key(piece.place), piece.data)
         self._connection.execute(_PIECE, row)
         part.pieces.add(row[-1])
 
     def _restore(self, part: Part) -> None:
-        """Replace the rows of the state by the rows in the kept pieces. A piece without rows is skipped: the replica
-        cannot read it either, and begins anew."""
-        for table in KEYED:
-            self._delete(table, *keys_of(table, part.place))
-        part.rows, part.bodies, part.kept = RowSums(), 0, 0
-        for piece in [*self._select("piece", *keys_of("piece", part.place))]:
-            if not is_whole(piece):
-                raise DamagedError("a piece of a leader's snapshot does not match its checksum")
-            with contextlib.suppress(ValueError):
-                for key, value in read_piece(piece[1]):
-                    self._add_row(part, key, value)
+        """Make the rows of the state of the kept pieces, and of the messages here before those in the pieces. A piece
+        without rows is skipped: the replica cannot read it either, and begins anew."""
+        runs, others = self._tail(part)
+        lowest, highest = keys_of("row", part.place)
+        self._delete_keys(part, lowest, part.row_key(MESSAGE))
+        self._delete_keys(part, part.row_key(AFTER_MESSAGES), highest)
+        for key, value in others:
+            self._add_row(part, key, value)
+        self._delete_gone(part, runs)
+        has = runs.reader()
+        for key, value in self._staged(part):
+            if has(key):
+                self._add_row(part, key, value)
         self._drop_pieces(part)
+
+    def _tail(self, part: Part) -> tuple[SnapshotRuns, list[tuple[bytes, bytes]]]:
+        """The runs and the other rows of the snapshot that was sent last. They are behind its messages."""
+        tail: list[list[tuple[bytes, bytes]]] = []
+        for number in range(part.pieces.count - 1, part.staged[1] - 1, -1):
+            tail.append(self._piece(part, number))
+            if tail[-1] and section_of(tail[-1][0][0]) is Section.MESSAGES:
+                break
+        runs, others = SnapshotRuns(), list[tuple[bytes, bytes]]()
+        for key, value in chain.from_iterable(reversed(tail)):
+            match section_of(key):
+                case Section.RUNS:
+                    with contextlib.suppress(ValueError):
+                        runs.add(key, value)
+                case Section.OTHERS:
+                    others.append((key, value))
+        return runs, others
+
+    def _staged(self, part: Part) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of messages in the pieces."""
+        rows = chain.from_iterable(self._piece(part, number) for number in range(part.pieces.count))
+        return ((key, value) for key, value in rows if section_of(key) is Section.MESSAGES)
+
+    def _piece(self, part: Part, number: int) -> list[tuple[bytes, bytes]]:
+        """The rows of a kept piece."""
+        found = self._connection.execute("SELECT * FROM piece WHERE key = ?", (part.piece_key(number),)).fetchone()
+        if found is None or not is_whole(found):
+            raise DamagedError("a piece of a leader's snapshot does not match its checksum")
+        try:
+            return read_piece(found[1])
+        except ValueError:
+            return []
+
+    def _delete_gone(self, part: Part, runs: SnapshotRuns) -> None:
+        """Delete the messages that the leader's snapshot lacks, and those that are in its pieces."""
+        first = next((key for key, _ in self._staged(part)), AFTER_MESSAGES)
+        has = runs.reader()
+        keys = self._message_keys(part, part.row_key(MESSAGE))
+        gone = [position_in(key) or 0 for key in keys if key >= first or not has(key)]
+        for run in runs_of(gone):
+            self._delete_rows(part, *map(about_key, run))
+            self._delete_bodies(part, *map(body_key, run))
+        for index in sorted({index_of(position) for position in gone}):
+            self._thin_out(part, index)
+
+    def _message_keys(self, part: Part, low: bytes, most: int = -1) -> Iterator[bytes]:
+        """The keys of the first rows about messages behind this key of a row, `most` of them if there is a limit."""
+        select = "SELECT key FROM row WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
+        found = self._connection.execute(select, (low, part.row_key(AFTER_MESSAGES), most)).fetchall()
+        return (key.removeprefix(part.row_key(b"")) for (key,) in found)
 
     def _drop_pieces(self, part: Part) -> None:
         self._delete("piece", *keys_of("piece", part.place))
-        part.pieces = RowSums()
+        part.pieces, part.staged = RowSums(), (0, 0)
 
     def _delete(self, table: str, first: Any, last: Any) -> None:
         self._connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (first, last))
@@ -541,19 +610,36 @@ class QueueStore:
         with self._explained(), self._file.explained():
             return piece_of(self._rows_behind(part, piece.after))
 
-    def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of the state after this key. The body of each message follows the row about it."""
-        messages: dict[int, Sequence[bytes]] = {}
-        if (position := position_in(after)) is not None and not is_body(after):
-            yield self._row_of_body(part, position, messages)
-        keys = part.row_key(after), keys_of("row", part.place)[1]
-        for row in self._connection.execute("SELECT * FROM row WHERE key > ? AND key < ? ORDER BY key", keys):
+    def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes] | None]:
+        """The rows of the snapshot behind this key, in the order of `order_of`. None ends a piece."""
+        section = section_of(after)
+        if section is Section.MESSAGES:
+            messages: dict[int, Sequence[bytes]] = {}
+            for key, value in self._rows_between(part, part.row_key(after or MESSAGE), part.row_key(AFTER_MESSAGES)):
+                yield key, value
+                if (position := position_in(key)) is not None:
+                    yield self._row_of_body(part, position, messages)
+        if section is not Section.OTHERS:
+            yield from self._run_rows(part, run_end(after) if section is Section.RUNS else -1)
+            after = b""
+        yield from self._rows_between(part, part.row_key(after), part.row_key(MESSAGE))
+        yield from self._rows_between(part, part.row_key(max(after, AFTER_MESSAGES)), keys_of("row", part.place)[1])
+
+    def _rows_between(self, part: Part, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
+        select = "SELECT * FROM row WHERE key > ? AND key < ? ORDER BY key"
+        for row in self._connection.execute(select, (low, high)):
             if not is_whole(row):
                 raise DamagedError(f"a row of the state of set {part.name} does not match its checksum")
-            key = row[0].removeprefix(part.row_key(b""))
-            yield key, row[1]
-            if (position := position_in(key)) is not None:
-                yield self._row_of_body(part, position, messages)
+            yield row[0].removeprefix(part.row_key(b"")), row[1]
+
+    def _run_rows(self, part: Part, behind: int) -> Iterator[tuple[bytes, bytes] | None]:
+        """The runs of the snapshot behind this position. A piece has those of some messages, as it takes time to find
+        them."""
+        low = part.row_key(body_key(behind) if behind >= 0 else MESSAGE)
+        found = [position_in(key) or 0 for key in self._message_keys(part, low, IN_RUNS)]
+        yield from map(run_row, runs_of(found))
+        if len(found) == IN_RUNS:
+            yield None
 
     def _row_of_body(self, part: Part, position: int, messages: dict[int, Sequence[bytes]]) -> tuple[bytes, bytes]:
         body = self._body(part, position, messages)

@@ -12,12 +12,13 @@ from typing import Final
 from topic.errors import BreachError
 from topic.journal import Event
 from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
+from topic.queues.copying.pieces import SnapshotRows, begins_behind, read_piece
 from topic.queues.logged.message_log import ReplicaLog
 from topic.queues.operations import Browse, Declare, Done, QueueId, Refused, RefusedFor, Reply, decode
 from topic.queues.operations import encode as encode_operation
 from topic.queues.positions import position_of
 from topic.queues.proposals import Enqueued, Proposal, encode_proposal
-from topic.queues.rows import Changes, PackedRows, Row, SnapshotRows, read_piece
+from topic.queues.rows import Changes, PackedRows, Row
 from topic.queues.set_map import SetPlan
 from topic.queues.state import SetState, entry
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, Write
@@ -59,8 +60,8 @@ BEHIND: Final = 16 << 20
 """This many bytes of entries stay in the log for replicas out of contact, so that a replica that comes back soon needs
 no snapshot. The limit is also at most a quarter of the bytes of all messages."""
 DELAYED: Final = 64 << 20
-"""After this many bytes of entries, a leader makes a snapshot in any case, even if another replica lacks some of these
-entries, or is just being sent the former snapshot. That replica then gets the new snapshot from its first piece on."""
+"""Bytes of entries after which a leader makes a snapshot even if another replica lacks some of these entries, or is
+being sent the former snapshot. That replica is then sent the new one, behind what it has."""
 
 
 class SetReplica:
@@ -121,12 +122,9 @@ class SetReplica:
         self._on_disk = self.applied
         """The log index of the snapshot on the disk."""
         self._writes: deque[Write] = deque()
-        """The writes that the store has not finished yet, in order."""
-        self._reads: list[ReadPiece] = []
-        """The reads of pieces that the store has not finished yet."""
-        self._sent: dict[Replica, tuple[bytes, int]] = {}
-        """For each replica that is being sent the snapshot: the key of the last row that was read for it, and the bytes
-        of all pieces up to this row."""
+        """The writes that the store has not done, in order."""
+        self._reads: list[tuple[ReadPiece, Read]] = []
+        """The reads of pieces that the store has not done."""
         self._asked: list[tuple[str, int, bytes]] = []
         """The requests that the replica has to propose. Each has the router, its number of the request, and the
         operation."""
@@ -162,7 +160,7 @@ class SetReplica:
             if progress.stored >= log.snapshot.index:
                 has = whole + log.size(log.snapshot.index, progress.stored)
             else:
-                has = min(whole, self._sent.get(member, (b"", 0))[1])
+                has = min(whole, progress.copied)
             every = whole + log.size(log.snapshot.index, log.last)
             copied[member.router] = 100 if progress.stored == log.last else min(99, 100 * has // max(1, every))
         return copied
@@ -260,15 +258,13 @@ class SetReplica:
         self._reading.clear()
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
-        """Take a piece of the snapshot that the store has read. `found`: None if the snapshot is meanwhile at another
-        index."""
-        if any(one is piece for one in self._reads):
-            self._reads = [one for one in self._reads if one is not piece]
+        """The store has read a piece. `found`: None if the snapshot is at another index."""
+        for read in [read for one, read in self._reads if one is piece]:
+            self._reads = [one for one in self._reads if one[0] is not piece]
             if found is not None:
-                rows = read_piece(found[0])
-                sent = self._sent[piece.to][1] if piece.place else 0
-                self._sent[piece.to] = rows[-1][0] if rows else b"", sent + len(found[0])
-                self.raft.read(piece.to, piece.index, piece.place, *found)
+                data, is_last = found
+                rows = read_piece(data)
+                self.raft.read(read, data, rows[-1][0] if rows else b"", is_last)
 
     # The methods from here on perform actions of the Raft.
 
@@ -310,9 +306,9 @@ class SetReplica:
         elif isinstance(action, Restore):
             self._restore(action)
         elif isinstance(action, Read):
-            after = self._sent[action.to][0] if action.place else b""
-            self._reads.append(ReadPiece(name, action.to, action.index, action.place, after))
-            self.out.append(self._reads[-1])
+            read = ReadPiece(name, action.index, begins_behind(action.index, action.has, action.after))
+            self._reads.append((read, action))
+            self.out.append(read)
         elif isinstance(action, Agreed):
             self._agreed.append(action.index)
         elif isinstance(action, Alarm):
@@ -325,7 +321,8 @@ class SetReplica:
         for piece in persist.pieces:
             if not piece.place:
                 self._received = SnapshotRows()
-            self._received.add(piece.data)
+            if piece.index:
+                self._received.add(piece.index, piece.data)
 
     # The methods from here on are about the state of the set.
 
@@ -371,7 +368,7 @@ class SetReplica:
     def _restore(self, action: Restore) -> None:
         self.applied = action.snapshot.index
         try:
-            self.state = self._state(self._received.read())
+            self.state = self._state(self._received.read(self.state.rows.messages))
         except ValueError as error:
             self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
         self._changes.clear()

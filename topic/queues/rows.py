@@ -15,22 +15,16 @@ from typing import Final
 
 import msgpack
 
-from topic.queues.bodies.message_rows import MESSAGE, MessageRows, body_digest, body_of, is_body
-from topic.queues.operations import unpack
+from topic.queues.bodies.message_rows import MESSAGE, MessageRows
 
 Row = tuple[bytes, bytes]
 """A row: its key and its value."""
 Changes = Mapping[bytes, bytes | None]
-"""For each changed row, by key, the new value; None if the row is deleted."""
-MOST_KEY: Final = 512
-"""The limit of a key, in bytes."""
-PIECE: Final = 256 * 1024
-"""The approximate number of bytes in a piece of the state. A piece ends with the row that exceeds this number."""
+"""Keyed by the key of a row: its new value, or None if the row is deleted."""
 PACKED: Final = 4096
 """The number of keys and values that are packed together."""
 _DIGEST: Final = 16
-"""The number of bytes of a digest."""
-_EMPTY: Final = bytes(msgpack.packb([]))
+"""Bytes of a digest."""
 
 
 class StateRows:
@@ -161,73 +155,3 @@ class PackedRows:
         if len(self._last) >= PACKED:
             self._packed.append(msgpack.packb(self._last))
             self._last.clear()
-
-
-# The code from here on is about the pieces of a snapshot.
-
-
-class SnapshotRows:
-    """Collects the rows of a leader's snapshot while its pieces come. It compares each body with the row about it, and
-    then drops the body, because the disk of this router has the pieces."""
-
-    def __init__(self) -> None:
-        self._rows = PackedRows()
-        self._about: tuple[bytes, bytes] | None = None
-        """The key and the digest of the body that has to come next; None if another row may come next."""
-        self._why_wrong = ""
-
-    @property
-    def size(self) -> int:
-        """An estimate of the bytes that the rows take in memory."""
-        return self._rows.size
-
-    def add(self, piece: bytes) -> None:
-        """Add the rows of the next piece."""
-        try:
-            for key, value in read_piece(piece):
-                self._add(key, value)
-        except ValueError as error:
-            self._why_wrong = self._why_wrong or str(error)
-
-    def _add(self, key: bytes, value: bytes) -> None:
-        expected, self._about = self._about, None
-        if is_body(key) or expected is not None:
-            if expected != (key, body_digest(value)):
-                raise ValueError("a message has no body, or another one")
-            return
-        self._rows.append(key, value)
-        if key[:1] == MESSAGE:
-            self._about = body_of(key, value)
-
-    def read(self) -> PackedRows:
-        """All rows but bodies. Raises ValueError if a piece was malformed, or if a body is missing or wrong."""
-        if self._about is not None or self._why_wrong:
-            raise ValueError(self._why_wrong or "the last message has no body")
-        return self._rows
-
-
-def piece_of(rows: Iterable[Row]) -> tuple[bytes, bool]:
-    """Encode the next piece: as many of the rows, from the first on, as fit. Also returns whether these are all of
-    them."""
-    packer = msgpack.Packer()
-    parts: list[bytes] = []
-    size = 0
-    left = iter(rows)
-    for key, value in left:
-        parts += packer.pack(key), packer.pack(value)
-        size += len(parts[-2]) + len(parts[-1])
-        if size >= PIECE:
-            break
-    is_last = next(left, None) is None
-    return (bytes(packer.pack_array_header(len(parts))) + b"".join(parts) if parts else _EMPTY), is_last
-
-
-def read_piece(piece: bytes) -> list[Row]:
-    """Decode a piece into its rows. Raises ValueError for bytes that `piece_of` does not write."""
-    parts = unpack(piece, "a piece of the state of a set")
-    if len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
-        raise ValueError("a piece of the state of a set is no array of keys and values")
-    keys = parts[::2]
-    if not all(0 < len(key) <= MOST_KEY for key in keys):
-        raise ValueError(f"a piece of the state of a set has a key that is empty, or longer than {MOST_KEY} bytes")
-    return list(zip(keys, parts[1::2], strict=True))

@@ -12,7 +12,6 @@ from typing import Protocol
 import attrs
 
 from topic.queues.rows import Changes, PackedRows
-from topic.raft.configuration import Replica
 from topic.raft.messages import Persist, StoreContent
 
 
@@ -35,8 +34,9 @@ class Write:
     set: str
     persist: Persist
     changes: Changes | None = None
-    """The rows that differ from the former snapshot, if this replica has made the new one. None if the leader has sent
-    it: the store then replaces all its rows with the rows of the pieces that it has put aside."""
+    """If this replica made the snapshot: the rows that differ from the former snapshot. None if the leader sent the
+    snapshot: then the store makes its rows of the pieces that it has put aside, and of the messages that it has before
+    those in the pieces (`topic.queues.copying.pieces`)."""
 
 
 @attrs.frozen(slots=True)
@@ -54,11 +54,10 @@ class ReadPiece:
     """Read a piece of a set's snapshot, to send it to another router."""
 
     set: str
-    to: Replica
     index: int
-    place: int
     after: bytes
-    """The key of the last row of the previous piece; empty for the first piece."""
+    """The key of the last row before the piece, in the order in which they are sent
+    (`topic.queues.copying.pieces`); empty for the first rows."""
 
 
 @attrs.frozen(slots=True)

@@ -16,7 +16,7 @@ from topic.raft.errors import BusyError
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Body, Read
-from topic.raft.progress import FollowerProgress
+from topic.raft.progress import FollowerProgress, SnapshotPart
 from topic.raft.stores import KnownStores
 
 
@@ -120,7 +120,7 @@ class Leadership:
             self._take_stored(member, progress, body)
         elif isinstance(body, say.Lacking):
             self._take_lacking(member, progress, body)
-        elif body.index == self._log.snapshot.index:
+        else:
             progress.staged(body.place)
 
     def _take_stored(self, member: Replica, progress: FollowerProgress, body: say.Stored) -> None:
@@ -140,8 +140,10 @@ class Leadership:
             self._send(member, say.Distrust(self.term))
         elif (index := self._log.latest_up_to(min(body.index, progress.probe), body.index_term)) is not None:
             self._send(member, progress.ask(self._log, index, self.term))
-        else:
-            progress.send_snapshot()
+        elif 0 < body.staged <= self._log.snapshot.index:
+            progress.send_snapshot(SnapshotPart(body.staged, body.pieces, body.end))
+        else:  # a later snapshot of another leader lacks rows that are gone there, and not here
+            progress.send_snapshot(SnapshotPart(body.own, 0, b""))
 
     def decide(self) -> None:
         """Decide the entries that a majority of disks has, if the last of them is of this leader's term (Raft,
@@ -167,10 +169,12 @@ class Leadership:
 
     def _replicate_to(self, member: Replica, progress: FollowerProgress, *, is_due: bool) -> None:
         log, window = self._log, self._limits.window
+        if progress.lacks_entries(log):
+            self._send(member, progress.ask_again(log, self.term))
         while (append := progress.next_append(log, self.term, window, is_due=is_due)) is not None:
             self._send(member, append)
-        if (place := progress.next_piece()) is not None:
-            self.reads.append(Read(member, self._log.snapshot.index, place))
+        if (has := progress.next_piece()) is not None:
+            self.reads.append(Read(member, log.snapshot.index, has.pieces, has.index, has.end))
 
     # The methods from here on are about snapshots.
 
@@ -180,16 +184,18 @@ class Leadership:
         return any(progress.is_in_contact and progress.stored < index for progress in self.progress.values())
 
     def compacted(self) -> None:
-        """Send a new snapshot to the members that are being sent the former one."""
+        """This leader has a later snapshot: it takes the place of the former one where that is being sent."""
         for progress in self.progress.values():
-            if progress.needs_snapshot:
-                progress.send_snapshot()
+            progress.read_anew()
 
-    def read(self, member: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
-        """Take a piece of a snapshot that the shell has read. If the member still needs it, send it."""
-        piece = say.Piece(self.term, self._log.snapshot, place, data, is_last)
-        if member in self.progress and index == piece.snapshot.index and self.progress[member].take_piece(piece):
-            self._send(member, piece)
+    def read(self, read: Read, data: bytes, end: bytes, is_last: bool) -> None:
+        """The shell has read a piece of a snapshot: send it if the member still needs it."""
+        piece = say.Piece(self.term, self._log.snapshot, read.place, data, end, is_last)
+        progress = self.progress.get(read.to)
+        if progress is None or read.index != piece.snapshot.index:
+            return
+        if progress.take_piece(SnapshotPart(read.has, read.place, read.after), piece):
+            self._send(read.to, piece)
 
     # The methods from here on are about members.
 

@@ -9,7 +9,7 @@
 | `Lead` | a leader, as a contact begins | I lead; does your log have this entry? | no |
 | `Append` | a leader | these entries follow that one; this is the commit index | no |
 | `Stored` | a follower | my disk has all your entries up to this index | yes |
-| `Lacking` | a follower | my log lacks that entry; try this one | no |
+| `Lacking` | a follower | my log lacks that entry; try this one; this is what I have of a snapshot | no |
 | `Piece` | a leader, to a log that ends before its own begins | this is a piece of the snapshot | no |
 | `Staged` | a follower | my disk has that piece | yes |
 | `Digest` | a follower, and a leader | my state at this index has this digest; a majority's has this digest | no |
@@ -30,6 +30,8 @@
 | `Alarm` | an operator has to look |
 | `SetAside` | the store is void, or not to be trusted |
 """
+
+from typing import Final
 
 import attrs
 
@@ -117,6 +119,14 @@ class Lacking:
     term: int
     index: int
     index_term: int
+    own: int
+    """Index of the snapshot of the sender."""
+    staged: int = 0
+    """Index of the leader's snapshot of which the sender has put pieces aside; 0: of none."""
+    pieces: int = 0
+    """How many pieces it has put aside."""
+    end: bytes = b""
+    """`Piece.end` of the last one."""
 
 
 @attrs.frozen(slots=True)
@@ -124,8 +134,11 @@ class Piece:
     term: int
     snapshot: Snapshot
     place: int
-    """The number of the piece; the first one has 0."""
+    """The number of the piece, from 0 on. It goes on when a later snapshot takes the place of one whose pieces the
+    receiver has put aside, in part."""
     data: bytes
+    end: bytes
+    """Where the piece ends, in the words of the shells; not empty."""
     is_last: bool
 
 
@@ -212,12 +225,17 @@ class StoreContent:
 
 @attrs.frozen(slots=True)
 class StagedPiece:
-    """A piece of a leader's snapshot that a follower puts aside on its disk. The first piece drops an incomplete
-    earlier snapshot, and a state that was put aside for the same index."""
+    """A piece of a leader's snapshot that a follower puts aside. The first piece, of place 0, drops all pieces that
+    were put aside before. The shell makes the state of its own snapshot and of all pieces, when the last one is there
+    (`Persist.snapshot`). The pieces of the latest index tell what the state has of the others."""
 
     index: int
     place: int
     data: bytes
+
+
+NO_PIECES: Final = StagedPiece(0, 0, b"")
+"""In place of a piece: drop all pieces that were put aside."""
 
 
 @attrs.frozen(slots=True)
@@ -229,8 +247,8 @@ class Persist:
     hard: Hard
     pieces: tuple[StagedPiece, ...]
     snapshot: Snapshot | None
-    """If not None, the state that was put aside for this index becomes the snapshot. It replaces the former snapshot,
-    and the entries up to the index."""
+    """If not None, the state that was put aside for this index becomes the snapshot. It replaces the former snapshot
+    and the entries up to the index. If the state was made of pieces, these are of no use any more."""
     first: int
     """The index of the first entry in this write. The write replaces all entries from this index on."""
     entries: tuple[Entry, ...]
@@ -266,6 +284,11 @@ class Read:
     to: Replica
     index: int
     place: int
+    has: int
+    """The index of the snapshot of which the member has a part; 0: of none."""
+    after: bytes
+    """The end of this part (`Piece.end`): the piece begins there. Empty if the member has all of that snapshot, or of
+    none."""
 
 
 @attrs.frozen(slots=True)

@@ -2,11 +2,22 @@
 
 from typing import Final
 
+import attrs
+
 from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Append, Lead, Piece
 
 BATCH: Final = 256 * 1024
 """The limit of the bytes of entries in one `Append`. A single entry may be larger."""
+
+
+@attrs.frozen(slots=True)
+class SnapshotPart:
+    """What a member has of a snapshot (`Lacking`)."""
+
+    index: int
+    pieces: int
+    end: bytes
 
 
 class FollowerProgress:
@@ -23,11 +34,15 @@ class FollowerProgress:
         self.probe: int | None = None
         """The index about which the leader has asked the member, and got no answer yet."""
         self._told = 0
-        """The last commit index that the leader has sent to the member."""
-        self._piece: int | None = None
-        """The number of the next piece of the snapshot that the member gets; None while it needs no snapshot."""
-        self._is_piece_under_way = False
-        """Whether the shell is reading the piece `_piece`, or the member is storing it."""
+        """The last commit index that the member was sent."""
+        self._piece: SnapshotPart | None = None
+        """What the member's disk has of a snapshot; None while it needs no snapshot. The next piece begins there."""
+        self._sent: SnapshotPart | None = None
+        """What the member has when it has stored the piece that is on its way; None if none is."""
+        self._is_reading = False
+        """Whether the shell is reading the next piece."""
+        self.copied = 0
+        """Bytes of the pieces that this leader has sent, without those that the member has dropped."""
         self.since = now
         """When this leader began to keep the member's progress."""
         self._round_began, self._round_to = now, last
@@ -37,13 +52,19 @@ class FollowerProgress:
         """Handle the end of the contact. Messages under way are lost, perhaps also messages that were sent shortly
         before."""
         self.next = self._told = 0
-        self.probe = self._piece = None
+        self.probe = self._piece = self._sent = None
 
     def ask(self, log: RaftLog, index: int, term: int) -> Lead:
         """Make the first message of a contact, which asks the member whether its log has this entry."""
         self.probe = index
         self._told = min(log.commit, index)
         return Lead(term, index, log.term(index), log.commit)
+
+    def ask_again(self, log: RaftLog, term: int) -> Lead:
+        """The log has no longer what the member lacks: ask the member as in a new contact. It takes all that is under
+        way to it first."""
+        self.disconnected()
+        return self.ask(log, log.last, term)
 
     def learn(self, agreed: int, stored: int) -> None:
         """Note that the member's log is equal to the leader's up to `agreed`, and that its disk has the log up to
@@ -79,9 +100,7 @@ class FollowerProgress:
         under way to the member's disk. `is_due`: send the commit index even without entries."""
         if not self.next:
             return None
-        if self.next <= log.snapshot.index:
-            self.send_snapshot()
-            return None
+        assert self.next > log.snapshot.index, "it is to be asked what it has of the snapshot"
         entries: tuple[Entry, ...] = ()
         is_window_open = self.stored >= log.snapshot.index and log.size(self.stored, self.next - 1) < window
         if self.next <= log.last and is_window_open:
@@ -92,32 +111,44 @@ class FollowerProgress:
         self._told = min(log.commit, self.next - 1)
         return Append(term, previous, log.term(previous), entries, log.commit)
 
-    def send_snapshot(self) -> None:
-        """Begin to send the snapshot from its first piece, because the log no longer has entries that the member
-        lacks."""
+    def lacks_entries(self, log: RaftLog) -> bool:
+        """Whether the log has no longer the entries that are to be sent next."""
+        return 0 < self.next <= log.snapshot.index
+
+    def send_snapshot(self, has: SnapshotPart) -> None:
+        """The log has no longer the entries that the member lacks: send the snapshot, behind what the member has."""
         self.next, self.probe = 0, None
-        self._piece, self._is_piece_under_way = 0, False
+        self._piece, self._sent, self._is_reading = has, None, False
+        if not has.pieces:
+            self.copied = 0
 
     @property
     def needs_snapshot(self) -> bool:
         return self._piece is not None
 
-    def next_piece(self) -> int | None:
-        """The number of the piece that the shell has to read now; None if none."""
-        if self._piece is None or self._is_piece_under_way:
+    def next_piece(self) -> SnapshotPart | None:
+        """If the shell is to read a piece now: what the member has before it. None if there is none."""
+        if self._piece is None or self._sent is not None or self._is_reading:
             return None
-        self._is_piece_under_way = True
+        self._is_reading = True
         return self._piece
 
-    def take_piece(self, piece: Piece) -> bool:
-        """Take a piece that the shell has read. Returns whether the member still needs it."""
-        if self._piece != piece.place:
+    def read_anew(self) -> None:
+        """The leader has another snapshot: a piece of the former one is not sent any more."""
+        self._is_reading = False
+
+    def take_piece(self, has: SnapshotPart, piece: Piece) -> bool:
+        """The shell has read the piece behind this part. Returns whether it is the one for the member now. It is not if
+        the shell has read it for an earlier contact, and in this one, too."""
+        if self._piece != has or self._sent is not None:
             return False
+        self._sent, self._is_reading = SnapshotPart(piece.snapshot.index, piece.place + 1, piece.end), False
+        self.copied += len(piece.data)
         if piece.is_last:
-            self._piece, self.probe = None, piece.snapshot.index
+            self._piece, self._sent, self.probe = None, None, piece.snapshot.index
         return True
 
     def staged(self, place: int) -> None:
-        """Note that the member's disk has this piece."""
-        if self._piece == place:
-            self._piece, self._is_piece_under_way = place + 1, False
+        """The member's disk has this piece."""
+        if self._sent is not None and place + 1 == self._sent.pieces:
+            self._piece, self._sent = self._sent, None

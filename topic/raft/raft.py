@@ -39,6 +39,7 @@ from topic.raft.leadership import Leadership
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog, Snapshot
 from topic.raft.messages import (
+    NO_PIECES,
     Action,
     Agreed,
     Alarm,
@@ -47,6 +48,8 @@ from topic.raft.messages import (
     Envelope,
     Hard,
     Led,
+    Piece,
+    Read,
     Restore,
     Send,
     SetAside,
@@ -129,9 +132,9 @@ class Raft:
         self._matched = 0
         """Used as a follower: the last index up to which this log is known to be equal to the leader's."""
         self._acknowledged = 0
-        """Used as a follower: the last index that this replica has acknowledged to the leader."""
-        self._staging: tuple[Snapshot, int] | None = None
-        """Used as a follower: the snapshot that the leader is sending, and the number of its next piece."""
+        """Follower: the last index that it has acknowledged to the leader."""
+        self._staging: Piece | None = None
+        """The last piece that was put aside, of a snapshot that is later than what is decided here."""
         self._digests = Digests()
         self._storage = Storage(self.hard, self.log)
         self._outbox: list[Action] = []
@@ -354,6 +357,7 @@ class Raft:
         if not (self.hard.begun and self.log.last):
             raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
+        self._drop_pieces()  # they have entries that are lost
         self.hard = attrs.evolve(self.hard, life=self._new_life())
         alone = Configuration((self.me,), ring=self.log.configuration.ring)
         self.log.append([Entry(self.hard.term, configuration=alone)])
@@ -495,7 +499,7 @@ class Raft:
         self._notice_term(body.term, now)
 
     def _follow_nobody(self, now: float) -> None:
-        self._election = self._leader = self._staging = None
+        self._election = self._leader = None
         self.deadline = now + self._first_wait()
 
     def _follow(self, leader: Replica, term: int, now: float) -> bool:
@@ -594,7 +598,8 @@ class Raft:
             index = self.log.latest_up_to(body.index, body.index_term)
             if index is None:
                 raise BreachError(f"router {sender.router} leads without entry {self.log.commit}, which is decided")
-            self._send(sender, say.Lacking(body.term, index, self.log.term(index)))
+            self._drop_old_pieces()
+            self._send(sender, say.Lacking(body.term, index, self.log.term(index), *self._parts))
             return
         self._match(body.index, body.commit)
         self._acknowledge(sender)
@@ -650,27 +655,44 @@ class Raft:
         if self.leadership is not None:
             self.leadership.compacted()
 
-    def read(self, to: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
-        """Take a piece that the shell has read because of a `Read`. A piece of a former snapshot is not sent."""
+    def read(self, read: Read, data: bytes, end: bytes, is_last: bool) -> None:
+        """The shell has read a piece that `Read` asked for. `end`: as in `Piece`. A piece of a former snapshot is not
+        sent."""
         if self.leadership is not None:
-            self.leadership.read(to, index, place, data, is_last)
+            self.leadership.read(read, data, end, is_last)
 
-    def _take_piece(self, sender: Replica, body: say.Piece, now: float) -> None:
-        """Put a piece of the leader's snapshot aside, on the disk. This replica keeps its former state until all pieces
-        have come."""
+    @property
+    def _parts(self) -> tuple[int, int, int, bytes]:
+        """What this replica has of snapshots, for `Lacking`."""
+        own, piece = self.log.snapshot.index, self._staging
+        return (own, 0, 0, b"") if piece is None else (own, piece.snapshot.index, piece.place + 1, piece.end)
+
+    def _take_piece(self, sender: Replica, body: Piece, now: float) -> None:
+        """Put the pieces aside, on the disk, until all have come. Until then this replica keeps its former state.
+        Pieces stay when their leader, or the contact, is lost: the next ones may be of a later snapshot."""
         if not self._follow(sender, body.term, now):
             return
-        snapshot = body.snapshot
-        if body.place and self._staging != (snapshot, body.place):
+        snapshot, former = body.snapshot, self._staging
+        if body.place and (former is None or former.place + 1 != body.place or former.snapshot.index > snapshot.index):
             raise BreachError(f"router {sender.router} sends piece {body.place} of a snapshot out of order")
         if snapshot.index <= self.log.commit:
             raise BreachError(f"router {sender.router} sends a snapshot of entries that are decided here")
-        self._staging = (snapshot, body.place + 1)
+        self._staging = attrs.evolve(body, data=b"")
         self._storage.stage(StagedPiece(snapshot.index, body.place, body.data))
         if body.is_last:
             self._install(snapshot)
         else:
             self._send_when_stored(sender, say.Staged(body.term, snapshot.index, body.place))
+
+    def _drop_old_pieces(self) -> None:
+        """Drop the pieces if what is decided here has passed their snapshot."""
+        if self._staging is not None and self._staging.snapshot.index <= self.log.commit:
+            self._drop_pieces()
+
+    def _drop_pieces(self) -> None:
+        if self._staging is not None:
+            self._staging = None
+            self._storage.stage(NO_PIECES)
 
     def _install(self, snapshot: Snapshot) -> None:
         self.log.install(snapshot)
@@ -750,6 +772,7 @@ class Raft:
         """Take the actions that follow from the events since the last call, in order."""
         if self.leadership is not None:
             self._flush_leadership(self.leadership, now)
+        self._drop_old_pieces()
         persist = self._storage.write(self.hard, now) if not self.why_aside else None
         if persist is not None:
             self._outbox.append(persist)
@@ -793,7 +816,7 @@ class Raft:
         )
         assert self.leadership is None or self.leadership.has_majority, "it leads without a majority in contact"
         assert self._matched <= self.log.last and self._acknowledged <= self._matched
-        assert self._staging is None or (self._leader is not None and self._staging[0].index > self.log.commit)
+        assert self._staging is None or self._staging.snapshot.index > self.log.commit
         assert self.log.snapshot.index <= self._applied <= self.log.commit
         assert self.why_aside or self.leader is not None or self.deadline < math.inf, "no leader, and no timer"
 

@@ -8,16 +8,17 @@ from typing import Self
 import attrs
 import msgpack
 
-from tests.set_store import apply
+from tests.set_store import apply, sent_behind, with_pieces
 from topic.queues.bodies.message_rows import about_key, body_digest, body_key, is_body, position_in
-from topic.queues.positions import position_of
+from topic.queues.copying.pieces import piece_of, read_piece, run_row
+from topic.queues.positions import MOST_PLACES, index_of, position_of, runs_of
 from topic.queues.proposals import Enqueue, encode_proposal
-from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.rows import Changes, PackedRows
 from topic.queues.state import entry, messages_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import NOTHING, Entry, Snapshot
-from topic.raft.messages import Hard, Persist, StagedPiece, StoreContent
+from topic.raft.messages import NO_PIECES, Hard, Persist, StagedPiece, StoreContent
 
 MEMBERS = [Replica(router, router.encode() * 8) for router in "abcd"]
 
@@ -35,8 +36,8 @@ class ModelPart:
     snapshot: Snapshot = NOTHING
     rows: dict[bytes, bytes] = attrs.Factory(dict)
     entries: list[Entry] = attrs.Factory(list)
-    staged: tuple[int, list[bytes]] = (0, [])
-    """The snapshot that a leader sends: its index, and the pieces that have come."""
+    staged: list[tuple[int, bytes]] = attrs.Factory(list)
+    """The pieces of the snapshot that a leader sends, and of earlier ones, each with the index of its snapshot."""
 
     @property
     def last(self) -> int:
@@ -51,15 +52,15 @@ class ModelPart:
         self.hard = persist.hard
         for piece in persist.pieces:
             if not piece.place:
-                self.staged = piece.index, []
-            assert self.staged[0] == piece.index and len(self.staged[1]) == piece.place
-            self.staged[1].append(piece.data)
+                self.staged.clear()
+            assert len(self.staged) == piece.place
+            self.staged += [(piece.index, piece.data)] if piece.index else []
         if (snapshot := persist.snapshot) is not None:
             del self.entries[: snapshot.index - self.snapshot.index]
             self.snapshot = snapshot
             if changes is None:
-                self.rows = dict(row for piece in self.staged[1] for row in read_piece(piece))
-                self.staged = 0, []
+                self.rows = with_pieces(self.rows, self.staged)
+                self.staged.clear()
             else:
                 apply(self.rows, changes)
         self.entries[persist.first - self.snapshot.index - 1 :] = persist.entries
@@ -85,12 +86,12 @@ class ModelStore:
         part = self.parts[piece.set]
         if part.snapshot.index != piece.index:
             return None
-        return piece_of(row for row in sorted(part.rows.items()) if row[0] > piece.after)
+        return piece_of(sent_behind(part.rows, piece.after))
 
     def reopen(self) -> None:
         """The process ends. The next one knows no pieces of a leader's snapshot."""
         for part in self.parts.values():
-            part.staged = 0, []
+            part.staged.clear()
 
     @property
     def contents(self) -> dict[str, SetContent]:
@@ -125,7 +126,8 @@ class Drawing:
             return None
         name, part = self.random.choice(found)
         index = part.snapshot.index - self.random.choice((0, 0, 1))
-        return ReadPiece(name, MEMBERS[1], index, 0, self.random.choice([b"", *part.rows]))
+        ends = [b"", *(key for key in part.rows if position_in(key) is None or is_body(key))]
+        return ReadPiece(name, index, self.random.choice(ends))
 
     def read(self, model: ModelStore) -> ReadBodies:
         """Some bodies, most of which the store has."""
@@ -227,21 +229,46 @@ class Drawing:
         return b"%d" % self.random.randrange(50), self.random.randbytes(self.random.choice((1, 100, 9000)))
 
     def _stage(self, name: str, part: ModelPart) -> list[StoreChange]:
-        """A leader's snapshot begins, continues or is complete. It is later than what is decided here."""
-        index, pieces = part.staged
-        if index <= part.snapshot.index or self.random.random() < 0.2:
-            index = self.random.randint(part.snapshot.index + 1, part.last + 10)
-            return [self._write(name, part.hard, part.last + 1, (), [StagedPiece(index, 0, self._piece())])]
-        piece = StagedPiece(index, len(pieces), self._piece())
-        if self.random.random() < 0.5:
-            return [self._write(name, part.hard, part.last + 1, (), [piece])]
+        """A leader's snapshot begins, continues, gives way to a later one, is complete, or is of no use any more. It is
+        later than what is decided here."""
+        random, index = self.random, part.staged[-1][0] if part.staged else 0
+        if part.staged and random.random() < 0.05:
+            return [self._write(name, part.hard, part.last + 1, (), [NO_PIECES])]
+        place = len(part.staged)
+        if index <= part.snapshot.index or random.random() < 0.1:
+            index, place = random.randint(part.snapshot.index + 1, part.last + 10), 0
+        elif random.random() < 0.2:
+            index += random.randint(0, 5)
+        former = [row for _, piece in part.staged[:place] for row in read_piece(piece)]
+        positions = [at for key, _ in former if not is_body(key) and (at := position_in(key)) is not None]
+        keys = [key for one, piece in part.staged[:place] if one == index for key, _ in read_piece(piece)]
+        messages: list[tuple[bytes, bytes]] = []
+        if not any(position_in(key) is None for key in keys):  # messages come first
+            messages = self._messages(part, max(positions, default=position_of(random.randint(1, index), 0)), index)
+        if random.random() < 0.5:
+            rows = messages or self._others()
+            return [self._write(name, part.hard, part.last + 1, (), [StagedPiece(index, place, piece_of(rows)[0])])]
+        positions += [at for key, _ in messages if not is_body(key) and (at := position_in(key)) is not None]
+        first = min(positions, default=position_of(index + 1, 0))
+        own = [at for key in part.rows if not is_body(key) and (at := position_in(key)) is not None and at < first]
+        there = sorted(self._some_messages(sorted(own)) + self._some_messages(positions))
+        rows = [*messages, *map(run_row, runs_of(there)), *self._others()]
         snapshot = Snapshot(index, part.hard.term, self._members())
+        piece = StagedPiece(index, place, piece_of(rows)[0])
         return [self._write(name, part.hard, index + 1, (), [piece], snapshot)]
 
-    def _piece(self) -> bytes:
-        """A piece. All keys of a snapshot differ."""
+    def _messages(self, part: ModelPart, behind: int, index: int) -> list[tuple[bytes, bytes]]:
+        """Messages behind this position, of entries up to this index. No snapshot has another body for one of them."""
+        rows: list[tuple[bytes, bytes]] = []
+        for _ in range(self.random.randint(0, 3)):
+            behind += self.random.choice((1, 1, 2, MOST_PLACES))
+            if part.snapshot.index < index_of(behind) <= index:
+                rows += rows_of(behind, self._bytes())
+            elif (body := part.rows.get(body_key(behind))) is not None:
+                rows += rows_of(behind, body)
+        return rows
+
+    def _others(self) -> list[tuple[bytes, bytes]]:
+        """Rows that are of no message. All keys of a snapshot differ."""
         self._number += 1
-        rows = [(b"%d-%d" % (self._number, one), self._row()[1]) for one in range(self.random.randint(0, 3))]
-        for at in range(first := position_of(1, 8 * self._number), first + self.random.randint(0, 3)):
-            rows += rows_of(at, self._bytes())
-        return piece_of(rows)[0]
+        return [(b"%d-%d" % (self._number, one), self._row()[1]) for one in range(self.random.randint(0, 3))]

@@ -68,7 +68,16 @@ def failing(folder: Path, example: damage.Example) -> None:
         store.test_a_write_that_fails_is_never_tried_again(folder / "queues.db", patched)
 
 
+def models(folder: Path, example: damage.Example) -> None:
+    for seed in range(6):
+        (folder / str(seed)).mkdir()
+        store.test_a_store_has_what_a_model_has(folder / str(seed) / "queues.db", Sync.MEMORY, seed)
+
+
 MODEL = of_store(store.test_a_store_has_what_a_model_has, Sync.DISK, 1)
+MODELS = models
+LATER = of_store(store.test_only_messages_of_an_earlier_snapshot_count)
+FEW_RUNS = of_store(store.test_a_piece_has_runs_of_few_messages)
 TWO_STATES = of_store(store.test_a_state_of_this_replica_stays_while_a_leader_sends_its_own)
 DAMAGED_PIECE = of_store(store.test_a_damaged_piece_does_not_become_the_state)
 DAMAGED_ROW = of_store(store.test_a_damaged_row_is_not_sent)
@@ -80,6 +89,7 @@ ROWS_WITH_BODIES = of_store(store.test_a_piece_has_each_body_behind_the_row_abou
 SCRUBBED = of_store(store.test_a_scrub_reads_few_bytes_at_once)
 LAST_MESSAGE = of_store(store.test_an_entry_goes_with_the_last_of_its_messages)
 VOID = of_store(store.test_a_part_that_is_void_is_kept_in_a_file_of_its_own)
+DELETES = 'self._delete("entry", part.key(passed.start), part.key(snapshot.index))'
 ENDS = 'before the ends of {ends} transactions" if ends > 1'
 MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
     (sqlite, "gap", ENDS, ENDS.replace("1", "99"), log_alone("middle, payload flipped")),
@@ -95,10 +105,16 @@ MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
     (QueueStore, "_read_rows", "found != part.rows", "False", state_of_another_time),
     (QueueStore, "_move_snapshot", "if following - before > 1:", "if False:", MODEL),
     (QueueStore, "_move_snapshot", "*sorted(kept), ", "", MODEL),
-    (QueueStore, "_move_snapshot", 'self._delete("entry", part.key(1), part.key(snapshot.index))', "pass", MODEL),
+    (
+        QueueStore,
+        "_move_snapshot",
+        'self._delete("entry", part.key(passed.start), part.key(snapshot.index))',
+        "pass",
+        MODELS,
+    ),
     (QueueStore, "_move_snapshot", "part.kept += len(kept)", "pass", MODEL),
     (QueueStore, "_persist", 'self._delete("entry", part.key(persist.first), part.key(part.last))', "pass", MODEL),
-    (QueueStore, "_delete_rows", "part.rows.remove(checksum)", "pass", MODEL),
+    (QueueStore, "_delete_keys", "part.rows.remove(checksum)", "pass", MODEL),
     (QueueStore, "_change_row", "if value is not None", "if True", MODEL),
     (QueueStore, "_change_rows", "part.rows.add(row[-1])", "pass", MODEL),
     (QueueStore, "_change_rows", "if index not in passed:", "if False:", LAST_MESSAGE),
@@ -111,16 +127,22 @@ MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
         LAST_MESSAGE,
     ),
     (QueueStore, "_thin_out", "part.kept -= 1", "pass", MODEL),
-    (QueueStore, "_restore", "self._delete(table, *keys_of(table, part.place))", "pass", MODEL),
+    (QueueStore, "_restore", "self._delete_keys(part, lowest, part.row_key(MESSAGE))", "pass", MODELS),
+    (QueueStore, "_restore", "self._delete_gone(part, runs)", "pass", MODELS),
+    (QueueStore, "_restore", "if has(key):", "if True:", MODELS),
+    (QueueStore, "_delete_gone", "key >= first or ", "", MODELS),
+    (QueueStore, "_tail", "part.staged[1] - 1", "-1", LATER),
+    (QueueStore, "_run_rows", "if len(found) == IN_RUNS:", "if False:", FEW_RUNS),
+    (QueueStore, "_rows_behind", "run_end(after) if section is Section.RUNS else -1", "-1", FEW_RUNS),
     (QueueStore, "_delete_bodies", "part.bodies -= ", "", MODEL),
     (QueueStore, "_read", "there != expected", "False", LOST_BODY),
     (QueueStore, "_read", "there != expected", "False", LOST_ENTRY),
     (QueueStore, "_body", "row is not None and is_whole(row)", "row is not None", DAMAGED_BODY),
     (QueueStore, "_messages_of", "row is not None and is_whole(row)", "row is not None", DAMAGED_ENTRY),
-    (QueueStore, "_rows_behind", "not is_body(after)", "False", ROWS_WITH_BODIES),
-    (QueueStore, "_restore", "not is_whole(piece)", "False", DAMAGED_PIECE),
+    (QueueStore, "_rows_behind", "if section is not Section.OTHERS:", "if True:", ROWS_WITH_BODIES),
+    (QueueStore, "_piece", "not is_whole(found)", "False", DAMAGED_PIECE),
     (QueueStore, "read", "part.snapshot.index != piece.index", "False", TWO_STATES),
-    (QueueStore, "_rows_behind", "not is_whole(row)", "False", DAMAGED_ROW),
+    (QueueStore, "_rows_between", "not is_whole(row)", "False", DAMAGED_ROW),
     (QueueStore, "write", "self._is_sound = False", "pass", failing),
     (QueueStore, "write", "self._write_mark()", "pass", written_anew),
     (QueueStore, "_renew", "self._delete_all(part.place)", "pass", VOID),

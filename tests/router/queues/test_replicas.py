@@ -5,6 +5,7 @@ a write-ahead log makes a term go back (SQLite). The judge is the cluster's: nob
 decided, and a leader has all of it.
 """
 
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -14,8 +15,8 @@ import pytest
 
 from router.queues.store import QueueStore, QueueStoreError, Sync
 from tests.router.queues.test_store import copied, identities
-from tests.topic.raft.cluster import Cluster, Disk
-from topic.queues.rows import piece_of
+from tests.topic.raft.cluster import Cluster, Disk, State
+from topic.queues.copying.pieces import piece_of
 from topic.queues.storing import Write
 from topic.raft.messages import Persist, Read
 
@@ -36,10 +37,11 @@ class StoredDisk(Disk):
         draw = identities(str(self.path)).__next__
         self.file = QueueStore(self.path, "mesh", "c", [SET], Sync.DISK, "first", draw)
         content = self.file.contents[SET]
-        self.store, self.state = content.store, [value for _, value in content.rows]
+        self.store = content.store
+        self.state = next((pickle.loads(value) for _, value in content.rows), State())
         self.hard, self.snapshot, self.entries = content.content.hard, content.content.snapshot, []
         self.entries.extend(content.content.entries)
-        self.aside = {}
+        self.aside, self.pieces = {}, []
         self.writes.clear()
         self._staged = 0
 
@@ -50,26 +52,19 @@ class StoredDisk(Disk):
         self.file.close()
 
     def finish(self) -> Persist | Read:
-        former = self.state
         done = super().finish()
         if isinstance(done, Persist):
-            self.file.write([self._as_rows(done, len(former))])
+            self.file.write([self._as_row(done)])
         return done
 
-    def _as_rows(self, done: Persist, former: int) -> Write:
-        """A piece of a state is a row; the former state had so many."""
+    def _as_row(self, done: Persist) -> Write:
+        """The state is one row. The last piece of a leader's snapshot has it."""
         for piece in done.pieces:
             self._staged = piece.index
-        pieces = tuple(attrs.evolve(one, data=piece_of([(_key(one.place), one.data)])[0]) for one in done.pieces)
-        persist = attrs.evolve(done, pieces=pieces)
-        if done.snapshot is None or done.snapshot.index == self._staged:
-            return Write(SET, persist)
-        gone = dict.fromkeys(map(_key, range(former)))
-        return Write(SET, persist, {**gone, **{_key(place): data for place, data in enumerate(self.state)}})
-
-
-def _key(place: int) -> bytes:
-    return b"%04d" % place
+        row = b"state", pickle.dumps(self.state)
+        pieces = tuple(attrs.evolve(one, data=piece_of([row] if done.snapshot else [])[0]) for one in done.pieces)
+        is_made_here = done.snapshot is not None and done.snapshot.index != self._staged
+        return Write(SET, attrs.evolve(done, pieces=pieces), dict([row]) if is_made_here else None)
 
 
 def led(path: Path, seed: int) -> Cluster:

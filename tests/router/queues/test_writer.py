@@ -12,11 +12,10 @@ from router.queues.store import FullError, QueueStoreError
 from router.queues.writer import MOST, QueueWriter
 from tests.hangs import HANGS_S
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, StoreChange, Write
-from topic.raft.configuration import Replica
 from topic.raft.log import Entry
 from topic.raft.messages import Hard, Persist
 
-PIECE = ReadPiece("q0", Replica("b", b"b"), 3, 0, b"")
+PIECE = ReadPiece("q0", 3, b"")
 
 
 def change(number: int, size: int = 1) -> Write:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.failures import died, marked
+from tests.set_store import sent_behind
 from tests.topic.clients import Pen
 from tests.topic.queues.bench import QUEUE, SET, QueueBench, QueueStation
 from tests.topic.queues.test_egress import at_rest, lasting, plain
@@ -21,15 +22,17 @@ from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.room import NO_ROOM, Demand, SubscriberRoom
 from topic.queues import replica
-from topic.queues.bodies.message_rows import QueueRows, about_key, body_key
+from topic.queues.bodies.message_rows import QueueRows, body_key
+from topic.queues.copying.pieces import SnapshotRows, SnapshotRuns, begins_behind, piece_of, run_row
 from topic.queues.leader import leaders, publisher
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.leaders import LedSet
 from topic.queues.leader.letters import Letters
 from topic.queues.leader.publisher import SetPublisher
 from topic.queues.operations import Done, Purge, QueueId
+from topic.queues.positions import Run, position_of
 from topic.queues.replica import SetReplica
-from topic.queues.rows import PackedRows, SnapshotRows, StateRows, piece_of
+from topic.queues.rows import PackedRows, StateRows
 from topic.queues.storing import ReadBodies
 from topic.raft.configuration import Replica
 
@@ -451,35 +454,35 @@ def test_columns_that_shrink_have_what_is_left() -> None:
 def snapshot(*pieces: list[tuple[bytes, bytes]]) -> SnapshotRows:
     found = SnapshotRows()
     for rows in pieces:
-        found.add(piece_of(rows)[0])
+        found.add(1, piece_of(rows)[0])
     return found
 
 
 def whole() -> list[tuple[bytes, bytes]]:
-    """All rows of a state, as a disk has them."""
+    """All rows of a state, as a leader sends them."""
     rows = StateRows()
     rows.put(b"a", b"1")
     for position in range(3):
         rows.messages.put(QUEUES[0], position, b"%d" % position, 0)
     rows.put(b"q", b"2")
     changes = rows.take_changes()
-    return sorted((key, value) for key, value in changes.items() if value is not None)
+    return [*sent_behind({key: value for key, value in changes.items() if value is not None}, b"")]
 
 
 def test_a_snapshot_has_all_rows_but_bodies_however_its_pieces_are_cut() -> None:
     rows = whole()
     for cut in range(len(rows) + 1):
         found = snapshot(rows[:cut], rows[cut:]).read()
-        assert found == PackedRows(row for row in rows if row[0][-1:] != b"b" or len(row[0]) < 13)
+        assert found == PackedRows(row for row in rows if len(row[0]) < 13)
         assert len(found) == 5 and len(StateRows(found).messages) == 3
 
 
-@pytest.mark.parametrize("place", [2, 4, 6])
+@pytest.mark.parametrize("place", [1, 3, 5])
 @pytest.mark.parametrize("way", ["missing", "another", "twice", "first"])
 def test_a_snapshot_with_a_wrong_body_is_refused(place: int, way: str) -> None:
     rows = whole()
     key, value = rows[place]
-    assert key == body_key(place // 2 - 1)
+    assert key == body_key(place // 2)
     rows[place : place + 1] = {
         "missing": [],
         "another": [(key, value + b"?")],
@@ -492,10 +495,53 @@ def test_a_snapshot_with_a_wrong_body_is_refused(place: int, way: str) -> None:
 
 def test_a_snapshot_that_ends_behind_a_row_about_a_message_is_refused() -> None:
     with pytest.raises(ValueError, match="the last message has no body"):
-        snapshot([row for row in whole() if row[0] <= about_key(2)]).read()
+        snapshot(whole()[:5]).read()
+
+
+def test_a_later_snapshot_has_messages_of_an_earlier_one() -> None:
+    """Its runs tell which of them, and which of the former state."""
+    earlier = whole()
+    found = SnapshotRows()
+    found.add(1, piece_of(earlier)[0])
+    found.add(2, piece_of([run_row((1, 1)), (b"a", b"3")])[0])
+    assert found.read() == PackedRows([earlier[2], (b"a", b"3")])
+    own = SnapshotRows()
+    own.add(2, piece_of([*earlier[4:6], run_row((1, 2)), (b"a", b"3")])[0])
+    assert own.read([earlier[0], earlier[2], earlier[4]]) == PackedRows([earlier[2], earlier[4], (b"a", b"3")])
+
+
+def test_a_snapshot_that_lacks_a_message_is_refused() -> None:
+    with pytest.raises(ValueError, match="of 2 messages 1 are there"):
+        snapshot([*whole()[:2], run_row((0, 1))]).read()
+
+
+@pytest.mark.parametrize("runs", [[(1, 1), (1, 2)], [(2, 1)], [(0, 1 << 64)]], ids=str)
+def test_a_snapshot_with_wrong_runs_is_refused(runs: list[Run]) -> None:
+    with pytest.raises(ValueError, match="a run that is none, or out of order"):
+        snapshot([*map(run_row, runs)]).read()
+
+
+def test_a_copy_begins_behind_the_messages_that_a_replica_has() -> None:
+    last = body_key(position_of(8, 0) - 1)
+    for index, has, end, expected in (
+        (7, 0, b"", b""),
+        (7, 7, b"q", b"q"),
+        (9, 7, body_key(5), body_key(5)),
+        (9, 7, b"", last),
+        (9, 7, run_row((3, 5))[0], last),
+        (9, 7, b"q", last),
+    ):
+        assert begins_behind(index, has, end) == expected
 
 
 BROKEN: list[Broken] = [
+    (SnapshotRows, "add", "if index != self._index:", "if False:",
+     test_a_later_snapshot_has_messages_of_an_earlier_one),
+    (SnapshotRows, "read", "row[0] < first", "True", test_a_later_snapshot_has_messages_of_an_earlier_one),
+    (SnapshotRows, "read", "if len(found) !=", "if False and len(found) !=",
+     test_a_snapshot_that_lacks_a_message_is_refused),
+    (SnapshotRuns, "add", "before < first <= last < 1 << 64", "True",
+     lambda: test_a_snapshot_with_wrong_runs_is_refused([(1, 1), (1, 2)])),
     (SetReplica, "bodies_read", "if position not in rows:", "if False:",
      test_what_is_purged_while_the_disk_reads_is_offered_to_nobody),
     (SetReplica, "bodies_read", "body is None or not rows.is_body(position, body)", "body is None",
@@ -532,9 +578,9 @@ BROKEN: list[Broken] = [
      test_a_consumer_gets_what_is_on_the_disk_alone_in_order),
     (SetPublisher, "_read_bodies", "if size >= most:", "if False:", test_as_many_are_read_as_one_read_may_have),
     (SnapshotRows, "_add", "expected != (key, body_digest(value))", "expected is None",
-     lambda: test_a_snapshot_with_a_wrong_body_is_refused(2, "another")),
+     lambda: test_a_snapshot_with_a_wrong_body_is_refused(1, "another")),
     (SnapshotRows, "_add", "is_body(key) or expected is not None", "is_body(key)",
-     lambda: test_a_snapshot_with_a_wrong_body_is_refused(2, "missing")),
+     lambda: test_a_snapshot_with_a_wrong_body_is_refused(1, "missing")),
 ]  # fmt: skip
 
 

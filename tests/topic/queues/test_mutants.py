@@ -48,7 +48,7 @@ BROKEN: list[Broken] = [
     (scenes.test_states_become_snapshots_and_go_to_who_lacks_them,
      SetReplica, "_compact", "if not index:", "if True:", "a log ends before its snapshot"),
     (scenes.test_states_become_snapshots_and_go_to_who_lacks_them,
-     SetReplica, "_restore", "self._received.read()", "()", "a state is the leader's snapshot"),
+     SetReplica, "_restore", "self._received.read(self.state.rows.messages)", "()", "a state is the leader's snapshot"),
     (scenes.test_a_replica_with_another_state_begins_anew,
      SetReplica, "_apply", "self.raft.digested(index, self.state.rows.digest)", "pass", "states are compared"),
     (scenes.test_a_replica_with_another_state_begins_anew,

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.set_store import apply
-from topic.queues.rows import MOST_KEY, PIECE, Row, StateRows, piece_of, read_piece
+from topic.queues.copying.pieces import MOST_KEY, PIECE, piece_of, read_piece
+from topic.queues.rows import Row, StateRows
 
 keys = st.sampled_from([b"a", b"b", b"ab", b"c"])
 changed = st.lists(st.tuples(keys, st.none() | st.binary(max_size=3)), max_size=20)

@@ -32,6 +32,7 @@ from topic.raft.messages import (
     Restore,
     Send,
     SetAside,
+    StagedPiece,
     StoreContent,
     Voted,
 )
@@ -52,15 +53,31 @@ class State:
     def digest(self) -> bytes:
         return f"{len(self.applied)} {self.rot}".encode()
 
-    def pieces(self) -> list[bytes]:
-        """The pieces of the state, with two entries each. The first one has the rot, too."""
-        parts = [self.applied[first : first + 2] for first in range(0, len(self.applied), 2)]
-        return [pickle.dumps((part, 0 if place else self.rot)) for place, part in enumerate(parts)]
+    def piece(self, read: Read) -> tuple[bytes, bytes, bool]:
+        """The two entries behind those that a member has, and the rot. Also returns the end of the piece, which is the
+        number of the entries up to there, and whether it is the last one."""
+        has = int(read.after) if read.after else read.has
+        end = min(has + 2, len(self.applied))
+        return pickle.dumps((has, self.applied[has:end], self.rot)), b"%d" % end, end == len(self.applied)
 
-    @classmethod
-    def of(cls, pieces: Sequence[bytes]) -> "State":
-        parts = [pickle.loads(piece) for piece in pieces]
-        return cls(tuple(entry for part, _ in parts for entry in part), sum(rot for _, rot in parts))
+    def with_pieces(self, pieces: Sequence[bytes]) -> "State":
+        """The state of a leader's snapshot: what this one, a former state, has before the pieces stays."""
+        applied, rot = self.applied, 0
+        for place, piece in enumerate(pieces):
+            has, part, rot = pickle.loads(piece)
+            assert has <= len(applied) if not place else has == len(applied), "a piece is missing"
+            applied = (*applied[:has], *part)
+        return State(applied, rot)
+
+
+def put_aside(pieces: list[bytes], more: Sequence[StagedPiece]) -> None:
+    """Put pieces of a leader's snapshot aside."""
+    for piece in more:
+        if not piece.place:
+            pieces.clear()
+        assert len(pieces) == piece.place, "a piece is put aside out of order"
+        if piece.index:
+            pieces.append(piece.data)
 
 
 class Disk:
@@ -70,10 +87,12 @@ class Disk:
         self.store = store
         self.hard = Hard()
         self.snapshot = NOTHING
-        self.state: list[bytes] = []
-        """The pieces of the state at the snapshot."""
-        self.aside: dict[int, list[bytes]] = {}
-        """Keyed by index: pieces of states that may become the snapshot."""
+        self.state = State()
+        """The state at the snapshot."""
+        self.aside: dict[int, State] = {}
+        """Keyed by index: states that may become the snapshot."""
+        self.pieces: list[bytes] = []
+        """The pieces of a leader's snapshot that have come."""
         self.entries: list[Entry] = []
         self.writes: deque[Persist | Read] = deque()
 
@@ -90,13 +109,16 @@ class Disk:
         write = self.writes.popleft()
         if isinstance(write, Persist):
             self.hard = write.hard
-            for piece in write.pieces:
-                self.aside = self.aside if piece.place else {piece.index: []}
-                assert len(self.aside[piece.index]) == piece.place
-                self.aside[piece.index].append(piece.data)
+            put_aside(self.pieces, write.pieces)
             if write.snapshot is not None:
                 del self.entries[: write.snapshot.index - self.snapshot.index]
-                self.snapshot, self.state = write.snapshot, self.aside[write.snapshot.index]
+                self.snapshot = write.snapshot
+                made = self.aside.pop(write.snapshot.index, None)
+                if made is None:
+                    made = self.state.with_pieces(self.pieces)
+                    self.pieces.clear()
+                self.state = made
+                assert len(self.state.applied) == write.snapshot.index
             self.entries[write.first - self.snapshot.index - 1 :] = write.entries
         return write
 
@@ -185,7 +207,7 @@ class Cluster:
         replica = self.changing(router)
         disk = replica.disk
         me = Replica(router, disk.store)
-        replica.state, replica.states, replica.received = State.of(disk.state), {}, []
+        replica.state, replica.states, replica.received = disk.state, {}, []
         replica.raft = Raft(
             me,
             tuple(self.replicas),
@@ -223,7 +245,7 @@ class Cluster:
         if isinstance(done, Persist):
             raft.persisted(done.number, self.now)
         elif done.index == disk.snapshot.index:
-            raft.read(done.to, done.index, done.place, disk.state[done.place], done.place + 1 == len(disk.state))
+            raft.read(done, *disk.state.piece(done))
         self._after(replica)
 
     # contacts
@@ -307,7 +329,7 @@ class Cluster:
         """Make the router's state its snapshot, whatever the other replicas have."""
         replica = self.changing(router)
         index = len(replica.state.applied)
-        replica.disk.aside[index] = replica.state.pieces()
+        replica.disk.aside[index] = replica.state
         self.do(router, lambda raft: raft.compact(index))
 
     def hand_over(self, router: str, to: str) -> None:
@@ -412,9 +434,7 @@ class Cluster:
     def _do(self, replica: Host, raft: Raft, action: Action) -> None:
         if isinstance(action, Persist):
             replica.disk.writes.append(action)
-            for piece in action.pieces:
-                del replica.received[piece.place :]
-                replica.received.append(piece.data)
+            put_aside(replica.received, action.pieces)
         elif isinstance(action, Read):
             replica.disk.writes.append(action)
         elif isinstance(action, Send):
@@ -422,11 +442,12 @@ class Cluster:
         elif isinstance(action, Committed):
             self._decide(replica, action)
         elif isinstance(action, Restore):
-            replica.state, replica.states = State.of(replica.received), {}
+            replica.state, replica.states = replica.state.with_pieces(replica.received), {}
+            replica.received.clear()
             assert len(replica.state.applied) == action.snapshot.index
         elif isinstance(action, Agreed):
             if action.index > raft.log.snapshot.index and self._compacts():
-                replica.disk.aside[action.index] = replica.states[action.index].pieces()
+                replica.disk.aside[action.index] = replica.states[action.index]
                 raft.compact(action.index)
         elif isinstance(action, Led):
             leader = action.leader.router if action.leader else "nobody"

@@ -46,10 +46,11 @@ def one_life(draft: Draft, model: Model) -> None:
     assert len(lives) <= 1, f"the set has begun in lives {lives}"
 
 
-def behind(walker: Walker) -> None:
-    """Router c was away while the others decided an entry, and a has it only in its snapshot."""
+def behind(walker: Walker, entries: int = 1) -> None:
+    """Router c was away while the others decided entries, and a has them only in its snapshot."""
     walker.cut("c")
-    walker.ask("a", "propose", (b"x",))
+    for number in range(entries):
+        walker.ask("a", "propose", (b"%d" % number,))
     walker.do("compact", "a")
 
 
@@ -149,6 +150,8 @@ QUICK = [
           at_rest=begun, is_disk_slow=False),
     attrs.evolve(LONE, name="recovered", routers="ab", ring="ab", recoveries=2, entries=1, cuts=1),
     Scope(name="a snapshot", prepare=behind, entries=1, cuts=1, is_disk_slow=False),
+    Scope(name="a snapshot goes on", prepare=partial(behind, entries=2), elections=1, compactions=1, cuts=1,
+          is_disk_slow=False),
     attrs.evolve(GRAPHS, name="graphs of contacts, from all", meets=False, cuts=6),
 ]  # fmt: skip
 """Scopes for the suite; each takes seconds."""

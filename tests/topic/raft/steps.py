@@ -147,7 +147,7 @@ class _Alone(Cluster):
         self._after(self.host)
 
     def _begin(self, host: Any) -> None:
-        host.state, host.states, host.received = State.of(host.disk.state), {}, []
+        host.state, host.states, host.received = host.disk.state, {}, []
         me, content = Replica(host.router, host.disk.store), host.disk.content
         host.raft = Raft(me, self._routers, self.ring, MAPPING, content, self.limits, _half, _new_life, self.now)
 

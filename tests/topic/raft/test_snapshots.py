@@ -15,14 +15,16 @@ from topic.raft.progress import FollowerProgress
 SNAPSHOT = Snapshot(7, 2, Configuration((Replica("a", b"1"),)))
 
 
-def behind(entries: int = 8) -> Cluster:
-    """A set in which c was away. It is in contact again, and a, which leads, has no entries before its snapshot."""
+def behind(entries: int = 8, compacted: str = "a") -> Cluster:
+    """A set in which c was away. It is in contact again with a, which leads. These routers have no entries before their
+    snapshots."""
     cluster = led("a", "b", "c")
     cluster.cut("c")
     for number in range(entries):
         cluster.propose("a", b"%d" % number)
     cluster.settle()
-    cluster.compact("a")
+    for router in compacted:
+        cluster.compact(router)
     cluster.propose("a", b"last")
     cluster.settle()
     cluster.meet("a", "c")
@@ -37,6 +39,26 @@ def until(cluster: Cluster, kind: type, sender: str, receiver: str) -> None:
             return
         assert cluster.step_without_time(), "nothing is left to do"
     raise AssertionError(f"no {kind.__name__} in 1000 steps")
+
+
+def arriving(cluster: Cluster, sender: str, receiver: str) -> list[Piece]:
+    """Go on until nothing is left to do. Returns the pieces on the channel since."""
+    seen: list[say.Envelope] = []
+    for _ in range(1000):
+        sent = [envelope for _, envelope in cluster.channels.get((sender, receiver), ())]
+        seen += [one for one in sent if isinstance(one.body, Piece) and not any(one is other for other in seen)]
+        if not cluster.step_without_time():
+            break
+    return [one.body for one in seen if isinstance(one.body, Piece)]
+
+
+def staged(cluster: Cluster, count: int, leader: str = "a") -> None:
+    """Go on until c has put so many pieces aside. The leader has not read the last acknowledgement."""
+    for _ in range(count):
+        until(cluster, say.Staged, "c", leader)
+        if len(cluster.replicas["c"].disk.pieces) < count:
+            cluster.deliver("c", leader)
+    assert len(cluster.replicas["c"].disk.pieces) == count
 
 
 def test_a_log_goes_on_behind_its_snapshot() -> None:
@@ -91,7 +113,7 @@ def test_a_piece_is_on_the_disk_before_it_is_acknowledged() -> None:
     assert not cluster.channels["c", "a"]
     cluster.finish("c")
     assert [type(envelope.body) for _, envelope in cluster.channels["c", "a"]] == [say.Staged]
-    assert len(cluster.replicas["c"].disk.aside[10]) == 1
+    assert len(cluster.replicas["c"].disk.pieces) == 1
 
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
@@ -109,24 +131,113 @@ def test_a_snapshot_arrives_whenever_the_follower_dies(steps: int, kept: int) ->
     assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
 
 
-def test_the_next_leader_sends_its_own_snapshot_from_the_beginning() -> None:
-    cluster = behind()
-    cluster.compact("b")
-    until(cluster, say.Staged, "c", "a")
+def test_a_snapshot_goes_on_after_a_cut() -> None:
+    """Behind the pieces that the follower has put aside, although the acknowledgement of the last one is lost."""
+    for count in (1, 2, 3):
+        cluster = behind()
+        staged(cluster, count)
+        cluster.cut("c")
+        cluster.meet("a", "c")
+        assert [piece.place for piece in arriving(cluster, "a", "c")] == [*range(count, 5)]
+        assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["the same snapshot", "a later snapshot"])
+def test_the_next_leader_goes_on_with_what_the_follower_has(is_later: bool) -> None:
+    cluster = behind(compacted="a" if is_later else "ab")
+    staged(cluster, 2)
+    cluster.crash("a")
+    cluster.cut("a")
+    if is_later:
+        cluster.compact("b")
+    cluster.meet("b", "c")
+    cluster.settle()
+    assert cluster.leaders() == ["b"]
+    places = [line for line in cluster.said if line.startswith("b → c") and "Piece" in line]
+    assert " place=2 " in places[0]
+    assert cluster.replicas["c"].applied == cluster.replicas["b"].applied
+
+
+def test_a_leader_with_an_earlier_snapshot_sends_it_from_the_beginning() -> None:
+    """The follower's pieces lack what is gone at a later index, and is there at this one."""
+    cluster = behind(compacted="b")
+    cluster.cut("c")
+    cluster.propose("a", b"more")
+    cluster.settle()
+    cluster.compact("a")
+    cluster.meet("a", "c")
+    staged(cluster, 2)
     cluster.crash("a")
     cluster.cut("a")
     cluster.meet("b", "c")
     cluster.settle()
-    assert cluster.leaders() == ["b"]
+    places = [line for line in cluster.said if line.startswith("b → c") and "Piece" in line]
+    assert " place=0 " in places[0]
     assert cluster.replicas["c"].applied == cluster.replicas["b"].applied
 
 
-def test_a_later_snapshot_takes_the_place_of_one_that_is_being_sent() -> None:
+def test_a_later_snapshot_goes_on_where_the_former_one_was() -> None:
+    """So a copy ends, however often its leader makes another snapshot meanwhile."""
+    cluster = behind()
+    staged(cluster, 3)
+    cluster.compact("a")
+    assert [piece.place for piece in arriving(cluster, "a", "c")] == [3, 4, 5]
+    assert raft(cluster, "c").log.snapshot == raft(cluster, "a").log.snapshot
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+def test_a_follower_that_was_away_keeps_what_its_own_snapshot_has() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", *[b"%d" % number for number in range(7)])
+    cluster.settle()
+    cluster.compact("c")
+    cluster.cut("c")
+    cluster.propose("a", b"x", b"y")
+    cluster.settle()
+    cluster.compact("a")
+    cluster.meet("a", "c")
+    assert len(arriving(cluster, "a", "c")) == 1
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+    cluster.crash("c")
+    cluster.start("c")
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied[:11]
+
+
+def test_pieces_go_when_the_log_has_passed_them() -> None:
+    """The next leader has all entries that the follower lacks."""
+    cluster = behind()
+    staged(cluster, 2)
+    cluster.crash("a")
+    cluster.cut("a")
+    cluster.meet("b", "c")
+    cluster.settle()
+    assert not cluster.replicas["c"].disk.pieces and not raft(cluster, "c").log.snapshot.index
+    assert cluster.replicas["c"].applied == cluster.replicas["b"].applied
+
+
+def test_pieces_go_when_a_store_is_recovered() -> None:
+    """They have entries that this store has lost."""
+    cluster = behind()
+    staged(cluster, 2)
+    for router in "ab":
+        cluster.crash(router)
+    cluster.cut("c")
+    cluster.do("c", lambda one: one.recover(cluster.now))
+    cluster.settle()
+    assert cluster.leaders() == ["c"] and not cluster.replicas["c"].disk.pieces
+
+
+def test_a_piece_that_is_read_twice_is_sent_once() -> None:
+    """The disk of the leader reads it for an earlier contact, and again."""
     cluster = behind()
     until(cluster, say.Staged, "c", "a")
-    cluster.compact("a")
-    cluster.settle()
-    assert raft(cluster, "c").log.snapshot == raft(cluster, "a").log.snapshot
+    cluster.deliver("c", "a")
+    assert isinstance(cluster.replicas["a"].disk.writes[-1], say.Read)
+    cluster.cut("c")
+    cluster.meet("a", "c")
+    while len(cluster.replicas["a"].disk.writes) < 2:
+        assert cluster.step_without_time(hanging="a")
+    assert [piece.place for piece in arriving(cluster, "a", "c")] == [1, 2, 3, 4]
     assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
 
 
@@ -173,6 +284,8 @@ def test_a_piece_of_a_former_snapshot_is_not_sent() -> None:
     cluster.compact("a")
     cluster.finish("a")
     assert not any(isinstance(envelope.body, Piece) for _, envelope in cluster.channels["a", "c"])
+    cluster.settle()
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
 
 
 def test_one_piece_is_on_its_way_at_a_time() -> None:
@@ -190,8 +303,9 @@ def test_a_follower_is_sent_a_snapshot_if_its_entries_go_in_the_meantime() -> No
     log.commit = 9
     progress.ask(log, 2, 1)
     progress.learn(agreed=2, stored=2)
+    assert not progress.lacks_entries(log)
     log.compact(5)
-    assert progress.next_append(log, 1, 1 << 20, is_due=True) is None and progress.next_piece() == 0
+    assert progress.lacks_entries(log)
 
 
 def test_a_window_stays_closed_while_its_entries_are_in_the_snapshot() -> None:
@@ -219,8 +333,8 @@ def test_only_an_applied_state_becomes_a_snapshot() -> None:
 @pytest.mark.parametrize(
     "piece",
     [
-        Piece(9, attrs.evolve(SNAPSHOT, index=99), 1, b"", False),
-        Piece(9, attrs.evolve(SNAPSHOT, index=2), 0, b"", True),
+        Piece(9, attrs.evolve(SNAPSHOT, index=99), 1, b"", b"2", False),
+        Piece(9, attrs.evolve(SNAPSHOT, index=2), 0, b"", b"2", True),
     ],
     ids=["without the pieces before it", "over entries that are decided"],
 )
@@ -229,6 +343,15 @@ def test_a_leader_that_sends_a_wrong_piece_loses_its_contact(piece: Piece) -> No
     b, c = raft(cluster, "b"), raft(cluster, "c")
     with pytest.raises(BreachError, match="router c"):
         b.receive(say.Envelope(b.hard.life, c.me, b.me, piece), cluster.now)
+
+
+def test_a_piece_of_an_earlier_snapshot_breaks_the_protocol() -> None:
+    cluster = behind()
+    staged(cluster, 1)
+    a, c = raft(cluster, "a"), raft(cluster, "c")
+    piece = Piece(a.hard.term, attrs.evolve(a.log.snapshot, index=9), 1, b"", b"2", False)
+    with pytest.raises(BreachError, match="out of order"):
+        c.receive(say.Envelope(a.hard.life, a.me, c.me, piece), cluster.now)
 
 
 # digests

@@ -33,7 +33,9 @@ from topic.queues.operations import MOST, QueueId, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, position_key
 
 MESSAGE: Final = b"m"
-"""The first byte of the keys of both rows of a message. The position of the message follows."""
+"""The first byte of the keys of both rows of a message. The position follows."""
+AFTER_MESSAGES: Final = MESSAGE + b"\xff"
+"""A key behind those of all messages."""
 BODY: Final = b"b"
 """The last byte of the key of a body."""
 DIGEST: Final = 16

@@ -1,0 +1,1 @@
+"""How a leader copies its state to another replica (protocol 13.6)."""

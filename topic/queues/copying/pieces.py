@@ -1,0 +1,218 @@
+"""The pieces in which a leader sends its snapshot to a member (protocol 13.6).
+
+A snapshot is sent as rows, in this order:
+
+1. the messages, by position: the row about a message, then its body;
+2. the *runs*: the positions of all messages of the snapshot;
+3. all other rows.
+
+Each piece has some of these rows, and the key of its last row says where it ends. A message never changes, and when it
+is gone it does not come back. So a member that has the messages of an earlier snapshot up to some position needs only
+those behind it: the runs tell which of the others are gone.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from itertools import chain, takewhile
+from typing import Final
+
+import msgpack
+
+from topic.queues.bodies.message_rows import MESSAGE, about_key, body_digest, body_key, body_of, is_body, position_in
+from topic.queues.operations import unpack
+from topic.queues.positions import POSITION_LENGTH, Run, position_key, position_of
+from topic.queues.rows import PackedRows, Row
+
+MOST_KEY: Final = 512
+"""Most bytes of a key."""
+PIECE: Final = 256 * 1024
+"""Bytes of a piece, approximately: a piece ends with the row that exceeds this, or with the body behind it."""
+RUN: Final = b"r"
+"""The last byte of the key of a run."""
+_RUN_LENGTH: Final = len(about_key(0)) + len(RUN)
+_EMPTY: Final = bytes(msgpack.packb([]))
+
+
+class Section(IntEnum):
+    """A section of the rows of a snapshot, in the order in which they are sent."""
+
+    MESSAGES = 0
+    RUNS = 1
+    OTHERS = 2
+
+
+def section_of(key: bytes) -> Section:
+    """The section of the row with this key; of an empty key, the first one."""
+    if not key or position_in(key) is not None:
+        return Section.MESSAGES
+    return Section.RUNS if _is_run(key) else Section.OTHERS
+
+
+def order_of(key: bytes) -> tuple[Section, bytes]:
+    """The place of a row among those of a snapshot that is sent."""
+    return section_of(key), key
+
+
+def begins_behind(index: int, has: int, end: bytes) -> bytes:
+    """The key behind which the rows of the snapshot at `index` are sent to a member; empty: from the first one on. The
+    member has the rows of the snapshot at `has` up to the key `end`; all of them if `end` is empty."""
+    if not has or has == index or (end and section_of(end) is Section.MESSAGES):
+        return end
+    return body_key(position_of(has + 1, 0) - 1)
+
+
+# runs
+
+
+def run_row(run: Run) -> Row:
+    """The row that tells a run of positions. It names the last one first, because a piece ends there."""
+    first, last = run
+    return about_key(last) + RUN, position_key(first)
+
+
+def run_end(key: bytes) -> int:
+    """The last position of the run with this key."""
+    return int.from_bytes(key[-POSITION_LENGTH - len(RUN) : -len(RUN)])
+
+
+def _is_run(key: bytes) -> bool:
+    return len(key) == _RUN_LENGTH and key.startswith(MESSAGE) and key.endswith(RUN)
+
+
+class SnapshotRuns:
+    """The positions of all messages of a snapshot."""
+
+    def __init__(self) -> None:
+        self._firsts, self._lasts = array("Q"), array("Q")
+
+    @property
+    def count(self) -> int:
+        """How many messages the snapshot has."""
+        return sum(self._lasts) - sum(self._firsts) + len(self._lasts)
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return 2 * self._firsts.itemsize * len(self._firsts)
+
+    def add(self, key: bytes, value: bytes) -> None:
+        """Add the next run. Raises ValueError if it is none."""
+        first, last = int.from_bytes(value), run_end(key)
+        before = self._lasts[-1] if self._lasts else -1
+        if len(value) != POSITION_LENGTH or not before < first <= last < 1 << 64:
+            raise ValueError("a piece of the state of a set has a run that is none, or out of order")
+        self._firsts.append(first)
+        self._lasts.append(last)
+
+    def reader(self) -> Callable[[bytes], bool]:
+        """A function that tells whether the snapshot has a message. It is called with the keys of rows of messages, in
+        the order of the positions."""
+        runs = zip(self._firsts, self._lasts, strict=True)
+        first = last = -1
+
+        def has(key: bytes) -> bool:
+            nonlocal first, last
+            position = position_in(key)
+            assert position is not None
+            while position > last:
+                first, last = next(runs, (1 << 64, 1 << 64))
+            return position >= first
+
+        return has
+
+
+# pieces
+
+
+class SnapshotRows:
+    """The rows of a leader's snapshot, as its pieces come. Each body is compared with the row about it and not kept
+    here, because the disk of this router has the pieces."""
+
+    def __init__(self) -> None:
+        self._index = 0
+        """The snapshot of the last piece."""
+        self._messages = PackedRows()
+        """The rows about messages, of this snapshot and of earlier ones."""
+        self._first: bytes | None = None
+        """The key of the first one of these."""
+        self._begin(0)
+        self._about: tuple[bytes, bytes] | None = None
+        """The key of the body that has to follow, and its digest; None if another row may follow."""
+        self._why_wrong = ""
+
+    def _begin(self, index: int) -> None:
+        self._index = index
+        self._runs = SnapshotRuns()
+        self._others = PackedRows()
+
+    @property
+    def size(self) -> int:
+        """Bytes, approximately, that the rows take in memory."""
+        return self._messages.size + self._runs.size + self._others.size
+
+    def add(self, index: int, piece: bytes) -> None:
+        """The next piece has come, of the snapshot at this index. Of earlier snapshots, only messages count from now
+        on."""
+        if index != self._index:
+            self._begin(index)
+        try:
+            for key, value in read_piece(piece):
+                self._add(key, value)
+        except ValueError as error:
+            self._why_wrong = self._why_wrong or str(error)
+
+    def _add(self, key: bytes, value: bytes) -> None:
+        expected, self._about = self._about, None
+        if is_body(key) or expected is not None:
+            if expected != (key, body_digest(value)):
+                raise ValueError("a message has no body, or another one")
+        elif position_in(key) is not None:
+            self._about = body_of(key, value)
+            self._first = self._first or key
+            self._messages.append(key, value)
+        elif _is_run(key):
+            self._runs.add(key, value)
+        else:
+            self._others.append(key, value)
+
+    def read(self, own: Iterable[Row] = ()) -> PackedRows:
+        """All rows of the snapshot but bodies. `own`: the rows about messages of the former state, in the order of the
+        positions. Those before the messages in the pieces count, if the snapshot has them. Raises ValueError if a piece
+        was malformed, if a body is missing or differs, or if a message is missing."""
+        if self._about is not None or self._why_wrong:
+            raise ValueError(self._why_wrong or "the last message has no body")
+        first, has = self._first, self._runs.reader()
+        before = own if first is None else takewhile(lambda row: row[0] < first, own)
+        messages = (row for row in chain(before, self._messages) if has(row[0]))
+        found = PackedRows(chain(messages, self._others))
+        if len(found) != self._runs.count + len(self._others):
+            raise ValueError(f"of {self._runs.count} messages {len(found) - len(self._others)} are there")
+        return found
+
+
+def piece_of(rows: Iterable[Row | None]) -> tuple[bytes, bool]:
+    """The next piece: the bytes of the first rows, as many as fit. A None ends the piece. Also returns whether these
+    are all rows."""
+    packer = msgpack.Packer()
+    parts: list[bytes] = []
+    size = 0
+    is_last = True
+    for row in rows:
+        if row is None or (size >= PIECE and not is_body(row[0])):
+            is_last = False
+            break
+        parts += map(packer.pack, row)
+        size += len(parts[-2]) + len(parts[-1])
+    return (bytes(packer.pack_array_header(len(parts))) + b"".join(parts) if parts else _EMPTY), is_last
+
+
+def read_piece(piece: bytes) -> list[Row]:
+    """The rows of a piece. Raises ValueError for bytes that `piece_of` does not write."""
+    parts = unpack(piece, "a piece of the state of a set")
+    if len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
+        raise ValueError("a piece of the state of a set is no array of keys and values")
+    keys = parts[::2]
+    if not all(0 < len(key) <= MOST_KEY for key in keys):
+        raise ValueError(f"a piece of the state of a set has a key that is empty, or longer than {MOST_KEY} bytes")
+    return list(zip(keys, parts[1::2], strict=True))
