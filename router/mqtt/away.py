@@ -1,7 +1,7 @@
-"""The sessions whose MQTT clients are away: since when, and which of them the router forgets.
+"""The sessions whose MQTT clients are away.
 
-`edge` decides what happens when a client comes back.
-"""
+Keeps since when each client has been away, and decides which sessions the router forgets. `edge` decides what happens
+when a client comes back."""
 
 import logging
 from typing import Final
@@ -12,14 +12,14 @@ from router.mqtt.session import MqttSession, SessionKeeper
 log = logging.getLogger("oncemesh.mqtt")
 
 MOST_EMPTY: Final = 1000
-"""Sessions without topics that the router keeps for one user while their clients are away. All clients without a proven
-user count as one user."""
+"""The most sessions without topics that the router keeps for one user while their clients are away. All clients without
+a proven user count as one user."""
 
 
 class Away:
-    """Sessions without a client. A session with topics counts with its links; of the others the router keeps a bounded
-    number. They are kept for a client whose first message was lost with its connection: without a session that client
-    would give the message up."""
+    """Sessions without a client. A session with topics is limited by the limit on its links; of the other sessions the
+    router keeps a bounded number. These are kept for a client whose first message was lost with its connection: without
+    a session that client would give the message up."""
 
     def __init__(self, keeper: SessionKeeper) -> None:
         self.since: dict[MqttSession, float] = {}
@@ -41,7 +41,7 @@ class Away:
             self._end(first)
 
     def discard(self, session: MqttSession) -> None:
-        """The session has a client again, or another session has replaced it."""
+        """Remove a session, because it has a client again, or another session has replaced it."""
         self.since.pop(session, None)
         if (empty := self._empty.get(session.user)) is not None:
             empty.pop(session, None)

@@ -31,23 +31,24 @@ from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason
 PATIENCE: Final = 1.5
 """A client may be silent for this many keep-alives (MQTT 5 3.1.2.10)."""
 LOOK_S: Final = 10.0
-"""Seconds: the shell checks at least this often whether the client reads its output."""
+"""The shell checks at least this often whether the client reads its output, in seconds."""
 MOST_PACKET: Final = 64 * 1024
-"""Bytes of any packet except PUBLISH. Such a packet is handled in one turn, so its size bounds the turn."""
+"""The most bytes of any packet except PUBLISH. Such a packet is handled in one turn, so its size bounds the turn."""
 HEADER_MOST: Final = 5
 HELD_MOST: Final = 4 * 1024 * 1024
-"""Bytes that the router buffers from a client whose packets are held; one packet of any allowed size always fits."""
+"""The most bytes that the router buffers from a client whose packets are held. One packet of any allowed size always
+fits."""
 HELD_TURN: Final = 32 * 1024
-"""Bytes of held packets that are handled in one turn."""
+"""The bytes of held packets that are handled in one turn."""
 HELD_PACKETS: Final = 5000
-"""Held packets among which the router looks for a DISCONNECT."""
+"""The router looks for a DISCONNECT among at most this many held packets."""
 MOST_ANSWERS: Final = 8 * 1024 * 1024
-"""Bytes of packets that wait until the client reads them, without messages, which its subscriptions bound. The answers
-to 65,535 identifiers take 5 MB."""
+"""The most bytes of packets that wait until the client reads them. Messages do not count, because the client's
+subscriptions bound them. The answers to 65,535 identifiers take 5 MB."""
 OVERHEAD: Final = 64
-"""Approximate bytes of memory beside each of these packets."""
+"""The bytes of memory, about, that each of these packets takes besides its own."""
 AT_LEAST_ONCE: Final = 0b0110
-"""Mask of the QoS bits in the first byte of a PUBLISH."""
+"""The mask of the QoS bits in the first byte of a PUBLISH."""
 
 
 class MqttHandler(Protocol):
@@ -55,7 +56,7 @@ class MqttHandler(Protocol):
 
     def on_connect(self, connection: "MqttConnection", packet: ConnectPacket) -> None: ...
     def on_first_word(self, connection: "MqttConnection") -> None:
-        """The client has sent its first packet after the CONNACK; called before that packet is handled."""
+        """Called when the client has sent its first packet after the CONNACK, before that packet is handled."""
 
     def on_publish(self, connection: "MqttConnection", packet: PublishPacket) -> None: ...
     def on_ack(self, connection: "MqttConnection", packet: AckPacket) -> None: ...
@@ -63,17 +64,17 @@ class MqttHandler(Protocol):
     def on_unsubscribe(self, connection: "MqttConnection", packet: UnsubscribePacket) -> None: ...
 
     def on_batch(self, connection: "MqttConnection") -> None:
-        """All packets of one read have been handled."""
+        """Called when all packets of one read have been handled."""
 
     def on_close(self, connection: "MqttConnection", packet: DisconnectPacket | None) -> None:
-        """The connection is over. `packet` is the client's DISCONNECT, if it sent one."""
+        """Called when the connection is over. `packet` is the client's DISCONNECT, if it sent one."""
 
 
 class MqttConnection(DrivenConnection):
     protocol: Final = "mqtt"
 
     def __init__(self, handler: MqttHandler, max_packet: int, opening: float) -> None:
-        """`opening`: seconds within which the CONNECT has to come."""
+        """`opening`: the CONNECT has to come within so many seconds."""
         super().__init__()
         self.heartbeat = PINGRESP
         self.mechanism = ""
@@ -88,14 +89,15 @@ class MqttConnection(DrivenConnection):
         self._keep_alive = 0.0
         self._buffer = bytearray()
         self._held: Callable[[], None] | None = None
-        self._has_said_more = False  # the client has sent bytes after the read with its CONNECT
+        # True once the client has sent bytes after the read that brought its CONNECT.
+        self._has_said_more = False
         self._out: list[bytes] = []
-        self._answers = 0  # bytes of `_out`
+        self._answers = 0  # the number of bytes in `_out`
 
-    # input
+    # The methods from here on take input.
 
     def receive(self, data: bytes, now: float) -> None:
-        """Raises MqttError (after `on_close`) if the peer broke MQTT."""
+        """Take bytes of the peer. If the peer broke MQTT, calls `on_close` and raises MqttError."""
         self.last_received = now
         if self.closed or self.closing:
             return
@@ -206,9 +208,10 @@ class MqttConnection(DrivenConnection):
 
     def take_leave(self) -> None:
         """Drop the held packets. If they contain a DISCONNECT that did not come together with the CONNECT, the client
-        had read the CONNACK and may be elsewhere by now: then the QoS 0 messages before the DISCONNECT, and the
-        DISCONNECT, are handled."""
-        with suppress(MqttError):  # the client is gone and reads no answer
+        had read the CONNACK, and may be at another router by now. Then the QoS 0 messages before the DISCONNECT are
+        handled, and the DISCONNECT as well."""
+        # An error is ignored, because the client is gone and reads no answer.
+        with suppress(MqttError):
             self._take_leave()
 
     def _take_leave(self) -> None:
@@ -223,16 +226,16 @@ class MqttConnection(DrivenConnection):
                 settled.append(read_packet(first, bytes(self._buffer[start:end]), self.version))
 
     def _held_packets(self) -> Iterator[tuple[int, int, int]]:
-        """For each packet that came after the CONNECT: its first byte, and the offsets at which its body begins and
-        ends."""
+        """Yield, for each packet that came after the CONNECT, its first byte, and the offsets at which its body begins
+        and ends."""
         at, is_held = 0, self._held is not None and self._has_said_more and not self.is_over
         while is_held and (found := self._header(at)) is not None and found[1] <= len(self._buffer):
             yield self._buffer[at], *found
             at = found[1]
 
     def tick(self, now: float) -> float | None:
-        """Returns the time of the next call, None if there is none. Raises MqttError if the client was silent for too
-        long."""
+        """Apply the timeouts. Returns the time of the next call, None if there is none. Raises MqttError if the client
+        was silent for too long."""
         if self.closed:
             return None
         self._begun = now if self._begun is None else self._begun
@@ -248,7 +251,7 @@ class MqttConnection(DrivenConnection):
             self._fail(MqttError(Reason.KEEP_ALIVE, f"the client was silent for {self._keep_alive:g} s"))
         return min(heard + self._keep_alive, now + LOOK_S)
 
-    # output
+    # The methods from here on make output.
 
     @property
     def has_output(self) -> bool:
@@ -256,12 +259,12 @@ class MqttConnection(DrivenConnection):
 
     @property
     def unsent(self) -> int:
-        """Packets that wait to be written."""
+        """The number of packets that wait to be written."""
         return len(self._out)
 
     @property
     def is_over(self) -> bool:
-        """Whether the router sends nothing more here."""
+        """Whether the router sends nothing more on this connection."""
         return self.closed or self.closing
 
     def send(self, packet: bytes) -> None:
@@ -275,14 +278,15 @@ class MqttConnection(DrivenConnection):
         self._answers = 0
         return data
 
-    # the end
+    # The methods from here on end the connection.
 
     def close(self, condition: str | None = None, description: str = "") -> None:
-        """The router ends the connection; `condition` is an AMQP error condition."""
+        """End the connection for the router. `condition` is an AMQP error condition."""
         self.leave(Reason.SHUTTING_DOWN if condition == "amqp:connection:forced" else Reason.UNSPECIFIED, description)
 
     def leave(self, reason: Reason, description: str) -> None:
-        """End the connection with a DISCONNECT; in 3.1.1, which has none for servers, without a word."""
+        """End the connection with a DISCONNECT. A server of MQTT 3.1.1 has no DISCONNECT to send, so there the
+        connection just ends."""
         if self.is_over:
             return
         self.closing = True
@@ -302,7 +306,8 @@ class MqttConnection(DrivenConnection):
         raise error
 
     def _is_answered(self, error: MqttError) -> bool:
-        """Whether a CONNECT is refused with a CONNACK (MQTT 5 4.13.1). A malformed CONNECT gets none."""
+        """Whether the router answers a wrong CONNECT with a CONNACK (MQTT 5 4.13.1). It does not answer a malformed
+        one."""
         if error.reason is Reason.UNSUPPORTED_VERSION:
             self.version = V3
         return error.reason not in (Reason.MALFORMED, Reason.PROTOCOL_ERROR, Reason.TOO_LARGE)
@@ -315,7 +320,7 @@ class MqttConnection(DrivenConnection):
             self._handler.on_close(self, packet)
 
     def release(self) -> None:
-        """The last call of the shell: drop all buffers."""
+        """Drop all buffers. This is the last call of the shell."""
         self._finish(None)
         self._out.clear()
         self._buffer.clear()

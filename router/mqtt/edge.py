@@ -41,15 +41,15 @@ from topic.node import Node
 log = logging.getLogger("oncemesh.mqtt")
 
 HEADROOM: Final = 64 * 1024
-"""Bytes of a packet beside the bytes of the message in it."""
+"""A packet may have this many bytes besides the bytes of the message in it."""
 PATIENCE: Final = 8
 """A client may have this many times the receive maximum in flight: some clients send more than the maximum again when
 they come back, and would be disconnected again and again."""
 MOST_IDENTIFIERS: Final = 0xFFFF
 NEVER: Final = 0xFFFF_FFFF
-"""The session expiry interval of a session that does not expire, in seconds."""
+"""The session expiry interval that stands for a session without expiry, in seconds."""
 LONGEST_CLIENT: Final = 256
-"""Characters of a client identifier."""
+"""The most characters of a client identifier."""
 
 
 class Entrance(Protocol):
@@ -74,14 +74,14 @@ class MqttEdge:
         self._longest = longest
         self._numbers = count(1)
         self.sessions: dict[tuple[str, str], MqttSession] = {}
-        """Keyed by user and client identifier."""
+        """The sessions at this router, keyed by user and client identifier."""
         self._of: dict[MqttConnection, MqttSession] = {}
         self._away = Away(self)
         self._at_first_word: dict[MqttConnection, Callable[[], None]] = {}
         """Calls that wait for the client's first packet, which shows that the client has read its CONNACK."""
         self.entrances: dict[MqttConnection, Entrance] = {}
 
-    # connections that begin and end
+    # The methods from here on begin and end connections.
 
     def on_connect(self, connection: MqttConnection, packet: ConnectPacket) -> None:
         if "authentication-method" in packet.properties:
@@ -180,7 +180,7 @@ class MqttEdge:
         return self.sessions.get((session.user, session.client)) is session
 
     def _links_of(self, client: str, user: str) -> list[LinkEntry]:
-        """The client's lasting links that the client has not closed, from the directory."""
+        """The client's links that outlive a connection and that the client has not closed, from the directory."""
         known = self._node.topic.directory.of_session((client, user))
         return [entry for entry in known if entry.status is not Status.CLOSED and entry.identity.link in LASTING]
 
@@ -199,7 +199,8 @@ class MqttEdge:
         wait = partial(connection.hold, begin) if connection.can_prove else begin
         if session.is_expected:
             wait()
-        else:  # the client may never read the CONNACK; then the router that it comes to next needs these links
+        # The client may never read the CONNACK. Then the next router that it comes to needs these links.
+        else:
             self._at_first_word[connection] = wait
 
     def on_first_word(self, connection: MqttConnection) -> None:
@@ -207,12 +208,14 @@ class MqttEdge:
             begin()
 
     def _go_on(self, session: MqttSession, timeout: int) -> None:
-        """The client has come back to its session at this router, and the CONNACK has said so."""
+        """Continue the session, because the client has come back to it at this router, and the CONNACK has said so."""
         known, connection = self._links_of(session.client, session.user), session.connection
         assert connection is not None
         if is_over(known):
             _expired_just_now(session, connection)
-        elif not session.is_whole(known):  # this was not known at the CONNECT; the client continues at its next one
+        # The session has continued at another router, which was not known at the CONNECT. The client continues it after
+        # its next CONNECT.
+        elif not session.is_whole(known):
             connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:
             log.info("%s continues its session at this router; no message comes twice", session)
@@ -222,7 +225,8 @@ class MqttEdge:
             self._take_over_links(session, connection, others)
 
     def _take_over(self, session: MqttSession) -> None:
-        """The client had a session elsewhere, or here before this router restarted, and the CONNACK has said so."""
+        """Continue a session that the client had elsewhere, or here before this router restarted. The CONNACK has said
+        so."""
         known, connection = self._links_of(session.client, session.user), session.connection
         told, session.told = session.told, None
         assert connection is not None and told is not None
@@ -238,7 +242,8 @@ class MqttEdge:
         """Attach these links here. Otherwise they would expire while the client is connected here."""
         for entry in known:
             address, receives = shown_address(entry.identity.address), entry.role is Role.SUBSCRIBER
-            if connection.is_over or not entry.live:  # perhaps since the link before it was attached
+            # The connection or the link may have ended while the links before it were attached.
+            if connection.is_over or not entry.live:
                 continue
             if not self._permissions.allow(connection, address, receives=receives):
                 end_link(self._node, entry)
@@ -259,7 +264,8 @@ class MqttEdge:
         `told` is given, only the links at these epochs end."""
         session.told = None
         for entry in self._links_of(session.client, session.user):
-            if told is None or told.get(entry.index) == entry.epoch:  # else it belongs to a later session
+            # A link at another epoch belongs to a later session.
+            if told is None or told.get(entry.index) == entry.epoch:
                 end_link(self._node, entry)
 
     def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
@@ -275,7 +281,8 @@ class MqttEdge:
             return
         self._clients.leave(connection)
         told, wants_end = session.told, packet is not None and packet.properties.get("session-expiry-interval") == 0
-        is_away = told is not None and session.was_here  # its return was not proven, so it still counts as away
+        # The client's return was not proven, so the session still counts as one whose client is away.
+        is_away = told is not None and session.was_here
         closed = wants_end or not session.timeout or not is_kept(session, connection, said_goodbye=packet is not None)
         session.gone(self._node.now(), closed=closed)
         if told and packet is not None and (wants_end or not session.resumes):
@@ -299,7 +306,7 @@ class MqttEdge:
                 log.warning("%s has missed messages: %s", session, action.description)
             session.connection.leave(reason, action.description)
 
-    # what it does
+    # The methods from here on handle what a client does.
 
     def on_publish(self, connection: MqttConnection, packet: PublishPacket) -> None:
         session, topic, index = self._of[connection], packet.topic, (packet.topic, packet.qos)
@@ -355,12 +362,13 @@ class MqttEdge:
             session.batch()
 
     def waiting_bytes(self, connection: MqttConnection) -> int:
-        """Bytes that the client has sent and no link has transferred yet."""
+        """The bytes that the client has sent and that no link has transferred yet."""
         session = self._of.get(connection)
         return session.waiting_bytes if session is not None else 0
 
 
 def _expired_just_now(session: MqttSession, connection: MqttConnection) -> None:
-    """The session has expired while its client connected. End the connection; the next CONNACK tells the client."""
+    """End the connection of a client whose session has expired while it connected. The next CONNACK
+    tells the client."""
     session.told, session.is_expected = None, False
     connection.leave(Reason.ADMINISTRATIVE, "the session has expired just now")

@@ -20,7 +20,7 @@ LINK_QOS_1: Final = "mqtt-qos1"
 """The name of the link for messages of QoS 1. That link settles first, and has an order of its own (MQTT 5 4.6)."""
 LASTING: Final = LINK, LINK_QOS_1
 OVERHEAD: Final = 256
-"""Approximate bytes of memory beside a message, whose own size may be 0."""
+"""The bytes of memory, about, that a message takes besides its content. The content may be empty."""
 
 
 class EndHost(Protocol):
@@ -29,20 +29,21 @@ class EndHost(Protocol):
     client: str
     user: str
     timeout: int
-    """Seconds for which the session outlives its connection; 0: it does not."""
+    """The session outlives its connection for this many seconds; 0: not at all."""
     connection: MqttConnection | None
-    """None while the client is away."""
+    """The client's connection; None while the client is away."""
     was_left: bool
-    """Whether the router had ended the connection before the client went. Actions of the core since then were not
+    """Whether the router had ended the connection before the client went. Actions of the core after that were not
     performed."""
     waiting_bytes: int
-    """Bytes of the messages that the client has sent and no link has transferred yet, with `OVERHEAD` for each."""
+    """The bytes of the messages that the client has sent and that no link has transferred yet, with `OVERHEAD` for each
+    message."""
 
     def lifetime(self, durable: int) -> Lifetime:
-        """The lifetime of a link that is attached now."""
+        """The lifetime that a link gets when it is attached now."""
 
     def link_detached(self, action: Detach) -> None:
-        """The core has detached an end."""
+        """Note that the core has detached an end."""
 
 
 class Absent:
@@ -74,7 +75,7 @@ def is_over(known: Collection[LinkEntry]) -> bool:
 
 
 def elsewhere(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[LinkEntry]:
-    """The client's live links that are not attached by one of these ends."""
+    """The client's live links that are attached by none of these ends."""
     ours = {end.index for end in here if end.epoch is not None}
     return [entry for entry in known if entry.live and entry.index not in ours]
 
@@ -100,7 +101,7 @@ class MqttEnd(ClientEnd):
 
     @property
     def topic(self) -> str:
-        """The topic, as the client names it."""
+        """The topic of this link, as the client names it."""
         return shown_address(self.identity.address)
 
     @property
@@ -113,7 +114,7 @@ class MqttEnd(ClientEnd):
 
     @property
     def allowance(self) -> Allowance | None:
-        """The allowance of the client's connection, for messages that the client publishes."""
+        """The limit of the client's connection for messages that the client publishes."""
         account = self.host.connection.account if self.host.connection is not None else None
         return account if isinstance(account, Allowance) else None
 
@@ -132,7 +133,7 @@ class MqttEnd(ClientEnd):
         return self
 
     def echo(self) -> None:
-        """Does nothing: an MQTT client has no answer to an echo; only the kernel of its machine answers."""
+        """Do nothing: an MQTT client has no answer to an echo; only the kernel of its machine answers."""
 
     def when_certain(self, then: Callable[[], None]) -> None:
         """Call `then` when it is certain that the client is here; at once if the kernel cannot prove it."""
@@ -144,11 +145,12 @@ class MqttEnd(ClientEnd):
 
     def _certain(self) -> None:
         (connection, then), self._awaited = self._awaited or (None, None), None
-        if then is not None and self.connection is connection:  # else the client has another connection, or none
+        # If the client has another connection, or none, the proof says nothing about the present.
+        if then is not None and self.connection is connection:
             then()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """The connection is over. If `closed`, the session is over, too."""
+        """Note that the connection is over. If `closed`, the session is over, too."""
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:

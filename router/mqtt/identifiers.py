@@ -8,18 +8,18 @@ router first sends PUBREL for each identifier that the client may hold, and uses
 from typing import Final
 
 MOST_SENT: Final = 256
-"""Messages that are in flight to a client at once, unless the client asks for fewer."""
+"""The most messages that are in flight to a client at once, unless the client asks for fewer."""
 MOST_ASKED: Final = 3
-"""Connections on which the router sends these PUBRELs. Some clients disconnect when they read one, against the
-standard."""
+"""The router sends these PUBRELs on at most this many connections. Some clients disconnect when they read one, against
+the standard."""
 
 
 class Identifiers:
     def __init__(self) -> None:
         self._used = 0
-        """The highest identifier that has been used; 0: none."""
+        """The highest identifier that was ever used; 0: none."""
         self._free = list[int]()
-        """Identifiers up to `_used` that are free again."""
+        """The identifiers up to `_used` that are free again."""
         self._held = set[int]()
         self._asked = 0
 
@@ -53,7 +53,8 @@ class Identifiers:
         return sorted(self._held)
 
     def release(self, number: int) -> bool:
-        """The client has sent PUBCOMP for `number`. Returns False if `number` was not held from another router."""
+        """Note that the client has sent PUBCOMP for `number`. Returns False if `number` was not held from another
+        router."""
         was_held = number in self._held
         if was_held:
             self._held.discard(number)

@@ -27,12 +27,13 @@ from router.security.doors import Doors, LetIn, told
 log = logging.getLogger("oncemesh.mqtt")
 
 BACKLOG: Final = 1 << 20
-"""Bytes of a client's messages that wait. If a client has more, the router reads from it more slowly."""
+"""The most bytes of a client's messages that wait. If a client has more, the router reads from it more slowly."""
 UNSENT: Final = 20_000
-"""Packets that wait until the client reads them. If there are more, the router reads more slowly, too."""
+"""The most packets that wait until the client reads them. If there are more, the router reads from it
+more slowly, too."""
 PATIENCE_S: Final = 1.0
-"""Seconds for which one read waits for these to become fewer. It must go on then, as they may wait for a later
-packet."""
+"""One read waits at most this many seconds for fewer of them. Then it must go on, because the waiting messages may need
+a later packet of the client."""
 LOOK_S: Final = 0.01
 
 Turn = Callable[[], Awaitable[None]]
@@ -55,7 +56,7 @@ class Driver(Protocol):
 
 @frozen
 class Door:
-    """How a client has connected, which decides as which user it may come in."""
+    """The way in which a client has connected. It decides as which user the client may come in."""
 
     certified: str
     """The user that the client's certificate names; empty if none."""
@@ -141,7 +142,8 @@ class MqttListener:
         boot = self._at.node.topic.boot
         if not boot.waiting_for:
             return True
-        async with self._boot:  # only one of the waiting clients looks at intervals
+        # Only one of the waiting clients looks again and again; the others wait for the lock.
+        async with self._boot:
             while boot.waiting_for:
                 await trio.sleep(LOOK_S)
         kernel = tcp.kernel_of(below)

@@ -22,7 +22,7 @@ from topic.settings import is_under
 log = logging.getLogger("oncemesh.mqtt")
 
 LONGEST_SHOWN: Final = 100
-"""Characters of a topic in the log."""
+"""The most characters of a topic that the log shows."""
 MOST_LOOKED_AT: Final = 100
 """If the router needs room for a further topic, it looks for an idle one among so many topics."""
 Publisher = TypeVar("Publisher", MqttPublisher, PresettledPublisher)
@@ -55,8 +55,8 @@ class Permissions:
     def _grant(
         self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int, durable: int
     ) -> int:
-        """The granted QoS, or the reason code of the refusal. `fresh` subscriptions of this SUBSCRIBE are granted
-        already; the user has `durable` durable ones."""
+        """The QoS that a subscription is granted, or the reason code of its refusal. `fresh`: the subscriptions that
+        this SUBSCRIBE has granted already. `durable`: the number of durable subscriptions of the user."""
         address, why = asked.filter, None
         if address.startswith("$share/"):
             why = Reason.NO_SHARED, "shared subscriptions are not supported"
@@ -66,7 +66,8 @@ class Permissions:
             why = Reason.IMPLEMENTATION, "no-local is not supported"
         elif (known := session.subscribers.get(address)) is None:
             why = self.refusal(connection, session, address, fresh, receives=True)
-        elif known.qos != asked.qos:  # its link is attached again
+        # A change of the QoS attaches the link of the subscription again.
+        elif known.qos != asked.qos:
             why = self._cannot_begin(connection)
         if why is None and _begins_to_last(session, asked):
             why = self._cannot_be_kept(connection, durable)
@@ -79,8 +80,8 @@ class Permissions:
     def refusal(
         self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool
     ) -> tuple[Reason, str] | None:
-        """Why the client may not use this topic; None if it may. If the client has too many topics, the new one
-        replaces an idle one."""
+        """The reason for which the client may not use this topic; None if it may. If the client has too many topics,
+        the new one replaces an idle one."""
         is_there = is_under(address, self._prefixes) or (not receives and is_known_dynamic(self._node, address))
         if not is_there or len(address) > LONGEST_ADDRESS:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)

@@ -1,10 +1,9 @@
-"""A topic that an MQTT client publishes to at QoS 0: a publisher's link whose deliveries are presettled.
+"""A topic to which an MQTT client publishes at QoS 0: a publisher's link whose deliveries are presettled.
 
-The link ends with its connection. Its name is its own, and no other router knows a life of it
+The link ends with its connection. Each such link has a new name, of which no other router knows a life
 (`router.mqtt.publisher`), so it waits for no proof that the client is here. Messages that came before the client
 disconnected are transferred afterwards. If the client comes back to this router meanwhile, they are transferred before
-its new messages.
-"""
+its new messages."""
 
 from collections import deque
 from math import inf
@@ -20,11 +19,13 @@ from topic.identity import link_name
 from topic.node import Node
 
 LINK_QOS_0: Final = "mqtt-qos0"
-"""The prefix of the link's name: messages of QoS 0 have an order of their own (MQTT 5 4.6)."""
+"""The beginning of the link's name. Links for QoS 0 have names of their own, because messages of QoS 0 have an order of
+their own (MQTT 5 4.6)."""
 
 
 def _name(host: EndHost, node: Node, address: str) -> str:
-    """A name that is used by no other router, and by no lingering end of this one."""
+    """A link name that neither another router uses, nor an end of this router that still transfers messages of a client
+    that has gone."""
     name = first = f"{LINK_QOS_0}-{node.name}"
     while known := node.topic.directory.publisher(link_name(identity_at(host, name, address))):
         if not known.live:
@@ -39,10 +40,10 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
         ClientPublishingEnd.__init__(self, node, identity, Lifetime(), settles_first=False)
         self.host = host
         self.lingers = False
-        """Whether the client has gone and its messages are still to be transferred."""
+        """Whether the client has gone, and its messages are still to be transferred."""
         self.signs = SignsOfLife(self, answers=False)
         self._waiting: deque[tuple[bytes, float]] = deque()
-        """Messages to be transferred, each with the time at which it expires."""
+        """The messages to be transferred. Each has the time at which it expires."""
         self._credit = self._count = 0
 
     @property
@@ -54,7 +55,7 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
     def ended(self) -> bool:
         return super().ended and not (self.lingers and not self.is_detached)
 
-    # what the client does
+    # The client's session calls the methods from here on.
 
     def take(self, message: bytes, until: float) -> None:
         """Add a message, which `go_on` transfers."""
@@ -86,14 +87,15 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
         self.node.perform()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """The client has gone. Its messages are still transferred, unless the core has detached the link meanwhile."""
+        """Note that the client has gone. Its messages are still transferred, unless the core has detached the link
+        meanwhile."""
         is_attached = self.epoch is not None and not self.is_detached
         self.lingers = is_attached and bool(self._waiting) and not self.host.was_left
         if not self.lingers:
             self._leave()
 
     def comes_back(self) -> bool:
-        """The client has come back, in the same session. Returns whether messages still wait."""
+        """Note that the client has come back, in the same session. Returns whether messages still wait."""
         lingered, self.lingers = self.lingers, False
         return lingered
 
@@ -104,7 +106,7 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
         self.leave(self.node.now(), closed=True)
         self.node.perform()
 
-    # what the core asks
+    # The core calls the methods from here on.
 
     def begin(self, action: AnswerPublisher) -> None:
         self._credit = action.credit

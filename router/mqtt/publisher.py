@@ -47,14 +47,18 @@ class ReceivedMessage:
     message: bytes
     until: float = inf  # the time at which the message expires
     record: Record | None = None
-    told: bool = False  # the router has sent the client the outcome
-    released: bool = False  # the client knows the outcome: only the mesh has to settle it
-    is_read: bool = True  # on this connection; else the client will send a copy or PUBREL, which the router answers
-    outcome: tuple[bool, str] | None = None  # an outcome that waits for the copy: see `PublisherHost.answer`
+    told: bool = False  # True once the router has sent the client the outcome
+    # True once the client knows the outcome, so that only the mesh still has to settle the delivery.
+    released: bool = False
+    # True if the client has sent the message on this connection. If not, the client will send a copy, or PUBREL, and
+    # the router then answers.
+    is_read: bool = True
+    # The outcome, while it waits for the client's copy of the message (`PublisherHost.answer`).
+    outcome: tuple[bool, str] | None = None
 
     @property
     def size(self) -> int:
-        """Bytes that the message takes at this router."""
+        """The bytes of memory that the message takes at this router."""
         return OVERHEAD + len(self.message)
 
 
@@ -63,33 +67,38 @@ class PublisherHost(EndHost, Protocol):
     """Whether the CONNACK said that the session continues."""
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
-        """Send the client the outcome: whether all have accepted, and otherwise why not (`why`)."""
+        """Send the client the outcome: whether all subscribers have accepted, and otherwise the reason (`why`)."""
 
     def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
-        """The mesh knows that the client has released these messages, so their identifiers may be used again."""
+        """Free the identifiers of these messages, because the mesh knows that the client has released them."""
 
 
 class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     host: PublisherHost
 
     def __init__(self, host: PublisherHost, node: Node, address: str, *, first: bool) -> None:
-        """`first`: the link is for messages of QoS 1."""
+        """`first`: the link is for messages of QoS 1, and settles first."""
         identity = identity_at(host, LINK_QOS_1 if first else LINK, address)
         ClientPublishingEnd.__init__(self, node, identity, host.lifetime(0), settles_first=first)
         self.host = host
         self.signs = SignsOfLife(self, answers=False)
         self.waiting: deque[ReceivedMessage] = deque()
-        """Messages to be transferred."""
-        self._over: list[ReceivedMessage] = []  # released since the last batch
+        """The messages that are still to be transferred."""
+        # The messages that the client has released since the last batch of settlements.
+        self._over: list[ReceivedMessage] = []
         self._stated: list[ReceivedMessage] = []
-        """Released messages that the map of an attach has settled. They are over once no router waits to learn of
-        that."""
-        self._named: set[bytes] = set()  # tags of copies that the map of this attach has
-        self._inherits = False  # its life began at another router
-        self._renews = False  # all messages of this life are over: the next attach begins a life
-        self._begins = False  # an attach, or the begin of a life, waits for the proof that the client is here
-        self._is_unproven = False  # this attach begins a life, and the client may be gone before the answer
-        self._resumes = False  # the attach is answered: the open messages are to be transferred again
+        """Released messages that the map of an attach has settled. They are over once no router waits to learn that."""
+        # The tags of the copies that the map of this attach has.
+        self._named: set[bytes] = set()
+        self._inherits = False  # True if the life of this link began at another router
+        # True if all messages of this life are over, so that the next attach begins a new life.
+        self._renews = False
+        # True while an attach, or the beginning of a life, waits for the proof that the client is here.
+        self._begins = False
+        # True if this attach begins a life, and it is not proven that the client is still here.
+        self._is_unproven = False
+        # True if the attach is answered, and the open messages are to be transferred again.
+        self._resumes = False
         self._credit = self._count = 0
 
     def tag(self, identifier: int, message: bytes) -> bytes:
@@ -100,7 +109,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message of the client is in progress on this link."""
+        """Whether none of the client's messages on this link is in progress."""
         return not (self.waiting or self.open or self._stated or self._begins)
 
     @property
@@ -108,7 +117,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         """The stream of this link, if this end is attached or about to be; else None."""
         return self.stream if self.epoch is not None and self.stream.link is self else None
 
-    # what the client does
+    # The client's session calls the methods from here on.
 
     def take(self, incoming: ReceivedMessage) -> None:
         """Add a message, which `go_on` transfers."""
@@ -116,15 +125,16 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.host.waiting_bytes += incoming.size
 
     def release(self, incoming: ReceivedMessage) -> None:
-        """The client knows the outcome, or no longer wants it. `go_on` settles the delivery."""
+        """Note that the client knows the outcome, or no longer wants it. `go_on` then settles the delivery."""
         record, incoming.released = incoming.record, True
         goes_on = incoming.told and self.is_answered and not self._resumes
         if goes_on and record is not None and self.open.pop(record, None) is not None:
             self._over.append(incoming)
 
     def go_on(self) -> None:
-        """Settle the released messages, transfer as many as the credit allows, and perform the core's actions. New
-        credit continues this `later`, so that new transfers come after all deliveries that are still to be made."""
+        """Settle the released messages, transfer as many messages as the credit allows, and perform the core's actions.
+        After new credit the node calls this later, so that new transfers come after all deliveries that are still to be
+        made."""
         if self._over:
             self._settle()
         while self._resumes and not (self.ended or self._begins):
@@ -172,10 +182,11 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             incoming.record = record
         self.node.perform()
 
-    # attaching
+    # The methods from here on attach the link.
 
     def resume(self) -> None:
-        """The client is back at this router. All links of a session attach again, so that they expire together."""
+        """Attach again, because the client is back at this router. All links of a session attach again, so that they
+        expire together."""
         if self.epoch is not None:
             self._attach()
 
@@ -225,7 +236,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             states = {incoming.tag: int(DeliveryOutcome.ACCEPTED) for incoming in self._stated}
             states |= {incoming.tag: 0 for incoming in self.open.values()}
         else:
-            left, self.open = list(self.open.values()), {}  # their life has ended: transfer them anew
+            # The life of these messages has ended, so they are transferred anew.
+            left, self.open = list(self.open.values()), {}
             for incoming in reversed(left):
                 incoming.record = None
                 self.waiting.appendleft(incoming)
@@ -240,7 +252,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return states | dict.fromkeys(self._named, 0)
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """The client has gone. It sends the waiting messages again, unless its session ends elsewhere."""
+        """Note that the client has gone. Later it sends the waiting messages again, unless its session
+        ends elsewhere."""
         self.host.waiting_bytes -= sum(one.size for one in self.waiting)
         self.waiting.clear()
         if closed or not self.host.timeout:
@@ -250,17 +263,18 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.leave(now, closed=closed)
         if self.epoch is None or self.is_detached:
             return
-        if not self.stream.begun:  # the attach waited for routers that may know the link, and never began
+        # The attach waited for routers that may know the link. It never began, so it has no epoch.
+        if not self.stream.begun:
             self.epoch = None
         self.node.perform()
 
     def forget(self) -> None:
-        """The session is over: drop all references to messages."""
+        """Drop all references to messages, because the session is over."""
         self._awaited = None
         for left in (self.waiting, self.open, self._over, self._stated):
             left.clear()
 
-    # what the core asks
+    # The core calls the methods from here on.
 
     def grant(self, count: int) -> None:
         self._credit += count
@@ -272,7 +286,9 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     def begin(self, action: AnswerPublisher) -> None:
         self._resumes, self._credit = True, action.credit
         self._begins = self._is_unproven
-        if self._begins:  # the client may be at a router that does not know this life, and continue an earlier one
+        # The client may be at a router that does not know this life, and may continue an earlier life there. So the new
+        # life waits for a proof.
+        if self._begins:
             self.when_certain(self._granted)
         else:
             self._granted()
@@ -293,8 +309,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             self._transfer(again)
 
     def _believe(self) -> None:
-        """Messages that a map has settled are over, unless the kernel can prove the client and a router still asks for
-        them."""
+        """Treat messages that a map has settled as over, unless the kernel can prove the client and a router still asks
+        for them."""
         if self.is_answered:
             stream = self.stream
             asked = stream.is_questioned if self.connection.can_prove else lambda _: False
@@ -306,7 +322,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         accepted = action.outcome is DeliveryOutcome.ACCEPTED
         for record in action.records:
             if (incoming := self.open.get(record)) is None:
-                continue  # the client has released it meanwhile: it is settled next
+                # The client has released the message meanwhile, so the next batch settles it.
+                continue
             if not (incoming.told or incoming.released):
                 incoming.told = self.host.connection is not None
                 self.host.answer(incoming, accepted, action.description)

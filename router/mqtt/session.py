@@ -31,38 +31,38 @@ log = logging.getLogger("oncemesh.mqtt")
 
 
 class SessionKeeper(Protocol):
-    """Keeps the sessions of this router: `router.mqtt.edge`."""
+    """An object that keeps the sessions of this router: `router.mqtt.edge`."""
 
     def link_detached(self, session: "MqttSession", action: Detach) -> None:
-        """The core has detached a link of this session: the session is at another router, or has ended without its
-        client."""
+        """Note that the core has detached a link of this session. The session is at another router, or has ended
+        without its client."""
 
     def forget(self, session: "MqttSession") -> None:
-        """The session is over, unless its client has connected again or has begun another session."""
+        """Forget the session, unless its client has connected again or has begun another session."""
 
 
 class MqttSession:
     def __init__(self, node: Node, client: str, user: str, keeper: SessionKeeper) -> None:
         self.client, self.user, self.timeout = client, user, 0
         self.is_expected = False
-        """Whether the client expects this session: the CONNACK has named it before, or the client asked for a new one.
-        A client that reads nothing from here expects another session."""
+        """Whether the client expects this session, because a CONNACK has named it before, or the client asked for a new
+        one. A client that has never read from this router expects another session."""
         self.resumes = False
         self.told: dict[Index, Epoch] | None = None
-        """The links that the session had when the client connected, which the CONNACK reported. They continue or end
-        once it is certain that the client is here; None: nothing waits for that."""
+        """The links that the session had when the client connected, as the CONNACK reported them. They continue or end
+        once it is certain that the client is here. None: no link waits for that."""
         self.connection: MqttConnection | None = None
         self.was_left, self.waiting_bytes = False, 0
         self.publishers: dict[tuple[str, int], MqttPublisher] = {}
-        """Keyed by topic and QoS (1 or 2), least recently used first."""
+        """The publishers for QoS 1 and 2, keyed by topic and QoS. The least recently used one is first."""
         self.presettled: dict[tuple[str, int], PresettledPublisher] = {}
-        """Keyed by topic and 0: links for QoS 0 of this connection, and links of the former connection with messages
-        that still wait."""
+        """The publishers for QoS 0, keyed by topic and 0: those of this connection, and those of a former connection
+        with messages that still wait."""
         self.subscribers: dict[str, MqttSubscriber] = {}
         self.received: dict[int, ReceivedMessage] = {}
-        """Keyed by identifier: the client's messages that are not over."""
+        """The client's messages that are not over, keyed by packet identifier."""
         self.sent: dict[int, SentMessage] = {}
-        """Keyed by identifier: messages that the router has sent."""
+        """The messages that the router has sent, keyed by packet identifier."""
         self._node = node
         self._keeper = keeper
         self._quota, self._largest = MOST_SENT, 0
@@ -75,7 +75,7 @@ class MqttSession:
         return f"client {self.client!r}"
 
     def begin(self, connection: MqttConnection, asked: dict[str, Any]) -> None:
-        """The client has connected. `asked` are the properties of its CONNECT."""
+        """Note that the client has connected. `asked` are the properties of its CONNECT."""
         self.connection = connection
         self.presettled = {index: end for index, end in self.presettled.items() if end.comes_back()}
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
@@ -87,7 +87,7 @@ class MqttSession:
         return bool(self.publishers or self.subscribers or self.sent)
 
     def take_over(self, known: Sequence[LinkEntry]) -> None:
-        """The client continues these links, which it had at another router."""
+        """Continue these links, which the client had at another router."""
         self.resumes = True
         if any(entry.role is Role.SUBSCRIBER and entry.lifetime.durable == 2 for entry in known):
             self._identifiers.may_be_held()
@@ -103,7 +103,8 @@ class MqttSession:
         for outgoing in list(self.sent.values()):
             if outgoing.released:
                 self._say(PacketKind.PUBREL, outgoing.identifier)
-            elif outgoing.end is None and outgoing.qos == 1:  # the client sends no PUBACK after its former connection
+            # A client sends no PUBACK for a message of its former connection, so the identifier is free.
+            elif outgoing.end is None and outgoing.qos == 1:
                 self._forget(outgoing.identifier)
             elif outgoing.end is None:
                 self.release(outgoing)
@@ -118,11 +119,12 @@ class MqttSession:
 
     @property
     def ends(self) -> list[MqttPublisher | MqttSubscriber]:
-        """The ends of the links that outlive a connection."""
+        """The ends of the session's links that outlive a connection."""
         return [*self.publishers.values(), *self.subscribers.values()]
 
     def lifetime(self, durable: int) -> Lifetime:
-        """The lifetime of a link. A subscription's `durable` is its QoS, for other routers."""
+        """The lifetime of a link. The `durable` field of a subscription's lifetime is its QoS, so that other routers
+        learn the QoS."""
         return Lifetime(self.timeout, TOGETHER, durable) if self.timeout else Lifetime()
 
     def gone(self, now: float, *, closed: bool) -> None:
@@ -139,7 +141,7 @@ class MqttSession:
     def link_detached(self, action: Detach) -> None:
         self._keeper.link_detached(self, action)
 
-    # messages from the client
+    # The methods from here on take messages from the client.
 
     def publish(self, packet: PublishPacket, most: int) -> None:
         """Take a PUBLISH for which there is an end. A message has at most `most` bytes. Raises MqttError if it is
@@ -151,7 +153,8 @@ class MqttSession:
         expiry = packet.properties.get("message-expiry-interval")
         until = inf if expiry is None else self._node.now() + expiry
         if not packet.qos:
-            once = self.presettled[index] = self.presettled.pop(index)  # the most recently used is the last
+            # The link moves to the end, because the most recently used one is the last.
+            once = self.presettled[index] = self.presettled.pop(index)
             once.take(message, until)
             self._touched[once] = None
         elif not self._is_known(packet, message):
@@ -186,18 +189,21 @@ class MqttSession:
         self._touched[incoming.end] = None
 
     def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
-        """Send PUBCOMP, which has waited for this. Otherwise the client could publish an equal message under the same
-        identifier and be cut off; the next router would take the copy of that message for a copy of this one."""
+        """Send PUBCOMP for a message that the mesh has settled. PUBCOMP waits for this: otherwise the client could
+        publish an equal message under the same identifier and be cut off, and the next router would take the copy of
+        that message for a copy of this one."""
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]
-                if incoming.is_read:  # else the client will send PUBREL
+                # If the client has not sent the message on this connection, it will send PUBREL, and gets PUBCOMP then.
+                if incoming.is_read:
                     self._say(PacketKind.PUBCOMP, incoming.identifier)
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Send the client the outcome. MQTT 3.1.1 has one acknowledgement for every outcome (3.1.1 3.3.5)."""
         connection = self.connection
-        if connection is None:  # the client gets the outcome when it is back
+        # The client gets the outcome when it is back.
+        if connection is None:
             return
         if not incoming.is_read:
             incoming.outcome = accepted, why
@@ -215,7 +221,7 @@ class MqttSession:
             incoming.released = True
         connection.send(ack(connection.version, PacketKind.PUBREC, incoming.identifier, refused, why))
 
-    # the client's answers
+    # The methods from here on handle the client's answers.
 
     def acknowledge(self, packet: AckPacket) -> None:
         number = packet.identifier
@@ -234,7 +240,9 @@ class MqttSession:
                     self._forget(number)
             case PacketKind.PUBCOMP if not self._identifiers.release(number):
                 if (outgoing := self.sent.get(number)) is not None and outgoing.released:
-                    self._answered(outgoing, 0)  # also if the reason is "not found": the client has had the message
+                    # The message is over also if the reason code is "not found", because the client has had the
+                    # message.
+                    self._answered(outgoing, 0)
                     self._forget(number)
 
     def _received(self, number: int, reason: int) -> None:
@@ -255,7 +263,7 @@ class MqttSession:
             self._touched[outgoing.end] = None
 
     def batch(self) -> None:
-        """All packets of one read have been handled: continue the links that they concern."""
+        """Continue the links that the packets of the last read concern."""
         touched, self._touched = self._touched, {}
         for end in touched:
             end.go_on()
@@ -265,7 +273,7 @@ class MqttSession:
             assert record.message is not None
             self._carry(end, record, read_again(record.message))
 
-    # messages to the client
+    # The methods from here on send messages to the client.
 
     @property
     def _has_place(self) -> bool:
@@ -300,7 +308,7 @@ class MqttSession:
             end.refuse([record])
 
     def _send(self, topic: bytes, content: MqttContent, qos: int, number: int, *, dup: bool = False) -> bool:
-        """Returns False if the packet is larger than the client accepts."""
+        """Send a message. Returns False if the packet is larger than the client accepts."""
         connection = self.connection
         assert connection is not None
         found = b"" if connection.version == V3 else content.properties
@@ -315,17 +323,19 @@ class MqttSession:
         self._identifiers.give_back(number)
 
     def release(self, outgoing: SentMessage) -> None:
-        outgoing.end = None  # keep the identifier: at QoS 1 a PUBACK may be under way
+        # The identifier stays in use, because at QoS 1 a PUBACK may be under way.
+        outgoing.end = None
         if outgoing.qos == 2 and not outgoing.released:
             outgoing.released = True
             self._say(PacketKind.PUBREL, outgoing.identifier)
 
-    # subscriptions
+    # The methods from here on are about subscriptions.
 
     def subscribe(self, identifier: int, granted: Sequence[tuple[str, int]]) -> None:
         """Subscribe to topics, each with its granted QoS, or with a reason code of at least 0x80 if it was refused."""
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
-        for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # of equal topics, the last
+        # If topics of the SUBSCRIBE are equal, the last one counts.
+        for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():
             self._subscribe(address, qos, waiting)
         if waiting.count_down():
             self._say_suback(waiting)

@@ -31,9 +31,10 @@ from topic.edge.subscriber import ROOM
 from topic.node import Node
 
 CREDIT: Final = 1000
-"""Deliveries of one subscription that its client has not answered, including those that wait for an identifier."""
+"""The most deliveries of one subscription that its client has not answered, including deliveries that wait for an
+identifier."""
 CREDIT_SETTLED: Final = 10_000
-"""Deliveries of one subscription at QoS 0 between two writes."""
+"""The most deliveries of one subscription at QoS 0 between two writes to the client."""
 
 
 @define(eq=False)
@@ -41,14 +42,14 @@ class SentMessage:
     """A message that was sent to the client under an identifier."""
 
     end: "MqttSubscriber | None"
-    """None once the subscription is over."""
+    """The end of the subscription; None once the subscription is over."""
     identifier: int
     qos: int
     record: Record
     connection: MqttConnection | None
-    """The connection on which the message was sent last."""
+    """The connection on which the message was last sent."""
     released: bool = False
-    """Whether PUBREL was sent."""
+    """Whether the router has sent PUBREL for the message."""
 
 
 class SendingHost(EndHost, Protocol):
@@ -58,7 +59,7 @@ class SendingHost(EndHost, Protocol):
         """Send the message under a free identifier, as soon as there is one."""
 
     def drop(self, end: "MqttSubscriber", record: Record) -> None:
-        """Drop a message that waits for an identifier."""
+        """Drop a message that still waits for an identifier."""
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
         """Send a copy, if the message was sent on another connection. On the same connection the client would answer
@@ -67,10 +68,10 @@ class SendingHost(EndHost, Protocol):
     def carry_settled(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None: ...
 
     def release(self, outgoing: SentMessage) -> None:
-        """The subscription is over: the router expects no more answer for this message."""
+        """Release the message, because the subscription is over: the router expects no more answer for it."""
 
     def answered(self, end: "MqttSubscriber") -> None:
-        """The subscription is established."""
+        """Note that the subscription is established."""
 
 
 class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
@@ -86,18 +87,20 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         """The QoS that was granted."""
         self._topic = None if is_pattern(address) else text(address)
         self.records: dict[bytes, SentMessage] = {}
-        """Keyed by delivery key: sent and not answered. A key means the same at all routers, an identifier does not."""
+        """The messages that were sent and not answered, keyed by delivery key. A key means the same at all routers; an
+        identifier does not."""
         self.unsent: dict[Record, None] = {}
-        """Deliveries that wait for an identifier."""
+        """The deliveries that wait for a packet identifier."""
         self._answered: dict[bytes, DeliveryOutcome] = {}
-        """Keyed by delivery key: the client has answered, and the publisher has not settled."""
+        """The outcomes of deliveries that the client has answered and the publisher has not settled, keyed by delivery
+        key."""
         self._outcomes: dict[DeliveryOutcome, list[Record]] = {}
 
     def topic_of(self, record: Record) -> bytes:
         """The encoded topic for the PUBLISH of this delivery."""
         return self._topic or text(record.stream.address)
 
-    # attaching
+    # The methods from here on attach the link.
 
     def subscribe(self, *, resumes: bool) -> None:
         """Attach. If the subscription existed before (`resumes`), the map has all deliveries that the session knows."""
@@ -109,7 +112,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
 
     def successor(self, qos: int) -> "MqttSubscriber":
         """An end for another QoS, which attaches with all deliveries of this one and takes the link over. This end is
-        over then. So the terminus continues, even if it would end with its link."""
+        then over. So the terminus continues, even if it would end with its link."""
         other = MqttSubscriber(self.host, self.node, self.identity.address, qos)
         other.records, other._answered = self.records, self._answered
         for outgoing in other.records.values():
@@ -125,10 +128,10 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
                 outgoing.end = None
         self.leave(now, closed=closed)
 
-    # what the client does
+    # The client's session calls the methods from here on.
 
     def answer(self, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
-        """The client has answered; `go_on` passes the outcome to the core."""
+        """Note the client's answer. `go_on` passes the outcome to the core."""
         if self.records.pop(outgoing.record.key, None) is None:
             return
         self._answered[outgoing.record.key] = outcome
@@ -156,10 +159,11 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
             self.node.topic.room(self.subscriber, ROOM)
             self._grant()
 
-    # what the core asks
+    # The core calls the methods from here on.
 
     def begin(self, action: AnswerSubscriber) -> None:
-        self.named.clear()  # the session knows what that was
+        # The session knows these deliveries itself.
+        self.named.clear()
         self.host.answered(self)
         self._grant()
 
@@ -175,7 +179,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         self.node.perform()
 
     def _end(self, key: bytes) -> None:
-        """The delivery is settled, whether the client has answered it or not."""
+        """Note that the delivery is settled, whether the client has answered it or not."""
         self._answered.pop(key, None)
         if (outgoing := self.records.pop(key, None)) is not None:
             self.host.release(outgoing)
@@ -211,7 +215,8 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
             self._end(key)
         elif not action.state and outgoing is not None:
             self.deliver([action.record])
-        elif not action.state:  # it has answered since
+        # The client has answered since the attach.
+        elif not action.state:
             outcome = self._answered.get(key, DeliveryOutcome.ACCEPTED)
             self.node.topic.outcomes(self.subscriber, [action.record], outcome)
             self.node.perform()
@@ -235,10 +240,10 @@ class WaitingSuback:
     identifier: int
     reasons: list[int]
     left: int = 1
-    """Subscriptions that are not established yet, plus one until all of them are requested."""
+    """The number of subscriptions that are not established yet, plus one until all of them are requested."""
 
     def count_down(self) -> bool:
-        """One thing less to wait for. Returns whether it was the last."""
+        """Count one event that the SUBACK waits for. Returns whether it was the last one."""
         self.left -= 1
         return not self.left
 
@@ -258,7 +263,8 @@ class Subacks:
         self._of[successor] = self._of.pop(end, [])
 
     def answered(self, end: MqttEnd) -> list[WaitingSuback]:
-        """The end's subscription is established or over. Returns the SUBACKs that wait for nothing more."""
+        """Note that the end's subscription is established or over. Returns the SUBACKs that now wait for
+        nothing more."""
         return [waiting for waiting in self._of.pop(end, ()) if waiting.count_down()]
 
     def clear(self) -> None:

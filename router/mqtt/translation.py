@@ -29,10 +29,11 @@ from router.mqtt.format.fields import LONGEST, USER, properties
 QOS: Final = Symbol("x-opt-mqtt-qos")
 IS_TEXT: Final = Symbol("x-opt-mqtt-payload-is-text")
 USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
-"""The annotation with all user properties, names and values in turn. AMQP's map has only the last value of each
-name."""
+"""The annotation with all user properties, as a list of names and values in turn. AMQP's application-properties have
+only the last value of each name."""
 CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
-_TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6  # field indexes: TTL in the header, others in properties
+# The indexes of fields: TTL in the header, the others in the properties.
+_TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6
 _MS: Final = 1000
 _MOST: Final = 2**32 - 1
 _DATA_BEGIN: Final = data_section(b"")[:4]
@@ -51,13 +52,14 @@ class MqttContent:
 
 
 FLAT: Final = b"\xa0\xb0\xa1\xb1"
-"""The constructor bytes of AMQP's binary data and texts."""
+"""The constructor bytes of AMQP's binary data and of AMQP's texts."""
 NO_PROPERTIES: Final = b"\0"
 MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
-"""Bytes of a message; a larger one does not fit into a packet together with its topic."""
+"""The most bytes of a message. A larger one does not fit into a packet together with its topic."""
 MOST_BESIDE: Final = 128 * 1024
-"""Bytes of a message that are decoded, without sections that consist of one text or binary value. These bytes may hold
-anything, so they are bounded. The properties of a PUBLISH are smaller, also if they are in the message twice."""
+"""The most bytes of a message that are decoded, without sections that consist of one text or binary value. These bytes
+may hold any values, so they are bounded. The properties of a PUBLISH are smaller, even if they are in the message
+twice."""
 MOST_SECTIONS: Final = 300
 
 
@@ -89,7 +91,8 @@ def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
 
 
 def from_amqp(message: bytes) -> MqttContent | None:
-    """None if MQTT cannot carry the message: its body is neither data nor text, it is too large, or it is malformed."""
+    """Translate a message to MQTT. None if MQTT cannot carry it: its body is neither data nor text, it is too large, or
+    it is malformed."""
     qos = 2
     if len(message) > MOST_MESSAGE:
         return None
@@ -110,8 +113,8 @@ def from_amqp(message: bytes) -> MqttContent | None:
 
 
 def _parted(message: bytes) -> tuple[bytes, list[int]]:
-    """All sections except those that consist of one text or binary value; and the offsets of the latter. Raises
-    AmqpError if the message is cut off, or has more other sections than are decoded."""
+    """Returns all sections except those that consist of one text or binary value, and the offsets of the latter. Raises
+    AmqpError if the message is cut off, or has more bytes in other sections than `MOST_BESIDE`."""
     at, beside, flat, looked = 0, list[bytes](), list[int](), 0
     while at < len(message):
         begin, at = at, skip(message, at)
@@ -149,7 +152,8 @@ class _Told:
 
 @lru_cache(maxsize=64)
 def _told(beside: bytes) -> _Told | None:
-    """Cached, so that a message is read once for all its subscribers. None if the bytes are no sections."""
+    """The QoS and the properties of a message with these sections; None if the bytes are no sections. Cached, so that a
+    message is read once for all its subscribers."""
     try:
         sections = sections_of(beside)
     except AmqpError:
@@ -219,7 +223,8 @@ def _fits(value: Any) -> bool:
         return False
     try:
         return len(value.encode()) <= LONGEST
-    except UnicodeEncodeError:  # an AMQP char may be a surrogate, which UTF-8 lacks
+    # An AMQP char may be a surrogate, which UTF-8 lacks.
+    except UnicodeEncodeError:
         return False
 
 

@@ -1,1 +1,1 @@
-"""How MQTT is written: words, fields and packets. It knows nothing of connections or sessions."""
+"""The encoding of MQTT: its values, fields and packets. The encoding knows nothing of connections or sessions."""

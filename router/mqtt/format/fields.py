@@ -12,13 +12,14 @@ from attrs import frozen
 from router.mqtt.format.values import MqttError, PacketKind, Reason
 
 LONGEST: Final = 0xFFFF
-"""Bytes of a text or of binary data."""
+"""The most bytes of a text or of binary data."""
 MOST_PROPERTIES: Final = 60 * 1024
-"""Bytes of all properties of one packet. AMQP encodes texts with longer lengths; with this bound the same properties as
-AMQP sections stay below 64 KiB."""
-_MOST_DIGITS: Final = 4  # of a number of variable length
+"""The most bytes of all properties of one packet. AMQP encodes texts with longer lengths; with this limit the same
+properties as AMQP sections stay below 64 KiB."""
+_MOST_DIGITS: Final = 4  # the most bytes of a number of variable length
 WILL: Final = 0
-"""The place of a property of a will, in the table of places; no kind of packet has this number."""
+"""The number for a will in the table of places, where the other numbers are kinds of packets. No kind of packet has
+this number."""
 
 
 def malformed(what: str) -> MqttError:
@@ -57,7 +58,7 @@ class FieldReader:
         return int.from_bytes(self.take(4), "big")
 
     def number(self) -> int:
-        """A number of variable length (MQTT 5 1.5.5)."""
+        """Read a number of variable length (MQTT 5 1.5.5)."""
         value = 0
         for digit in range(_MOST_DIGITS):
             byte = self.byte()
@@ -70,7 +71,7 @@ class FieldReader:
         return self.take(self.uint16())
 
     def text(self) -> str:
-        """A text in UTF-8 (MQTT 5 1.5.4), without surrogates, which Python refuses, and without NUL."""
+        """Read a text in UTF-8 (MQTT 5 1.5.4). Refuses surrogates, as Python does, and NUL."""
         try:
             text = self.binary().decode()
         except UnicodeDecodeError:
@@ -83,14 +84,14 @@ class FieldReader:
         return self.text(), self.text()
 
     def identifier(self) -> int:
-        """A packet identifier, which is not 0."""
+        """Read a packet identifier, which is not 0."""
         if not (found := self.uint16()):
             raise MqttError(Reason.PROTOCOL_ERROR, "the packet identifier is 0")
         return found
 
     def properties(self, place: int) -> dict[str, Any]:
-        """Maps the name of each property to its value; user properties are a list of pairs. `place` is a kind of
-        packet, or `WILL`."""
+        """Read properties. Maps the name of each property to its value; user properties are a list of pairs. `place` is
+        a kind of packet, or `WILL`."""
         if self.is_over():
             return {}
         if (size := self.number()) > MOST_PROPERTIES:

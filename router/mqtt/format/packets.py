@@ -14,7 +14,8 @@ from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason, ret
 Properties = Mapping[str, Any]
 _DUP, _RETAIN = 0x08, 0x01
 MOST_FILTERS: Final = 1000
-"""Topic filters of one SUBSCRIBE or UNSUBSCRIBE: each begins or ends a link, and all of them in one turn."""
+"""The most topic filters of one SUBSCRIBE or UNSUBSCRIBE. Each filter begins or ends a link, and all do
+so in one turn."""
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USER = 0x02, 0x04, 0x20, 0x40, 0x80
 
 
@@ -32,7 +33,7 @@ class ConnectPacket:
     client: str
     clean: bool
     keep_alive: int
-    """Seconds; 0: no limit."""
+    """The keep-alive, in seconds; 0: no limit."""
     user: str | None
     password: bytes | None
     will: Will | None
@@ -94,7 +95,7 @@ class PingPacket:
 
 Packet = ConnectPacket | PublishPacket | AckPacket | SubscribePacket | UnsubscribePacket | DisconnectPacket | PingPacket
 
-# The flags that the packets of clients must have (MQTT 5 2.1.3); PUBLISH has flags of its own.
+# These are the flags that the packets of clients must have (MQTT 5 2.1.3). PUBLISH has flags of its own.
 _FLAGS: Final = {
     PacketKind.CONNECT: 0,
     PacketKind.PUBACK: 0,
@@ -174,7 +175,7 @@ def _connect(reader: FieldReader) -> ConnectPacket:
 
 
 def _wrong_flags(flags: int) -> str:
-    """Why the flags of a CONNECT are wrong; empty if they are right."""
+    """The reason for which the flags of a CONNECT are wrong; empty if they are right."""
     if flags & 0x01:
         return "the reserved bit 0 is set, expected 0"
     if not flags & _WILL and flags & 0x38:
@@ -247,7 +248,7 @@ def _bounded(filters: Sized) -> None:
         raise MqttError(Reason.QUOTA, f"the packet has more than {MOST_FILTERS} topic filters")
 
 
-# the packets that a server sends
+# The functions from here on encode packets that a server sends.
 
 PINGRESP: Final = bytes((PacketKind.PINGRESP << 4, 0))
 
@@ -263,8 +264,8 @@ def connack(version: int, reason: Reason, *, present: bool = False, told: Proper
 
 
 def publish(topic: bytes, payload: bytes, qos: int, identifier: int, found: bytes, *, dup: bool = False) -> bytes:
-    """`topic` has its length before it, as `fields.text` writes it. `found` are the encoded properties with their
-    length; empty in 3.1.1."""
+    """Encode a PUBLISH. `topic` has its length before it, as `fields.text` writes it. `found` are the encoded
+    properties with their length; empty in 3.1.1."""
     first = PacketKind.PUBLISH << 4 | qos << 1 | (_DUP if dup else 0)
     middle = topic + pack_uint16(identifier) + found if qos else topic + found
     return b"".join((bytes((first,)), number(len(middle) + len(payload)), middle, payload))
@@ -280,7 +281,7 @@ def ack(version: int, kind: PacketKind, identifier: int, reason: int = 0, why: s
 
 
 def suback(version: int, kind: PacketKind, identifier: int, reasons: Iterable[int]) -> bytes:
-    """SUBACK, or UNSUBACK, which has no reason codes in 3.1.1."""
+    """Encode a SUBACK or an UNSUBACK. An UNSUBACK has no reason codes in 3.1.1."""
     if version == V3:
         codes = bytes(min(reason, 0x80) for reason in reasons) if kind is PacketKind.SUBACK else b""
         return _packet(kind << 4, pack_uint16(identifier) + codes)
@@ -288,5 +289,5 @@ def suback(version: int, kind: PacketKind, identifier: int, reasons: Iterable[in
 
 
 def disconnect(reason: Reason, why: str) -> bytes:
-    """A DISCONNECT of MQTT 5. A server of 3.1.1 sends none."""
+    """Encode a DISCONNECT of MQTT 5. A server of 3.1.1 sends none."""
     return _packet(PacketKind.DISCONNECT << 4, bytes((reason,)) + properties({"reason-string": why} if why else {}))
