@@ -15,7 +15,7 @@ from router.mesh.quantities import Address
 from topic.node import Node
 
 MOST_NAMED: Final = 256
-"""Our clients keep no more routers, and the frame of a client has room for these."""
+"""The most routers in the list. Our clients keep no more, and a client's frame has room for these."""
 
 
 class Alternates:
@@ -27,7 +27,7 @@ class Alternates:
         self._random = Random()
 
     def __call__(self, first: str = "") -> list[dict[str, object]]:
-        """The list. `first`: the router that heads it, however many links it has."""
+        """The list of routers. `first`: the router that heads it, however many links it has."""
         directory = self._node.topic.directory
         others = self._others()
 
@@ -39,13 +39,13 @@ class Alternates:
         return [self._server(Address.parse(others[name])) for name in names[:MOST_NAMED]]
 
     def known(self) -> list[tuple[str, str, bool]]:
-        """The facts from which the list follows, except the loads: each other router, its address, and whether it is
+        """The facts from which the list follows, besides the loads: each other router, its address, and whether it is
         reachable."""
         contacts = self._node.topic.directory.contacts
         return [(name, at, name in contacts) for name, at in self._others().items()]
 
     def loads(self) -> dict[str, int]:
-        """Router -> number of its links, this router included; empty while a member cannot be reached."""
+        """Router -> the number of its links, this router included. Empty while a member cannot be reached."""
         directory = self._node.topic.directory
         names = (self.router, *self._others()) if directory.complete else ()
         return {name: directory.load_of(name) for name in names}

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 LITTLE: Final = 2
-"""No link moves if one router has only so many links more than another."""
+"""No link moves if one router has at most so many links more than another."""
 AT_ONCE: Final = 10
 """The most links that a router asks to move at a time."""
 
@@ -36,12 +36,12 @@ class Balance:
     """The moves of one router; its owner calls `takers` again and again."""
 
     def __init__(self, router: str, patience: float, now: float) -> None:
-        """`patience`: seconds for which links have to be uneven before a move, and for which asked clients may take to
-        move."""
+        """`patience`: so many seconds the links have to be uneven before a move. Clients that are asked to move have
+        the same time for it."""
         self._router = router
         self._patience = patience
         self._goal = -1
-        """The number of this router's links when all asked clients have moved."""
+        """The number of links that this router has when all asked clients have moved; -1 if no client is asked."""
         self._due = now + patience
 
     def takers(self, loads: Mapping[str, int], now: float) -> list[str]:

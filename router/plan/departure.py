@@ -23,21 +23,21 @@ LOOK_S: Final = 0.01
 
 
 class Leaver(Protocol):
-    """The process as this module sees it."""
+    """The router process as this module sees it."""
 
     async def hand_over(self) -> None:
-        """Hand the lead of replica sets to other routers, as far as these can lead."""
+        """Hand the lead of replica sets to other routers, as far as these are able to lead."""
 
     def send_clients_away(self) -> None:
         """Close the listeners and the connections of clients."""
 
 
 class Departure:
-    """The end of one router."""
+    """Decides when one router ends, and prepares its end."""
 
     def __init__(self, node: Node, mesh: Mesh, leaver: Leaver) -> None:
         self.all_stop = False
-        """The router was told to stop as all routers of the mesh do."""
+        """True once this router was told to stop together with all routers of the mesh."""
         self._node = node
         self._mesh = mesh
         self._leaver = leaver
@@ -45,12 +45,12 @@ class Departure:
         self._was_removed = False
 
     def removed(self) -> None:
-        """A neighbour says that the mesh has removed this router."""
+        """Note that a neighbour says that the mesh has removed this router."""
         self._was_removed = True
         self._unwanted.set()
 
     def follow(self) -> None:
-        """Follow a plan that may have changed."""
+        """Check whether the plan has changed so that this router has to leave."""
         if self._is_out or self._mesh.plan.routers[self._node.name].standing is Standing.LEAVING:
             self._unwanted.set()
 

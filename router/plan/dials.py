@@ -9,7 +9,7 @@ from linkstate.mesh import Mesh
 from router.mesh.quantities import Address
 
 GOODBYE_S: Final = 1.0
-"""Seconds to write the last bytes to a router that is no longer a neighbour."""
+"""A router that is no longer a neighbour has this many seconds to take the last bytes."""
 Dial = Callable[[str, Address], Awaitable[None]]
 
 
@@ -21,10 +21,10 @@ class Dials:
         self._nursery = nursery
         self._dial = dial
         self._scopes: dict[tuple[str, str], trio.CancelScope] = {}
-        """Keyed by neighbour and address."""
+        """The scopes of the tasks, keyed by neighbour and address."""
 
     def follow(self) -> None:
-        """Follow a plan that may have changed."""
+        """Dial the neighbours of the present plan, and drop the connections to the others."""
         wanted = set(self._mesh.plan.dialled_by(self._mesh.name).items())
         for target in self._scopes.keys() - wanted:
             self._scopes.pop(target).deadline = trio.current_time() + GOODBYE_S

@@ -19,9 +19,9 @@ from router.mesh.quantities import Address
 from topic.node import Node
 
 PAUSE_S: Final = 0.25
-"""Seconds between two attempts."""
+"""The seconds between two attempts."""
 PATIENCE_S: Final = 1.0
-"""Seconds for an attempt to be answered."""
+"""An attempt is answered within so many seconds, or counts as unanswered."""
 
 
 class Probes:
@@ -35,7 +35,7 @@ class Probes:
         self._gone = gone
 
     def contact_lost(self, router: str) -> None:
-        """The contact with a router is lost: probe it, if it is a neighbour."""
+        """Probe a router with which the contact is lost, if it is a neighbour."""
         if router in self._mesh.neighbours:
             self._nursery.start_soon(self._probe, router)
 

@@ -22,12 +22,12 @@ class Start(Enum):
     """The reason for which a router is started."""
 
     AGAIN = "again"
-    """It comes back to its mesh, with the plan that it remembers."""
+    """The router comes back to its mesh, with the plan that it remembers."""
     MESH = "mesh"
     """The whole mesh is started, with the plan of the topology."""
     JOIN = "join"
-    """It joins a running mesh as a new router, and sets aside the state of an earlier router of its name. It takes no
-    clients before it has joined."""
+    """The router joins a running mesh as a new router. It sets aside the state of an earlier router of its name, and
+    takes no clients before it has joined."""
 
 
 def apply(node: Node, mesh: Mesh, run_dir: Path, *, afresh: bool = False) -> None:
@@ -49,7 +49,7 @@ def apply(node: Node, mesh: Mesh, run_dir: Path, *, afresh: bool = False) -> Non
 
 
 def leave(node: Node, mesh: Mesh) -> None:
-    """Tell the mesh that this router, which was leaving, is gone."""
+    """Tell the mesh that this router, which was leaving, is now gone."""
     now = node.now()
     mesh.replan(mesh.plan.without(node.name, (node.topic.outlet.clock.stamp(), node.name)), now)
     node.pump()

@@ -33,7 +33,7 @@ YOUNG: Final = 30
 """A client has to be here for this many times `timing.dead` before the router asks it to move: a newer client may soon
 leave."""
 AGAIN_S: Final = 60.0
-"""Seconds before the router asks the same client again."""
+"""The router waits this many seconds before it asks the same client again."""
 
 
 class RoutersNode:
@@ -46,14 +46,15 @@ class RoutersNode:
         self._young = YOUNG * dead
         self._balance = Balance(alternates.router, PATIENCE * dead, trio.current_time())
         self._ends: dict[Host, RoutersEnd] = {}
-        """Connection -> its link here, in the order of the attaches."""
+        """The end of each connection's link here, keyed by connection, in the order of the attaches."""
         self._known = alternates.known()
 
     def attach(self, link: Link) -> None:
         if not link.is_sender:
             raise Refusal(NOT_ALLOWED, f"{ROUTERS} accepts no messages, expected a receiver")
         former = self._ends.get(link.connection)
-        if former is not None and not former.link.ended:  # an ended link was stolen, and its detach comes next
+        # An ended link was stolen by the new one, and its detach comes next.
+        if former is not None and not former.link.ended:
             raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
         end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._young)
         link.answer()
@@ -112,7 +113,7 @@ class RoutersEnd(End):
         self._node = node
         self._sent = 0
         self._is_behind = True
-        """The client does not have the current list."""
+        """True while the client does not have the current list."""
         self.askable = askable
 
     @property
