@@ -26,14 +26,15 @@ FORGET_S: Final = 60.0
 MOST_SOURCES: Final = 10_000
 Turn = Callable[[], Awaitable[None]]
 NETWORK: Final = 8
-"""Bytes of an IPv6 address that name its network: the owner of a network has all addresses in it."""
+"""The leading bytes of an IPv6 address that name its network. Attempts are counted by network, because its owner has
+all addresses in it."""
 
 
 @attrs.define(slots=True)
 class _Source:
     wrong: int = 0
     last: float = 0.0
-    """Time of the last wrong password."""
+    """The time of the last wrong password."""
     turn: float = 0.0
     """No attempt is allowed before this time."""
 
@@ -93,10 +94,12 @@ class Checks(trio.abc.Instrument):
     followed by a pass without one: other clients wait during a long pass, and need a short one."""
 
     def __init__(self) -> None:
-        self._is_made = self._was_made = False  # whether this pass has made a check, and the last one
-        self._waiting: dict[bytes, int] = {}  # origin -> the number of its waiting checks
-        self._next: bytes | None = None  # the origin that has this pass
-        self._last: dict[bytes, None] = {}  # the origins of the last checks, the oldest first
+        # Whether this pass has made a check, and whether the pass before it had.
+        self._is_made = self._was_made = False
+        self._waiting: dict[bytes, int] = {}  # maps an origin to the number of its waiting checks
+        self._next: bytes | None = None  # the origin to which this pass belongs
+        # The origins of the last checks, the oldest first.
+        self._last: dict[bytes, None] = {}
 
     def after_io_wait(self, timeout: float) -> None:
         """Start a pass. It belongs to the waiting origin whose last check is the oldest."""
@@ -130,7 +133,7 @@ class Checks(trio.abc.Instrument):
 
 
 class Guesses:
-    """The attempts of one connection."""
+    """The password attempts of one connection."""
 
     def __init__(self, attempts: Attempts, host: str, checks: Checks, *, has_turn: bool = False) -> None:
         self._attempts = attempts
@@ -139,12 +142,13 @@ class Guesses:
         self._has_turn = has_turn
 
     def may(self) -> bool:
-        """Whether the present attempt counts at all."""
+        """Whether the client's present attempt may count. If not, the attempt is refused without a check."""
         has_turn, self._has_turn = self._has_turn, False
         return has_turn or self._attempts.take_turn_now(self._host)
 
     def may_check(self) -> bool:
-        """Whether the present attempt with a plain password counts. If so, the password is checked in this pass."""
+        """Whether the client's present attempt with a plain password may count. If so, the password is checked in this
+        pass."""
         may = self.may()
         if may:
             self._checks.made(self._host)
@@ -155,8 +159,9 @@ class Guesses:
         await self._checks.turn(self._host)
 
     def after(self, turn: Turn, is_in: Callable[[], bool]) -> Turn:
-        """A turn that awaits `turn` and then, until the client is authenticated (`is_in`), the turn of the checks. The
-        turn of the checks comes last, because it is valid only in the pass in which it returns."""
+        """Returns a turn for the transport: it awaits `turn` and then, until the client is authenticated (`is_in`), the
+        turn of the password checks. The turn of the checks comes last, because it is valid only in the pass in which it
+        returns."""
 
         async def both() -> None:
             await turn()
@@ -170,12 +175,13 @@ class Guesses:
 
 
 def _origin(host: str) -> bytes:
-    """The origin of a host, also of this host itself."""
+    """The origin under which checks from this host take turns. This host itself has an origin, too."""
     return _source(host) or host.encode()
 
 
 def _source(host: str) -> bytes | None:
-    """The limited source of a host; None if the host is not limited, or its address is unknown."""
+    """The source under which wrong passwords of this host are counted. None if the host is not limited, or its address
+    is unknown."""
     if not host:
         return None
     address = ip_address(host.partition("%")[0])

@@ -30,16 +30,15 @@ _DEMANDED: Final = {
     "basicConstraints": x509.BasicConstraints,
 }
 _SLACK: Final = datetime.timedelta(minutes=5)
-"""Tolerance for a slow clock of another host."""
+"""Certificates are valid from this long before now, because the clock of another host may be slow."""
 
 
 class Authority:
-    """A CA in a folder. An existing one is used again."""
+    """A CA in a folder. If the folder has a CA already, that one is used."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Raises OSError, and FileError if the files there are not of a CA, or of one that some peer would not
-        accept.
-        """
+        """Open the CA, or create it. Raises OSError. Raises FileError if the files there are not of a CA, or are of a
+        CA that some peer would not accept."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         certificate, key = self.paths(CA)
@@ -61,13 +60,12 @@ class Authority:
             _write(certificate, self._certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
     def paths(self, name: str) -> tuple[Path, Path]:
-        """The paths of a certificate and its key."""
+        """The paths of the certificate with this name, and of its key."""
         return self._folder / f"{name}.pem", self._folder / f"{name}.key"
 
     def issue(self, name: str, hosts: Iterable[str] = (), days: int = DAYS) -> tuple[Path, Path]:
-        """Make a certificate with this common name for these hosts, and its key. Negative days: it has expired
-        already.
-        """
+        """Make a certificate with this common name for these hosts, and its key. If `days` is negative, the certificate
+        has expired already."""
         key = ec.generate_private_key(ec.SECP256R1())
         built = _builder(_named(name), self._certificate.subject, key, days)
         built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -84,7 +82,7 @@ class Authority:
 
 
 def issue_all(topology: Topology, folder: Path, users: Sequence[str]) -> list[Path]:
-    """Certificates for all routers of a topology, with the hosts where they listen, and for users."""
+    """Make certificates for all routers of a topology, with the hosts where they listen, and for users."""
     authority = Authority(folder, f"{topology.mesh} CA")
     made = [authority.paths(CA)[0]]
     for name, router in topology.routers.items():
@@ -97,14 +95,14 @@ def issue_all(topology: Topology, folder: Path, users: Sequence[str]) -> list[Pa
 def _loaded(path: Path, load: Callable[[bytes], Loaded]) -> Loaded:
     try:
         return load(path.read_bytes())
-    except (ValueError, TypeError):  # TypeError: it is encrypted. The library's error names neither file nor cause
+    # A TypeError means that the file is encrypted. The library's error names neither the file nor the cause.
+    except (ValueError, TypeError):
         raise FileError(path, [f"{path}: not created by oncemesh certs init; expected such a file, or none"]) from None
 
 
 def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> str:
-    """Why a peer may reject certificates of this CA; empty if none does. Python 3.13 and later demand what RFC 5280,
-    4.2.1 does.
-    """
+    """The reason for which a peer may reject certificates of this CA; empty if there is none. Python 3.13 and later
+    demand what RFC 5280, 4.2.1 demands."""
     found = {type(extension.value): extension for extension in certificate.extensions}
     for name, kind in _DEMANDED.items():
         if kind not in found:

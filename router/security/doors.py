@@ -1,9 +1,9 @@
-"""The doors of one router: the authentication of clients and neighbours, and of the router itself at its neighbours.
+"""The authentication of clients and neighbours at one router, and of the router itself at its neighbours.
 
-Each way in is a stream, with TLS if the mesh has certificates, and an end of SASL. The configuration says what a peer
-has to show: a neighbour shows the certificate of its name, the mesh's secret, or both; a client shows a user's password
-or a certificate (docs/security.md). Without configuration, the stream has no TLS, and every peer is accepted.
-"""
+Each connection passes a door: its stream, with TLS if the mesh has certificates, and an end of SASL. The configuration
+says what a peer has to show: a neighbour shows the certificate of its name, the mesh's secret, or both; a client shows
+a user's password or a certificate (docs/security.md). Without configuration, the stream has no TLS, and every peer is
+accepted."""
 
 import logging
 import signal
@@ -43,7 +43,7 @@ log = logging.getLogger("oncemesh.security")
 
 
 class LateError(HandshakeError):
-    """The peer takes too long."""
+    """The peer has taken too long for the handshake."""
 
 
 @contextmanager
@@ -65,8 +65,8 @@ WayIn = tuple[trio.abc.Stream, SaslServer]
 WayOut = tuple[trio.abc.Stream, SaslClient]
 Secured = tuple[trio.SocketStream | LayeredStream, str, Guesses]
 LetIn = Callable[[trio.SocketStream], Awaitable[Secured]]
-"""Lets a client's stream in at a listener. Raises HandshakeError."""
-"""The stream, the user of the certificate shown ("" if none), and the connection's password attempts."""
+"""Lets a client's stream in at a listener. Returns the stream, the user of the certificate shown ("" if none), and the
+connection's password attempts. Raises HandshakeError."""
 
 
 class Doors:
@@ -89,7 +89,8 @@ class Doors:
         self._load()
 
     def _load(self) -> None:
-        """Read the files, for all peers that come from now on. Raises FileError, and then keeps the old contents."""
+        """Read the files again, for all peers that connect from now on. Raises FileError, and then keeps the old
+        contents."""
         users = Users(self._users_file) if self._users_file is not None else None
         rules = read_rules(self._rules_file) if self._rules_file is not None else {}
         secret = self.files.secret()
@@ -99,21 +100,23 @@ class Doors:
         self._verifier = Verifier.of(secret) if secret is not None else None
         if users is not None or secret is None:
             self._decoys = b""
-        else:  # each guess at the secret costs the work of all iterations
+        # The key for decoys is derived from the secret, so that each guess at the secret costs the work of all
+        # iterations.
+        else:
             self._decoys = Verifier.of(secret, b"decoys").stored_key
 
     def rule_of(self, user: str) -> Rule:
-        """The user's rule, as in the files at present."""
+        """The rule of the user, as the files have it at present."""
         return self._rules.rule_of(user)
 
     def follow(self, routers: Collection[str]) -> None:
-        """Follow the plan: these are the routers of the mesh from now on. As users they may do everything."""
+        """Follow a change of the plan. `routers` are the routers of the mesh from now on. As users they may do
+        everything."""
         self._routers = self._rules.routers = routers
 
     async def reload_on_hangup(self) -> None:
-        """Read the files again at each SIGHUP: certificates expire and secrets leak, so new ones come while the router
-        runs.
-        """
+        """Read the files again at each SIGHUP. Certificates expire and secrets leak, so new ones are installed while
+        the router runs."""
         with taken(signal.SIGHUP) as signals:
             async for _ in signals:
                 try:
@@ -127,7 +130,7 @@ class Doors:
             return await TlsStream.over(stream, context)
         raise LateError("the peer began no TLS in time")
 
-    # incoming connections
+    # The methods from here on are about incoming connections.
 
     def sasl_of(self, certified: str, guesses: Guesses, *, anybody: bool) -> SaslServer:
         """The end of SASL for a client that was let in. `anybody`: its listener admits clients without
@@ -154,7 +157,7 @@ class Doors:
         return Verifier.decoy(user, self._users.decoys if self._users is not None else self._decoys)
 
     async def neighbour(self, stream: trio.SocketStream) -> WayIn:
-        """The way in of a neighbour. Raises TlsError."""
+        """Accept the stream of a neighbour, with TLS if configured. Raises TlsError."""
         if self._contexts is None:
             return stream, self._of_neighbour("")
         secured = await self._secured(stream, self._contexts.for_neighbours)
@@ -186,17 +189,18 @@ class Doors:
         return secured, secured.peer, guesses
 
     def proves(self, user: str, password: str) -> bool:
-        """Whether it is the user's password."""
+        """Whether this is the user's password."""
         return len(user) <= LONGEST and self._find(user).fits(password)
 
     def sees_all(self, user: str) -> bool:
         """Whether the user may see the links of all users."""
         return self.rule_of(user).sees_all
 
-    # outgoing connections
+    # The methods from here on are about outgoing connections.
 
     async def to_neighbour(self, stream: trio.SocketStream, name: str) -> WayOut:
-        """The way in at a neighbour, whose certificate has to name it. Raises TlsError."""
+        """Prepare the stream of a connection that this router has dialled to a neighbour, whose certificate has to name
+        it. Raises TlsError."""
         if self._contexts is None:
             return stream, self._as_ourselves(name)
         secured = await self._secured(stream, self._contexts.as_neighbour)

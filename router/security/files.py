@@ -17,11 +17,11 @@ from router.mesh.config import Topology
 from router.mesh.errors import FileError
 
 LEAST_SECRET: Final = 16
-"""Characters. A peer that saw a neighbour prove the secret can guess it offline."""
+"""The fewest characters of the mesh's secret. A peer that saw a neighbour prove the secret can guess it offline."""
 
 
 class SecurityError(FileError):
-    """The problem of a file of certificates, or of the secret."""
+    """A file of certificates, or of the secret, has a fault; the text says which."""
 
 
 @attrs.frozen
@@ -43,9 +43,8 @@ class Files:
         )
 
     def contexts(self) -> Contexts:
-        """The contexts of the router, after a handshake with itself as with a neighbour. Raises SecurityError if this
-        fails.
-        """
+        """The TLS contexts of the router. The router first shakes hands with itself, as with a neighbour. Raises
+        SecurityError if this fails."""
         made = Contexts(self._server(ssl.CERT_OPTIONAL), self._server(ssl.CERT_REQUIRED), self._client())
         try:
             names = shake_hands_in_memory(made.as_neighbour, made.for_neighbours)
@@ -59,7 +58,7 @@ class Files:
         return made
 
     def check_neighbour(self, other: Self) -> None:
-        """Check that the other router and this one let each other in; the files of each are right by themselves. Raises
+        """Check that the other router and this one accept each other. The files of each were checked before. Raises
         SecurityError."""
         if self.secret() != other.secret():
             assert self._secret is not None
@@ -77,20 +76,22 @@ class Files:
                 raise SecurityError(self._certificate, [f"{neighbour._certificate}: {what}"]) from None
 
     def _server(self, demand: ssl.VerifyMode) -> ssl.SSLContext:
-        """The context for incoming connections, with `demand` for a certificate. Raises SecurityError."""
+        """The context for incoming connections. `demand` says whether a peer has to show a certificate. Raises
+        SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = demand
-        context.num_tickets = 0  # a peer that connects again shows its certificate again
+        # Without tickets, a peer that connects again shows its certificate again.
+        context.num_tickets = 0
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         return self._filled(context)
 
     def _client(self) -> ssl.SSLContext:
-        """The context for connections to neighbours: their certificates name routers, not hosts. Raises
-        SecurityError.
-        """
+        """The context for connections to neighbours. Their certificates name routers, not hosts. Raises
+        SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        if sys.version_info >= (3, 13):  # Python's own clients check strictly since 3.13
+        # Python's own clients check certificates strictly since 3.13, so this context does the same.
+        if sys.version_info >= (3, 13):
             context.verify_flags |= ssl.VERIFY_X509_STRICT
         return self._filled(context)
 
@@ -101,7 +102,8 @@ class Files:
             _readable(path, "a file in PEM")
         try:
             context.load_verify_locations(self._ca)
-        except OSError:  # also TLS errors; and the file may have gone since it was read
+        # TLS errors are OSErrors, too. The file may also have gone since it was read.
+        except OSError:
             raise SecurityError(self._ca, [f"{self._ca}: expected certificates of a CA, in PEM"]) from None
         try:
             context.load_cert_chain(self._certificate, self._key, password=no_password)

@@ -1,4 +1,4 @@
-"""The operator of a mesh: a process that can read the files of the topology needs no other permission."""
+"""The operator of a mesh. A process that can read the files of the topology needs no other permission."""
 
 import attrs
 
@@ -8,13 +8,15 @@ from router.mesh.rundir import RunDirectory
 from router.security.files import Files
 
 OPERATOR = "$mesh"
-"""The user whose password is the mesh's secret. Without a secret, the operator shows a router's certificate."""
+"""The name of the user whose password is the mesh's secret. Without a secret, the operator shows a router's
+certificate."""
 
 
 def operator_of(directory: RunDirectory, shown: Credentials = NOBODY) -> tuple[str, Credentials]:
-    """The scheme of the routers' URLs, and the credentials to show them. Raises FileError."""
+    """The scheme of the routers' URLs, and the operator's credentials for this run directory. Raises FileError."""
     topology = directory.topology()
-    here = next(iter(directory.read().routers), next(iter(topology.routers)))  # a router whose files are on this host
+    # The files of this router are on this host.
+    here = next(iter(directory.read().routers), next(iter(topology.routers)))
     return operator_at(topology, here, shown)
 
 

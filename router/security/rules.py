@@ -32,7 +32,7 @@ class Rule:
     send: tuple[str, ...] = ()
     receive: tuple[str, ...] = ()
     status: str = OWN
-    """The links that `$status` shows to the user: `all`, or its `own`."""
+    """The links that `$status` shows to the user: `all` links, or its `own`."""
     connections: int | None = None
     """The most connections to one router; None: the topology's limit."""
     durable: int | None = None
@@ -61,11 +61,12 @@ EVERYTHING: Final = Rule((_REST,), (_REST,), ALL)
 
 
 class RulesError(FileError):
-    """The problem of a file of rules."""
+    """A file of rules has a fault; the text says which."""
 
 
 class Rules:
-    """The rules of a mesh with these limits. Its own routers, and its operator, may do everything."""
+    """The rules of a mesh, with the limits of its topology. The mesh's own routers, and its operator, may do
+    everything."""
 
     def __init__(self, rules: Mapping[str, Rule], limits: Limits, routers: Collection[str]) -> None:
         self._rules = rules

@@ -38,7 +38,7 @@ _DECOYS: Final = re.compile(r"decoys ([A-Za-z0-9+/]{43}=)")
 
 
 class UsersError(FileError):
-    """The problem of a file of users."""
+    """A file of users has a fault; the text says which."""
 
 
 @attrs.frozen
@@ -50,8 +50,8 @@ class UserFile:
 
 
 def read_users(path: Path) -> UserFile:
-    """Read a file of users. Raises UsersError, which reveals nothing of a line. An empty file is damaged, not one
-    without users."""
+    """Read a file of users. Raises UsersError, whose text reveals nothing of a line. An empty file counts as damaged,
+    because a file without users still has a first line."""
     try:
         first, *lines = contents(path, "a file of users").decode().splitlines() or [""]
     except (OSError, UnicodeDecodeError, Malformed) as error:
@@ -94,12 +94,14 @@ def write_users(path: Path, users: UserFile) -> None:
     lines += [f"{name} {_text(verifier)}\n" for name, verifier in users.verifiers.items()]
     try:
         _replace(path, "".join(lines))
-    except OSError as error:  # it may name a temporary file
+    # The error may name a temporary file, so it is raised again with the path of the file of users.
+    except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _replace(path: Path, text: str) -> None:
-    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # with mode 600
+    # The temporary file has mode 600.
+    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:
             file.write(text)
@@ -143,12 +145,12 @@ class Users:
 
     @property
     def decoys(self) -> bytes:
-        """The key for the salts of unknown users."""
+        """The key that gives the salts of unknown users."""
         return self._file.decoys
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """A value that changes whenever the file changes."""
+    """A value that changes whenever the file changes: its inode, time and size."""
     try:
         found = path.stat()
     except OSError:

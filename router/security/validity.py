@@ -8,7 +8,7 @@ from cryptography import x509
 
 @frozen
 class Validity:
-    """A period, in seconds since 1970."""
+    """A period of validity, in seconds since 1970."""
 
     path: Path
     begins: float
@@ -16,7 +16,7 @@ class Validity:
 
 
 def validity_of(path: Path) -> Validity | None:
-    """The period of the first certificate in a file; None if the file has none, or cannot be read."""
+    """The period of validity of the first certificate in a file. None if the file has none, or cannot be read."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError):
