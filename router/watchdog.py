@@ -1,9 +1,10 @@
-"""Watches the loop from another thread. If a router is dead, others replace it; but not if it is stuck and its process
-lives.
+"""Watches the loop from another thread. If a router is dead, others replace it, but nobody replaces a router that is
+stuck while its process lives.
 
 A *turn* is the loop's work between two waits for input. The watch is a thread that looks at the turn at intervals. A
 turn that lasts longer than `dead` is logged with its place in the code. A turn that does not end makes the watch end
-the process: soon if the turn computes, later if it is blocked (by a disk, for example), as this may pass.
+the process: soon if the turn computes, later if it is blocked (by a disk, for example), because this
+may pass.
 
 The watch counts a turn's age in its own looks. So a turn does not age while the process or the machine is stopped, and
 a router that SIGCONT wakes goes on. The processor time of the process tells whether the turn computes: on a busy

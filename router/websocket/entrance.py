@@ -1,9 +1,9 @@
-"""Lets clients in that speak WebSocket: as the other listeners do (`router.security.doors`), and then by the handshake.
+"""Lets in clients that speak WebSocket: first as the other listeners do (`router.security.doors`), then by the
+handshake.
 
-A browser names the page that connects (`Origin`). A page of a foreign host might use what a browser has that the page
+A browser names the page that connects (`Origin`). A page of a foreign host might use what a browser has and the page
 has not: a certificate, or a way to loopback. So a page has to be of this host, or the topology has to name it
-(docs/security.md).
-"""
+(docs/security.md)."""
 
 from http import HTTPStatus
 from typing import Final
@@ -20,7 +20,7 @@ LONGEST_SHOWN: Final = 100
 
 
 class WebSocketEntrance:
-    """The way in at one listener."""
+    """Lets clients in at one WebSocket listener."""
 
     def __init__(self, doors: Doors, topology: Topology, protocol: str, host: str) -> None:
         """`protocol`: the subprotocol. `host`: the host at which the listener listens."""
@@ -31,14 +31,14 @@ class WebSocketEntrance:
         self._is_loopback = is_loopback(host)
 
     async def let_in(self, below: trio.SocketStream) -> Secured:
-        """Raises HandshakeError."""
+        """Let a client's stream in, and make the handshake of WebSocket on it. Raises HandshakeError."""
         stream, certified, guesses = await self._doors.let_in(below)
         with trio.move_on_after(self._patience):
             return await shake_hands(stream, self._protocol, self.check), certified, guesses
         raise LateError("the peer began no WebSocket in time")
 
     def check(self, request: Request) -> None:
-        """Raises WebSocketRefusal if the page that asks may not connect."""
+        """Check whether the page that asks may connect. Raises WebSocketRefusal if it may not."""
         host = _host(f"//{request.host}")
         if self._is_loopback and not is_loopback(host):
             raise WebSocketRefusal(

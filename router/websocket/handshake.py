@@ -16,13 +16,13 @@ from router.amqp.tls import LeftError
 from router.websocket.stream import WebSocketStream
 
 LINGER_S: Final = 0.5
-"""Seconds for a peer that was refused, to read the reason."""
+"""A peer that was refused has this many seconds to read the reason."""
 NOT_HTTP: Final = "Bad HTTP message"
-"""The words of wsproto for it."""
+"""wsproto's error text for a request that is not HTTP."""
 
 
 class WebSocketRefusal(HandshakeError):
-    """A request that becomes no WebSocket, with the status of its answer. The text is the answer's."""
+    """The refusal of a request that becomes no WebSocket. It has the status and the text of the answer."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -63,15 +63,16 @@ async def shake_hands(
 
 
 def _request(http: WSConnection, came: bytes, protocol: str) -> Request | None:
-    """The request, once all of it has come. h11, below wsproto, limits its size: an incomplete one of
-    16 KiB is refused. Raises WebSocketRefusal."""
+    """The request, once all of it has arrived; None before that. The h11 library below wsproto limits its size: an
+    incomplete request of 16 KiB is refused. Raises WebSocketRefusal."""
     try:
         http.receive_data(came)
         found = next(http.events(), None)
     except RemoteProtocolError as error:
         status = HTTPStatus.BAD_REQUEST if str(error) == NOT_HTTP else HTTPStatus.UPGRADE_REQUIRED
         raise WebSocketRefusal(status, f"{error}; expected a WebSocket with the subprotocol {protocol}") from None
-    except ValueError:  # text in a header that is no ASCII
+    # A ValueError means that a header has text that is not ASCII.
+    except ValueError:
         raise WebSocketRefusal(HTTPStatus.BAD_REQUEST, "a header of the request is not valid, expected ASCII") from None
     return found if isinstance(found, Request) else None
 

@@ -20,11 +20,11 @@ from router.amqp.pipe import PIECE, READ, LayeredStream, Pipe, socket_of
 from router.amqp.transport import READ_LEAST, next_size
 
 MOST_REASON: Final = 120
-"""Characters of the reason of a Close, which has 123 bytes at most."""
+"""The most characters of the reason of a Close. A Close has room for 123 bytes."""
 
 
 class WebSocketFault(PeerFaultError):
-    """The peer broke WebSocket, or sent text."""
+    """The peer broke the WebSocket protocol, or sent text."""
 
 
 class WebSocketPipe(Pipe):
@@ -35,19 +35,20 @@ class WebSocketPipe(Pipe):
         self._below = below
         self._frames = Connection(ConnectionType.SERVER)
         self._size = READ
-        """Bytes of the next read: a read of tiny frames takes long."""
+        """The bytes to ask for in the next read. It is fewer after a read of tiny frames, which take long to handle."""
         self._given = 0
-        """The value of `taken` at the end of the last input."""
+        """The value of `taken` after the last input for the connection above."""
         self._fault: WebSocketFault | None = None
         self._is_over = False
         self._out = memoryview(b"")
         """The frames that are being written."""
         self._means = 0
-        """The bytes of output in `_out`."""
+        """The number of output bytes for which the frames in `_out` stand."""
         self._control = b""
-        """The next control frame. A later one replaces it: only the last ping needs an answer (5.5.3)."""
+        """The next control frame, which waits to be written. A later one replaces it: only the last ping needs an
+        answer (5.5.3)."""
         self._is_writing = False
-        """Whether `write_on` waits below."""
+        """Whether `write_on` waits for room in the pipe below."""
 
     @property
     def taken(self) -> int:  # type: ignore[override]  # the pipe below counts
@@ -57,11 +58,11 @@ class WebSocketPipe(Pipe):
     def ignored(self) -> int:  # type: ignore[override]
         return self._below.taken - self._given
 
-    # input
+    # The methods from here on take input.
 
     async def read(self, size: int) -> bytes:
-        """Raises WebSocketFault once the input before the fault is returned. A later read drops input up to the end of
-        the stream."""
+        """Read the payload of the next frames. Raises WebSocketFault after all input before the fault is returned. A
+        later read drops input up to the end of the stream."""
         while True:
             if self._fault is not None and not self._is_over:
                 self._is_over = True
@@ -76,7 +77,7 @@ class WebSocketPipe(Pipe):
                 return data
 
     def _take(self, came: bytes) -> bytes:
-        """The payload of the frames in `came`."""
+        """Decode frames from the bytes `came`. Returns their payload."""
         began = time.thread_time() if len(came) >= READ_LEAST else None
         parts, ping = list[bytes | bytearray](), None
         self._frames.receive_data(came)
@@ -98,7 +99,7 @@ class WebSocketPipe(Pipe):
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def _end(self, close: CloseConnection) -> None:
-        """The peer has closed, or wsproto has found a fault."""
+        """Handle a Close, which the peer has sent, or by which wsproto reports a fault."""
         if self._frames.state is ConnectionState.REMOTE_CLOSING:
             self._say(self._frames.send(close.response()))
         elif self._frames.state is not ConnectionState.CLOSED:
@@ -111,10 +112,10 @@ class WebSocketPipe(Pipe):
         if self._frames.state is ConnectionState.OPEN:
             self._say(self._frames.send(CloseConnection(code=code, reason=why[:MOST_REASON])))
 
-    # output
+    # The methods from here on make output.
 
     def _say(self, frame: bytes) -> None:
-        """Write a control frame now, or after the frame that is half written."""
+        """Write a control frame now, or after the frame that is written in part."""
         self._control = frame
         if not self._out and not self._is_writing:
             self._push()
@@ -126,7 +127,7 @@ class WebSocketPipe(Pipe):
             self._went(self._below.write(self._out))
 
     def _load(self, data: bytes | memoryview) -> None:
-        """Make the next frame, of the beginning of `data`."""
+        """Make the next frame, from the beginning of `data`."""
         if self._out:
             return
         piece = bytes(data[:PIECE])
@@ -134,7 +135,7 @@ class WebSocketPipe(Pipe):
         self._control, self._means = b"", len(piece)
 
     def _went(self, size: int) -> int:
-        """Note that so many bytes are written. Returns the bytes of output that are written with them."""
+        """Note that `size` bytes of frames are written. Returns how many output bytes are now written completely."""
         self._out = self._out[size:]
         if self._out:
             return 0
@@ -176,7 +177,7 @@ class WebSocketPipe(Pipe):
             self._is_writing = False
 
     async def close(self) -> None:
-        """Send a Close, unless one was sent, and all that waits."""
+        """Send a Close, unless one was sent, and everything that waits."""
         if self._frames.state is ConnectionState.OPEN:
             self._control = self._frames.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE))
         while self._out or self._control:
