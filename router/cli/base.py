@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PIPE_WIDTH = 100_000
-"""Columns of a console without a terminal, where no line is too long. Without this width, rich would wrap lines at
-80."""
+"""The width, in columns, of a console without a terminal, so that no line is too long. Without it, rich would wrap
+lines at 80 columns."""
 
 
 def standard_output() -> TextIO:
-    if sys.stdout is None:  # the parent process has closed it
+    # The parent process has closed standard output.
+    if sys.stdout is None:
         raise click.ClickException("there is no standard output")
     return sys.stdout
 
@@ -40,7 +41,8 @@ def console(*, stderr: bool = False) -> "Console":
 
 @asynccontextmanager
 async def until_signal() -> AsyncIterator[trio.CancelScope]:
-    """Cancel the body on Ctrl-C, SIGTERM or a closed terminal. The scope tells whether this has happened."""
+    """Cancel the body on Ctrl-C, SIGTERM or a closed terminal. The scope that is returned tells whether this has
+    happened."""
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 

@@ -25,12 +25,12 @@ INTERRUPTED: Final = 130
 """The exit status after Ctrl-C, as shells report it."""
 
 NARROW: Final = 52
-"""Columns. On a narrower terminal, such as a phone's, click's help texts are too wide."""
+"""On a terminal with fewer columns, such as a phone's, click's help texts are too wide."""
 
 
 class Listed(click.Command):
-    """A command that is not loaded yet. `place` is `module:attribute`; `help` is the first sentence of the command's
-    help."""
+    """A command that is loaded only when it is used. `place` is `module:attribute`; `help` is the first sentence of the
+    command's help."""
 
     def __init__(self, name: str, place: str, help: str) -> None:
         super().__init__(name, help=help)
@@ -47,7 +47,8 @@ class Subcommands(click.Group):
     """A group that lists its commands in the order of use, each with the whole first sentence of its help."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        cmd.short_help = cmd.get_short_help_str(limit=1000)  # click would cut it on a narrow terminal
+        # Without this limit, click would cut the sentence on a narrow terminal.
+        cmd.short_help = cmd.get_short_help_str(limit=1000)
         super().add_command(cmd, name)
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -66,7 +67,8 @@ class Commands(Subcommands):
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         if (columns := shutil.get_terminal_size().columns) < NARROW:
             extra.setdefault("terminal_width", columns)
-        with plain_errors():  # --help and --version are printed here
+        # The options --help and --version print their texts in this call.
+        with plain_errors():
             return super().make_context(*arguments, **extra)
 
     def invoke(self, context: click.Context) -> Any:

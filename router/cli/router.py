@@ -27,7 +27,7 @@ from router.mesh.topology import TopologyError, load
 from router.text.printable import printable
 
 FULL_DISK: Final = "disk-full"
-"""The file with which a chaos run pretends that a disk is full."""
+"""The name of the file by which a chaos run pretends that a disk is full."""
 
 
 @click.command()
@@ -195,7 +195,8 @@ def _serve(
     from router.plan.request import Start
     from router.process import run_router
 
-    logging.raiseExceptions = False  # if the disk has no room for a line, the line is lost: no traceback in its place
+    # If the disk has no room for a line, the line is lost. Without this setting, a traceback would take its place.
+    logging.raiseExceptions = False
     logging.basicConfig(level=logging.INFO, handlers=handlers)
     for handler in handlers:
         handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))

@@ -55,7 +55,8 @@ def _check(credentials: Credentials) -> None:
     """Read the files of the credentials. Raises RunError, or OSError with the name of the file."""
     files = [file for file in (credentials.ca, credentials.certificate, credentials.key) if file is not None]
     for file in files:
-        file.read_bytes()  # TLS does not say which file it cannot read
+        # Each file is read here, because an error of TLS does not say which file it cannot read.
+        file.read_bytes()
     try:
         if files:
             credentials.context()
