@@ -13,10 +13,10 @@ CONFIGURATION: Final = PurePosixPath("/etc/oncemesh")
 STATE: Final = PurePosixPath("/var/lib/oncemesh")
 USER: Final = "oncemesh"
 PRIVILEGED: Final = 1024
-"""The lowest port at which a process may listen without a privilege."""
+"""The lowest port at which a process may listen without a privilege. Ports below it need one."""
 STOP_SIGNAL: Final = signal.Signals(DRAIN).name
 PATIENCE_S: Final = math.ceil(DRAIN_S + STOP_S)
-"""Seconds for a router to stop; then it is killed."""
+"""A router has this many seconds to stop; then it is killed."""
 
 
 def capabilities(topology: Topology, router: str) -> list[str]:
