@@ -22,21 +22,21 @@ Failure = TypeVar("Failure", bound=Exception)
 
 
 class Kept(Protocol[Given]):
-    """The store, or the part of a store that these commits write to."""
+    """The store to which these commits write, or a part of it."""
 
     threaded: bool
-    """Whether `write` blocks for long, so that it has to be called in a worker thread."""
+    """Whether `write` may block for long, so that a worker thread has to call it."""
 
     def write(self, changes: Sequence[Given]) -> None:
-        """Keep all of these changes, or none. Raises the `failure` of its `GroupCommit`."""
+        """Store all of these changes, or none. Raises the `failure` of its `GroupCommit`."""
 
 
 class GroupCommit(Generic[Change, Failure]):
     """If the store is threaded, `run` must be running as long as any caller waits."""
 
     def __init__(self, store: Kept[Change], failure: type[Failure], failed: Callable[[Failure], None]) -> None:
-        """`failure` is the exception that the store raises if it cannot keep changes; `failed` is called with the first
-        one."""
+        """`failure`: the type of the exception that the store raises if it cannot store changes. `failed`: called with
+        the first such exception."""
         self._store = store
         self._changes: list[Change] = []
         self._waiting: list[Callable[[], None]] = []
@@ -47,7 +47,8 @@ class GroupCommit(Generic[Change, Failure]):
         self._error: Failure | None = None
 
     def add(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
-        """Make the changes durable, then call `then`; before this returns, if the store is not threaded."""
+        """Make the changes durable, then call `then`. If the store is not threaded, `then` is called before this
+        returns."""
         self._changes += changes
         if self._store.threaded:
             self._waiting.append(then)
@@ -64,8 +65,8 @@ class GroupCommit(Generic[Change, Failure]):
         self._changes.append(change)
 
     def write_later(self, change: Change) -> None:
-        """Write the change without a caller that waits. A threaded store writes it next; another store, with its next
-        write."""
+        """Write the change, for which no caller waits. A threaded store writes it in the next commit. Another store
+        writes it together with the next change that cannot wait."""
         self._changes.append(change)
         if self._store.threaded:
             self._woken.set()
@@ -76,7 +77,8 @@ class GroupCommit(Generic[Change, Failure]):
         if not self._store.threaded:
             self.add(changes, then)
             self._check()
-            return  # without a checkpoint of trio: this runs for every message
+            # The call returns without a checkpoint of trio, because it runs for every message.
+            return
         done = False
 
         def finish() -> None:

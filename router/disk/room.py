@@ -12,20 +12,20 @@ from typing import Final
 from attrs import frozen
 
 SPARE: Final = 1 << 20
-"""Bytes that are left free for other writers, for example for `router.log`."""
+"""The bytes that a write leaves free for other writers, for example for `router.log`."""
 
 
 @frozen
 class DiskRoom:
-    """The room of a file system, in bytes."""
+    """The room of a file system."""
 
     free: int
-    """Bytes that a process without privileges may still write."""
+    """The number of bytes that a process without privileges may still write."""
     whole: int
 
 
 def room_of(path: Path) -> DiskRoom | None:
-    """The room of the file system that has the path; None if it does not tell."""
+    """The room of the file system that has the path; None if the file system does not tell."""
     try:
         return _room_at(path)
     except OSError:
@@ -33,7 +33,7 @@ def room_of(path: Path) -> DiskRoom | None:
 
 
 def _room_at(place: Path | int) -> DiskRoom | None:
-    """None if the file system does not tell. Raises OSError."""
+    """The room of the file system of an open file; None if the file system does not tell. Raises OSError."""
     found = os.statvfs(place)
     return DiskRoom(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize) if found.f_blocks else None
 

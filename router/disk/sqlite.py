@@ -32,7 +32,7 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class UnusableError(Exception):
-    """A file cannot be used. `reason` says why, without the name of the file."""
+    """A file cannot be used. `reason` has the cause, without the name of the file."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,16 +54,16 @@ class FileForm:
     version: int
     tables: tuple[str, ...]
     settings: tuple[str, ...]
-    """Pragmas of the connection."""
+    """The pragmas that are set on each connection."""
     held: str
-    """Why a file is refused that another process has locked."""
+    """The text of the refusal of a file that another process has locked."""
     is_shared: bool
     """Whether several connections use the file, for example a connection of ours that merges the log. If not, SQLite
     locks other connections out, and needs no shared memory."""
     grows: Mapping[int, tuple[Statement, ...]] = Factory(dict)
     """Maps an earlier version to the statements that bring a file of that version to this version."""
     shape: tuple[str, ...] = ()
-    """Pragmas of a new file, before it has tables."""
+    """The pragmas that are set on a new file, before it has tables."""
     is_synced: bool = False
     """Whether each transaction is on the disk before the next one begins (`synchronous = FULL`). Then a write-ahead log
     with a gap is damaged."""
@@ -94,7 +94,8 @@ class SqliteFile:
     def _create(self, first: Iterable[Statement]) -> None:
         """Create the file under another name, then link it to its own. A write-ahead log that is found belongs to an
         earlier file, so it is deleted."""
-        if os.path.isfile(self._where) and os.path.getsize(self._where) <= 1:  # SQLite takes such a file for a new one
+        # SQLite takes an empty file for a new one.
+        if os.path.isfile(self._where) and os.path.getsize(self._where) <= 1:
             raise DamagedError(EMPTY)
         if os.path.exists(self._where):
             return
@@ -110,9 +111,11 @@ class SqliteFile:
                     connection.execute(statement, values)
                 connection.execute("COMMIT")
             os.link(fresh, self._where)
-        except FileExistsError:  # another process was faster, and may have locked its file by now
+        # Another process was faster, and may have locked its file by now.
+        except FileExistsError:
             pass
-        except PermissionError:  # a file system without links
+        # This error means that the file system has no links.
+        except PermissionError:
             os.replace(fresh, self._where)
         finally:
             fresh.unlink(missing_ok=True)
@@ -131,7 +134,8 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         if self._where == IN_MEMORY:
             return sqlite3.connect(IN_MEMORY, timeout=0, isolation_level=None, check_same_thread=False)
-        there = f"{Path(self._where).absolute().as_uri()}?mode=rw"  # SQLite would put an empty file where there is none
+        # Without this check, SQLite would create an empty file where there is none.
+        there = f"{Path(self._where).absolute().as_uri()}?mode=rw"
         return sqlite3.connect(there, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
 
     def _open(self) -> None:
@@ -143,7 +147,8 @@ class SqliteFile:
             self._check()
         else:
             execute("PRAGMA locking_mode = EXCLUSIVE")
-            with self.transaction():  # it takes the lock, and keeps it
+            # The statement takes SQLite's lock, which the connection then keeps.
+            with self.transaction():
                 self._check()
         for setting in self._form.settings:
             execute(f"PRAGMA {setting}")
@@ -175,7 +180,8 @@ class SqliteFile:
             yield
             self.connection.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # the first error counts; SQLite may have rolled back already
+            # The first error is the one to report. SQLite may have rolled back already.
+            with contextlib.suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")
             raise
 
@@ -196,7 +202,8 @@ class SqliteFile:
             raise kind(self.why(error)) from error
         except OSError as error:
             raise UnusableError(self._unwritable() or error.strerror or str(error)) from error
-        except UnicodeError as error:  # a text in the file is damaged
+        # This error means that a text in the file is damaged.
+        except UnicodeError as error:
             raise DamagedError(str(error)) from error
 
     def why(self, error: sqlite3.Error) -> str:
@@ -205,8 +212,8 @@ class SqliteFile:
         return (primary(error) in UNWRITTEN and self._unwritable()) or str(error)
 
     def _unwritable(self) -> str:
-        """The message that the file or its folder is not writable; empty if both are. SQLite needs both, and cannot
-        reliably tell a missing permission from a broken disk."""
+        """Returns the message that the file or its folder is not writable; empty if both are. SQLite needs both. Its
+        own errors do not reliably tell a missing permission from a broken disk."""
         for path in (self._where, os.path.dirname(self._where) or "."):
             if os.path.exists(path) and not os.access(path, os.W_OK):
                 return f"no permission to write {path}"

@@ -33,7 +33,8 @@ class StoreThread:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._jobs.put(None)
-        self._thread.join()  # at once: `run` has waited for each call
+        # The thread ends at once, because `run` has waited for each call.
+        self._thread.join()
 
     async def run(self, do: Callable[[], Result]) -> Result:
         """Call `do` in the thread, after all earlier calls. Returns its result, or raises its exception. A cancelled

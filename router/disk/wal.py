@@ -15,19 +15,21 @@ from pathlib import Path
 from typing import Final
 
 HEADER: Final = struct.Struct(">8I")
-"""The fields: magic, version, page size, number of checkpoints, two salts, two checksums."""
+"""The fields of the log's header: magic, version, page size, number of checkpoints, two salts, two checksums."""
 FRAME: Final = struct.Struct(">6I")
-"""The fields: page number, size of the file in pages at the end of a transaction (else 0), two salts, two checksums."""
+"""The fields of a frame's header: page number, size of the file in pages at the end of a transaction (else 0), two
+salts, two checksums."""
 MAGIC: Final = 0x377F0682
-"""If the lowest bit is set, checksums are computed over big-endian words."""
+"""If the lowest bit of the magic number is set, checksums are computed over big-endian words."""
 PAGE: Final = 4096
-"""Bytes of a page if the log's header is damaged: SQLite's default."""
+"""The bytes of a page that are assumed if the log's header is damaged: SQLite's default."""
 
 Sums = tuple[int, int]
 
 
 def gap(log: str) -> str:
-    """Why the log is damaged; empty if it is not, or if there is none. Raises OSError."""
+    """The reason for which the log counts as damaged. Empty if the log is sound, or if there is none.
+    Raises OSError."""
     try:
         data = Path(log).read_bytes()
     except FileNotFoundError:
