@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 EVENT: Final = "event"
-"""The attribute of a log record that has its event: a kind, and fields."""
+"""The name of the attribute by which a log record carries its event: a kind, and fields."""
 
 
 class EventKind(StrEnum):
@@ -40,9 +40,9 @@ class EventKind(StrEnum):
     ASIDE = "store-aside"
     SET_CHANGED = "set-changed"
     WARNING = "warning"
-    """Any other warning of the log."""
+    """A warning of the log that has no other kind."""
 
 
 def event(kind: EventKind, **fields: Any) -> dict[str, Any]:
-    """The `extra` of a log call that tells of this event."""
+    """The argument `extra` of a log call that carries this event."""
     return {EVENT: (kind, fields)}

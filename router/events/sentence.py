@@ -1,4 +1,4 @@
-"""Sentences for events. The command `events` and the console show the same words."""
+"""Turns events into sentences. The command `events` and the console show the same words."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,8 +9,8 @@ Fields = Mapping[str, Any]
 
 
 def sentence(event: Fields) -> str:
-    """The sentence for an event of `RecentEvents`. If a later version of the program has made its kind, the event's own
-    text. Text of strangers in it is not escaped."""
+    """The sentence for an event of `RecentEvents`. If a later version of the program has made the event's kind, this is
+    the event's own text. Text of strangers in it is not escaped."""
     try:
         said = _SENTENCES[EventKind(str(event.get("kind")))]
     except ValueError:
