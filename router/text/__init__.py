@@ -1,2 +1,2 @@
-"""Text for people: strangers' text, escaped for terminals and logs; tables of any width. Imports no other package of
-this project."""
+"""Prepares text for people: escapes strangers' text for terminals and logs, and makes tables of any width. Imports no
+other package of this project."""

@@ -1,8 +1,7 @@
-"""Tables for terminals of any width.
+"""Makes tables for terminals of any width.
 
 If a table is too wide, its long cells are folded. If it is still too wide, some columns are left out, and a line names
-them. If that does not suffice, each row becomes a few lines that name every value.
-"""
+them. If that does not suffice, each row becomes a few lines that name every value."""
 
 from collections.abc import Collection, Iterator
 from copy import copy
@@ -17,9 +16,9 @@ from rich.text import Text
 _GAP: Final = 3
 _INDENT: Final = 2
 _UNBOUNDED: Final = 100_000
-"""Columns of a terminal: enough for any cell."""
+"""The columns of an imaginary terminal that has room for any cell."""
 _FOLDED: Final = 16
-"""The least width of a folded cell."""
+"""The least width of a folded cell, in columns."""
 
 
 class Fitting:
