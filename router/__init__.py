@@ -1,1 +1,2 @@
-"""The shell around the cores: AMQP edges, links between routers, configuration, launcher, command line."""
+"""The shell around the cores: it has the AMQP edges, the links between routers, the configuration, the launcher, and
+the command line."""

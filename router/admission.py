@@ -26,26 +26,27 @@ from router.mesh.quantities import Address
 log = logging.getLogger("oncemesh.admission")
 
 PAUSE_S: Final = 0.1
-"""Seconds after an accept that failed: then there may be a free descriptor again."""
+"""After a failed accept, the router waits this many seconds: by then a descriptor may be free."""
 AT_ONCE: Final = 256
 GREETING: Final = 8
-"""Bytes of AMQP's protocol header; the first bytes of TLS, MQTT and HTTP are more. A kernel without SO_RCVLOWAT wakes
-the task at the first byte."""
+"""The number of bytes of AMQP's protocol header. The first bytes of TLS, MQTT and HTTP are more. A kernel without
+SO_RCVLOWAT wakes the task at the first byte."""
 SPARE_MOST: Final = 4096
 SPARE_LEAST: Final = 8
 OWN: Final = 80
-"""Descriptors of a router for other things than AMQP connections: listeners, log, store, HTTP connections, and a
-reserve."""
+"""The descriptors that a router needs for other things than AMQP connections: listeners, log, store, HTTP connections,
+and a reserve."""
 
 
 def take_descriptors() -> None:
-    """Raise the limit of descriptors to the most that this process may have: every client takes one."""
+    """Raise the limit of descriptors to the most that this process may have, because every client takes one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def descriptors(neighbours: int) -> tuple[int, int]:
-    """The places of a router with so many neighbours: for connections of neighbours, and of clients."""
+    """The number of places of a router with so many neighbours. Connections of neighbours and of clients take these
+    places."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     dialled, accepted = 2 * neighbours, 2 * neighbours + 2 * SPARE_LEAST
     return accepted, max(2 * SPARE_LEAST, limit - OWN - dialled - accepted)
@@ -62,8 +63,8 @@ S = TypeVar("S", bound=Stranger)
 
 
 class Unopened(Generic[S]):
-    """Connections that are not open yet, in the order in which they came, or sent their greeting. An OrderedDict finds
-    its first key at once; a plain dict would first skip all deleted keys."""
+    """Connections that are not open yet, in the order in which they came or sent their greeting. This is an
+    OrderedDict, which finds its first key at once; a plain dict would first skip all deleted keys."""
 
     def __init__(self) -> None:
         self._silent: OrderedDict[S, None] = OrderedDict()
@@ -93,21 +94,24 @@ class Unopened(Generic[S]):
 
     @property
     def oldest(self) -> S | None:
-        """The oldest silent one, or else the oldest one."""
+        """The oldest silent connection; if none is silent, the oldest one."""
         return self.oldest_silent or next(iter(self._spoken), None)
 
 
 class Strangers(Generic[S]):
-    """The connections on the spare places, and the one that makes way next. Connections that are not open go first:
-    those of an address with more than half of the places, if there is one; silent ones before others; older ones before
-    younger ones. Every method takes constant time, because strangers choose how often it is called."""
+    """The connections on the spare places. Decides which one makes way next: first connections that are not open yet,
+    then open ones. If one address has more than half of the places, its connections go first. Silent connections go
+    before others, and older ones before younger ones. Every method takes constant time, because strangers choose how
+    often it is called."""
 
     def __init__(self, places: int) -> None:
-        self._most = 3 * places // 4  # the rest is for connections that come while a stranger is still being ended
+        # The other spare places are for connections that come while a stranger is still being ended.
+        self._most = 3 * places // 4
         self._crowded = places // 2
         self._unopened = Unopened[S]()
-        self._of_host: dict[str, Unopened[S]] = {}  # address -> its connections that are not open
-        self._crowd = Unopened[S]()  # of the last address that had more than half of the places
+        self._of_host: dict[str, Unopened[S]] = {}  # maps an address to its connections that are not open
+        # The connections of the last address that had more than half of the places.
+        self._crowd = Unopened[S]()
         self._opened: OrderedDict[S, None] = OrderedDict()
 
     def __contains__(self, one: S) -> bool:
@@ -119,14 +123,16 @@ class Strangers(Generic[S]):
             return None
         of = self._crowd if len(self._crowd) > self._crowded else self._unopened
         while (silent := of.oldest_silent) is not None and silent.has_spoken:
-            self.speaks(silent)  # its greeting has arrived meanwhile; at most once for each connection
+            # The greeting of this connection has arrived meanwhile. This happens at most once for each connection.
+            self.speaks(silent)
         return of.oldest or next(iter(self._opened))
 
     def enter(self, one: S) -> None:
         compatriots = self._of_host.setdefault(one.host, Unopened[S]())
         for queue in (self._unopened, compatriots):
             queue.add(one)
-        if len(compatriots) > self._crowded:  # only one address can have more than half of the places
+        # No more than one address can have more than half of the places.
+        if len(compatriots) > self._crowded:
             self._crowd = compatriots
 
     def speaks(self, one: S) -> None:
@@ -151,7 +157,7 @@ class Strangers(Generic[S]):
 
 
 class Visitor:
-    """A connection, from its accept on."""
+    """A connection at a listener, from its accept on."""
 
     def __init__(self, admission: "Admission", accepted: socket.socket, address: Sequence[Any]) -> None:
         self.host, self.port = address[:2]
@@ -164,18 +170,18 @@ class Visitor:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether the kernel has the peer's whole greeting to be read. False if the peer has gone."""
+        """Wait until the kernel has the peer's whole greeting. False if the peer has gone."""
         try:
             return len(self._accepted.recv(GREETING, socket.MSG_PEEK)) == GREETING
         except OSError:
             return False
 
     def open(self) -> None:
-        """The peer has sent its open."""
+        """Note that the peer has sent its open."""
         self._admission.open(self)
 
     def admit(self) -> bool:
-        """Take a place that is not spare. False if none is free."""
+        """Take a place that is not spare. Returns False if none is free."""
         return self._admission.admit(self)
 
 
@@ -187,9 +193,9 @@ def _log(limit: str, who: str, what: str) -> None:
 
 
 class Admission:
-    """The admission at one listener with so many places; at most `most` connections are admitted. `patience`: seconds
-    for a greeting. A connection waits for `turn` after its greeting. `exceed` is called with the exceeded limit, the
-    peer, and the consequence."""
+    """Make the admission at one listener with so many places; at most `most` connections are admitted. `patience`: the
+    seconds that a peer has for its greeting. `turn`: a connection waits for it after its greeting. `exceed`: called
+    with the exceeded limit, the peer, and the consequence."""
 
     def __init__(
         self,
@@ -202,7 +208,7 @@ class Admission:
         self.spare = max(SPARE_LEAST, min(SPARE_MOST, places // 4))
         self.room = min(places - self.spare, most)
         self.is_open = False
-        """Whether it accepts connections."""
+        """Whether the listener accepts connections."""
         self._exceed = exceed
         self._patience = patience
         self._turn = turn
@@ -213,7 +219,8 @@ class Admission:
     async def serve(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
         """Accept connections until cancelled. An error of one connection ends no other one."""
         listener.setblocking(False)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING)  # accepted sockets inherit it
+        # Accepted sockets inherit this option.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING)
         self.is_open = True
         try:
             with listener:
@@ -234,7 +241,7 @@ class Admission:
                 await trio.sleep(PAUSE_S)
 
     def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
-        """Accept all waiting connections before any is served: in a crowd, most of them make way at once for later
+        """Accept all waiting connections before any is served. In a crowd, most of them at once make way for later
         ones."""
         for _ in range(min(AT_ONCE, self._places.value)):
             accepted, address = listener.accept()
@@ -274,7 +281,7 @@ class Admission:
             self._strangers.forget(visitor)
             visitor.scope.cancel()
 
-    # changes of a visitor
+    # The methods from here on note changes of a connection.
 
     def open(self, visitor: Visitor) -> None:
         self._strangers.opens(visitor)

@@ -10,7 +10,8 @@ import psutil
 
 LARGE_BYTES: Final = 4 << 20
 MUCH_BYTES: Final = 64 << 20
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+# The numbers of these options in glibc's malloc.h.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 def collect_rarely() -> None:
@@ -26,14 +27,15 @@ def return_large_blocks() -> None:
     """Make glibc return the memory of large messages to the system as soon as it is free. By default, glibc takes
     blocks from its heap once a block of 15 MiB was freed, and keeps them."""
     if sys.platform == "linux":
-        with contextlib.suppress(AttributeError):  # another C library
+        # This process uses another C library.
+        with contextlib.suppress(AttributeError):
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
             mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES)
 
 
 class _Mallinfo2(ctypes.Structure):
-    """The struct `mallinfo2` of glibc's malloc.h."""
+    """The struct `mallinfo2` of glibc, which has figures of the process's memory."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -45,17 +47,18 @@ class _Mallinfo2(ctypes.Structure):
 
 
 class FreeMemory:
-    """Free memory of smaller blocks. glibc keeps such memory below blocks in use, for example after a crowd of clients
-    has left."""
+    """The bytes of free memory in smaller blocks. glibc keeps such memory if blocks above it are in use, for example
+    after a crowd of clients has left."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._left = self._process.memory_info().rss
 
     def give_back(self) -> None:
-        """Return free memory to the system, if it is much. Other threads that allocate meanwhile wait, about 100 ms for
-        a GiB."""
-        with contextlib.suppress(AttributeError, OSError):  # another C library
+        """Return free memory to the system if there is much of it. Meanwhile, other threads that allocate memory wait,
+        about 100 ms for a GiB."""
+        # This process uses another C library.
+        with contextlib.suppress(AttributeError, OSError):
             library = ctypes.CDLL(None)
             if self._process.memory_info().rss > self._left + MUCH_BYTES and self._free(library) > MUCH_BYTES:
                 library.malloc_trim(0)

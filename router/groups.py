@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors in a group; an error that is no group yields itself."""
+    """Yield all errors in a group. An error that is no group yields only itself."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from leaves(part)

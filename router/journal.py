@@ -23,19 +23,20 @@ from topic.tail import REGION, Tail
 log = logging.getLogger("oncemesh")
 
 FLUSH_S = 1.0
-"""Seconds between two flushes. More often would make smaller blocks, and the tail already keeps the entries safe."""
+"""The seconds between two flushes. More flushes would make smaller blocks, and the tail already keeps
+the entries safe."""
 MOST_REASON = 200
-"""Characters of a reason in the delivery log; the last ones are kept."""
+"""The most characters of a reason in the delivery log. A longer reason loses its beginning."""
 
 
 def has_segments(directory: Path) -> bool:
-    """Whether an earlier incarnation has written segments here."""
+    """Whether an earlier incarnation has written segments in this directory."""
     return directory.is_dir() and any(parse_segment_name(path.name) for path in directory.iterdir())
 
 
 @cache
 def boot_id() -> str:
-    """The id of this boot of the kernel, or "" if unknown. Saved entries outlive the process, but not the kernel."""
+    """The id of this boot of the kernel; "" if unknown. Saved entries outlive the process, but not the kernel."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -43,7 +44,7 @@ def boot_id() -> str:
 
 
 class JournalFile:
-    """The segments of one incarnation, in one directory. Disk errors are raised as OSError with the file's name."""
+    """The segments of one incarnation, in one directory. A disk error is raised as OSError with the file's name."""
 
     def __init__(
         self,
@@ -55,13 +56,13 @@ class JournalFile:
         kept: Retention | None = None,
         restate: Callable[[Name | None], None] = lambda first: None,
     ) -> None:
-        """`goes_on`: if the log cannot be written it breaks off, and no later call raises. `kept`: how many segments
-        are kept. If it is given, `restate` appends to the block the entries that each segment has to repeat, and gets
-        the first kept segment."""
+        """`goes_on`: if the log cannot be written, it breaks off, and no later call raises. `kept`: how many segments
+        are kept. If `kept` is given, `restate` appends to the block the entries that each segment has to repeat; it
+        gets the first kept segment."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""
-        """The reason for which the log cannot be written now, or empty."""
+        """The reason for which the log cannot be written now; empty if it can be."""
         self.missing = 0
         """The number of entries that were never written."""
         self.expired: list[Path] = []
@@ -77,7 +78,8 @@ class JournalFile:
         self._segment = self._open()
 
     def save(self) -> None:
-        """Make the entries so far outlive this process. Called before any message leaves that they tell of."""
+        """Make the entries so far outlive this process. This is called before any message leaves that
+        depends on them."""
         if self.why:
             self.missing += self.block.drop_unsaved()
         elif (payload := self.block.unsaved()) is not None:
@@ -87,7 +89,7 @@ class JournalFile:
                 self.flush()
 
     def flush(self, *, last: bool = False) -> None:
-        """Write the block's entries, if it has any; after an error, try again. `last`: begin no new segment."""
+        """Write the block's entries, if it has any. After an error, try again. `last`: do not begin a new segment."""
         try:
             if self.why:
                 self.missing += self.block.drop_unsaved()
@@ -104,11 +106,11 @@ class JournalFile:
 
     @property
     def written(self) -> int:
-        """Bytes of its segments, the regions of their tails included."""
+        """The bytes of the segments, with the regions of their tails."""
         return self._former + self._segment.size
 
     def _begin_segment(self) -> None:
-        """Begin a new segment. If the disk has room for one, the log can go on."""
+        """Begin a new segment. If the log has broken off and the disk has room for a segment, the log goes on."""
         former, self._segment = self._segment, self._open()
         self._former += former.size
         former.close()
@@ -116,7 +118,8 @@ class JournalFile:
     def _continue(self, kept: Retention) -> None:
         """List the expired segments, and repeat the entries that a new segment needs. The owner deletes these segments
         afterwards."""
-        with contextlib.suppress(OSError):  # the next segment tries again
+        # If this fails, the next segment tries again.
+        with contextlib.suppress(OSError):
             self.expired, first = kept.expired(self._directory)
             self._restate(first)
         self.save()
@@ -157,14 +160,15 @@ class JournalFile:
 
 
 class _Segment:
-    """One file: the mapped region of its tail, and blocks behind this region."""
+    """One segment file: the mapped region of its tail, and the blocks behind this region."""
 
     def __init__(self, path: Path, block: Block) -> None:
         self.size = 0
         self._path = path
         self._file = path.open("x+b", buffering=0)
         try:
-            self._write(bytes(REGION))  # a full disk fails here; the mapping would kill the process
+            # A full disk fails in this call. Without the call, a write to the mapping would kill the process.
+            self._write(bytes(REGION))
         except OSError:
             self._file.close()
             with contextlib.suppress(OSError):
@@ -174,7 +178,7 @@ class _Segment:
         self.tail = Tail(self._mapping, block.head, boot_id(), block.number)
 
     def append(self, block: Block) -> None:
-        """Append the block, clear the tail, which had its entries, and begin the next block."""
+        """Append the block to the file. Clear the tail, which had the block's entries, and begin the next block."""
         self._write(block.encode())
         block.begin_next()
         self.tail.clear(block.number)

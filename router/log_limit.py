@@ -22,14 +22,14 @@ MOST: Final = {
     "oncemesh.notes": 60,
     "oncemesh.security": 60,
 }
-"""Logger -> lines of a kind in a minute."""
+"""Maps a logger to the number of lines of one kind that it may write in a minute."""
 LEAST: Final = {"oncemesh.mqtt": logging.INFO}
-"""Logger -> lowest level that is limited, if not WARNING: clients that come back again and again cause such lines,
-too."""
+"""Maps a logger to the lowest level that is limited, if this is not WARNING. Clients that come back again and again
+cause such lines, too."""
 
 
 class LogLimit(logging.Filter):
-    """The limit of one logger."""
+    """Limits the lines of one logger."""
 
     def __init__(self, most: int, least: int = logging.WARNING) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class LogLimit(logging.Filter):
 
 
 async def limit_logs() -> None:
-    """Limit the loggers of `MOST`, until cancelled."""
+    """Limit the loggers in `MOST`, until cancelled."""
     limits = {logging.getLogger(name): LogLimit(most, LEAST.get(name, logging.WARNING)) for name, most in MOST.items()}
     for logger, limit in limits.items():
         logger.addFilter(limit)

@@ -38,14 +38,14 @@ log = logging.getLogger("oncemesh.neighbours")
 
 LANES: Final = (LINKSTATE, CHANNEL)
 HELD_BYTES = 512 * 1024
-"""Bytes of bodies that the connection has and has not written. The writer may have as many again."""
+"""The most bytes of bodies that the connection holds unwritten. The writer may hold as many again."""
 BEHIND_BYTES = 128 * 1024
-"""The limit in place of HELD_BYTES for a line that does not take written bytes at once: link state has to wait for all
-these bytes."""
+"""The limit in place of HELD_BYTES if the stream does not take written bytes at once, because link state has to wait
+for all these bytes."""
 JOINED_BYTES = CHUNK
-"""Bytes of bodies that travel as one; a longer body travels alone. The neighbour reads a body when all of it has come.
-So an answer must not wait for the chunk behind it, and the measure of a line (`linkstate.channel.Budget`) must not
-count two chunks as one."""
+"""The most bytes of bodies that travel as one; a longer body travels alone. The neighbour reads a body only when all of
+it has arrived. So an answer must not wait for the chunk behind it, and the measure of the connection
+(`linkstate.channel.Budget`) must not count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 25
@@ -58,17 +58,17 @@ RETRY_MOST_S = 1.0
 
 
 class Transport:
-    """One connection with a neighbour and the bodies that wait for room in it."""
+    """One connection with a neighbour, and the bodies that wait until it has room for them."""
 
     __slots__ = ("connection", "held", "name", "outbox", "received", "sent", "up")
 
     def __init__(self, connection: BodyConnection, name: str) -> None:
         self.connection = connection
         self.name = name
-        """The neighbour's name."""
+        """The name of the neighbour."""
         self.outbox = Outbox()
         self.held = 0
-        """Bytes of bodies that the connection has and has not written."""
+        """The bytes of bodies that the connection holds unwritten."""
         self.up = False
         self.sent = self.received = 0
         """The numbers of sent and received bodies. Bodies that are joined into one count as one."""
@@ -89,14 +89,14 @@ class Removable(Protocol):
     """The part of `router.plan.departure` that this module uses: it decides when this router ends."""
 
     def removed(self) -> None:
-        """A neighbour says that the mesh has removed this router."""
+        """Note that a neighbour says that the mesh has removed this router."""
 
 
 class Neighbours(Handler):
     """The handler of all connections with neighbours, dialled and accepted alike."""
 
     def __init__(self, node: Node, linkstate: Mesh, mesh: str, departure: Removable, *, closed: bool) -> None:
-        """`mesh`: the name of this mesh; routers of others are refused. `closed`: neighbours have to prove their
+        """`mesh`: the name of this mesh. Routers of other meshes are refused. `closed`: neighbours have to prove their
         names."""
         self.node = node
         self._departure = departure
@@ -106,9 +106,9 @@ class Neighbours(Handler):
         self._up: dict[str, Transport] = {}
         self._touched: dict[Transport, None] = {}
         self.parting: set[Connection] = set()
-        """Connections with routers that are no longer neighbours, while their last bytes are written."""
+        """Connections with routers that are no longer neighbours. They are kept until their last bytes are written."""
         self._versions: dict[str, object] = {}
-        """Neighbour -> its wire version, if it differs from ours."""
+        """Neighbour -> its wire version, if this differs from ours."""
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -121,12 +121,12 @@ class Neighbours(Handler):
         return {name: transport.connection for name, transport in self._up.items()}
 
     def exchanged(self, name: str) -> tuple[int, int] | None:
-        """The numbers of bodies sent to a neighbour and received from it, on the current connection; None without
-        one."""
+        """The numbers of bodies sent to a neighbour and received from it, on the current connection. None without a
+        connection."""
         transport = self._up.get(name)
         return (transport.sent, transport.received) if transport is not None else None
 
-    # connections
+    # The methods from here on are about connections.
 
     def on_open(self, connection: Connection) -> None:
         name, mesh = connection.remote_container, connection.remote_properties.get(MESH)
@@ -185,7 +185,8 @@ class Neighbours(Handler):
                 transport.connection, f"router {transport.name!r} already has a live connection to this router"
             )
             return
-        if older is not None:  # the neighbour has a new connection before this router noticed the loss of the old one
+        # The neighbour has made a new connection before this router noticed the loss of the old one.
+        if older is not None:
             self._down(older)
             older.connection.close("amqp:connection:forced", "a newer connection replaced this one")
             older.connection.wake()
@@ -202,11 +203,11 @@ class Neighbours(Handler):
     def on_attach(self, link: Link) -> None:
         link.refuse("amqp:not-allowed", "only routers of the mesh may connect to this listener")
 
-    # receiving
+    # The methods from here on receive bodies.
 
     def bytes_received(self, connection: Connection) -> bool:
-        """Count received bytes, also those of an incomplete body, as a sign that the neighbour lives. False if the peer
-        is no neighbour yet."""
+        """Count the received bytes as a sign that the neighbour lives; bytes of an incomplete body count, too. Returns
+        False if the peer is no neighbour yet."""
         transport: Transport | None = connection.context
         if transport is not None and self._counts(transport) and connection.last_received is not None:
             self._linkstate.bytes_received(transport.name, connection.last_received)
@@ -229,7 +230,7 @@ class Neighbours(Handler):
         except (BrokenFrame, ValueError) as error:
             raise AmqpError("amqp:decode-error", f"router {transport.name}: {error}") from error
 
-    # sending
+    # The methods from here on send bodies.
 
     def transmit(self, action: Transmit) -> None:
         transport = self._up.get(action.neighbour)
@@ -238,7 +239,7 @@ class Neighbours(Handler):
             self._touched[transport] = None
 
     def flush(self) -> None:
-        """Make the connections write the queued bodies."""
+        """Make the connections write the bodies that are queued for them."""
         touched, self._touched = self._touched, {}
         for transport in touched:
             if transport.up:
@@ -246,7 +247,7 @@ class Neighbours(Handler):
                 transport.connection.wake()
 
     def written(self, connection: Connection) -> None:
-        """The connection is about to write what it held: give it more bodies."""
+        """Give the connection more bodies, because it is about to write those that it held."""
         transport: Transport | None = connection.context
         if transport is not None and transport.up:
             transport.held = 0
@@ -301,6 +302,7 @@ def _reason(error: OSError | trio.TooSlowError, patience: float) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"no answer within {format_duration(patience)}"
     last = [*leaves(error.__cause__ or error)][-1]
-    if isinstance(last, OSError) and last.errno is not None and last.errno > 0:  # other numbers stand for unknown names
+    # An error number of 0 or below stands for an unknown host name.
+    if isinstance(last, OSError) and last.errno is not None and last.errno > 0:
         return os.strerror(last.errno)
     return getattr(last, "strerror", None) or str(last)

@@ -74,7 +74,7 @@ log = logging.getLogger("oncemesh")
 INTER_FRAME = 256 * 1024
 INTER_MESSAGE = 16 << 20
 GOODBYE_S = 1.0
-"""Seconds that a stopping router gives its peers to read its closes."""
+"""A stopping router gives its peers this many seconds to read its close frames."""
 LOOK_S = 0.01
 
 
@@ -226,7 +226,7 @@ class Process:
         """The part of a report that a user may see."""
         return report if self._guard.sees_all(user) else only_of(user, report)
 
-    # the end (`router.plan.departure.Leaver`)
+    # `router.plan.departure` calls the methods from here on (`Leaver`).
 
     def send_clients_away(self) -> None:
         self._admission.cancel()
@@ -254,10 +254,10 @@ class Process:
             while sets.to_hand_over:
                 await trio.sleep(LOOK_S)
 
-    # time
+    # The methods from here on are about timers and slow work.
 
     async def _timers(self) -> None:
-        """Call the cores at their deadline; every pump may change it."""
+        """Call the cores at their deadline. Every pump may change the deadline."""
         while True:
             with trio.CancelScope(deadline=self.node.deadline()) as self._timer:
                 await trio.sleep_forever()
@@ -277,8 +277,8 @@ class Process:
             await next_look(FLUSH_S)
 
     async def _tidy(self) -> None:
-        """Do in threads what waits for the disk or the kernel, because it may be slow: return memory, merge the store,
-        delete segments."""
+        """Run slow work in threads, because it waits for the disk or the kernel: return memory, merge the store, delete
+        segments."""
         beside, memory = partial(trio.to_thread.run_sync, abandon_on_cancel=True), FreeMemory()
         while True:
             await next_look(FLUSH_S)
@@ -288,7 +288,7 @@ class Process:
             while self._journal.expired:
                 await beside(delete, self._journal.expired.pop(0))
 
-    # connections
+    # The methods from here on serve connections.
 
     async def _admit_clients(self, listeners: Mapping[socket.socket, Handler], nursery: trio.Nursery) -> None:
         """Accept clients. When this ends, the listeners close, so that new connections are refused and do not wait."""
@@ -371,7 +371,7 @@ class Process:
     async def _serve_neighbour(
         self, stream: trio.abc.Stream, connection: Connection, peer: str, known: Callable[[], bool]
     ) -> None:
-        """Serve a connection with a neighbour. `known` is called when the peer has proven to be one."""
+        """Serve a connection with a neighbour. `known` is called when the peer has proven to be a neighbour."""
 
         def after_input() -> None:
             if self.neighbours.bytes_received(connection):
@@ -413,7 +413,7 @@ class Process:
             peer=peer,
         )
 
-    # what the shell tells (`router.shell.ShellOwner`)
+    # The shell calls the methods from here on (`router.shell.ShellOwner`).
 
     def pumped(self) -> None:
         self._journal.save()
@@ -436,7 +436,7 @@ class Process:
         self._departure.follow()
 
     def _is_gone(self, neighbour: str) -> None:
-        """Tell the core that a neighbour's process is gone."""
+        """Tell the core that the process of this neighbour has ended."""
         log.info("router %s has ended: its host refuses connections to its port", neighbour)
         with self._outbound:
             self.node.now()

@@ -10,21 +10,22 @@ import attrs
 from topic.journal import parse_segment_name
 
 Name = tuple[int, int]
-"""Incarnation and number of a segment."""
+"""The name of a segment: the incarnation that has written it, and its number."""
 
 
 @attrs.frozen
 class Retention:
-    """The limits of a log. Whole segments are deleted, the oldest first, whichever incarnation has written them."""
+    """The limits of a delivery log. Whole segments are deleted, the oldest first, whichever incarnation has written
+    them."""
 
     keep_s: float | None
-    """Seconds for which a segment is kept after its last write; None: no limit."""
+    """A segment is kept for this many seconds after its last write; None: no limit."""
     size: int | None
-    """Bytes of all segments that are kept; None: no limit."""
+    """The most bytes of all segments that are kept; None: no limit."""
 
     def expired(self, directory: Path) -> tuple[list[Path], Name | None]:
-        """The segments to delete, and the first segment that is kept. The segment in use is always kept. In place of
-        the latter, None if no segment is deleted now and the first one has the number 0: then its incarnation has lost
+        """The segments to delete, and the name of the first segment that is kept. The segment in use is always kept.
+        The name is None if no segment is deleted now and the first one has the number 0: then its incarnation has lost
         no segment."""
         found = {name: path for path in directory.iterdir() if (name := parse_segment_name(path.name))}
         *older, first = sorted(found)
@@ -44,5 +45,6 @@ class Retention:
 
 def delete(segment: Path) -> None:
     """Delete an expired segment."""
-    with contextlib.suppress(OSError):  # the next segment tries again
+    # If this fails, the next segment tries again.
+    with contextlib.suppress(OSError):
         segment.unlink(missing_ok=True)

@@ -20,35 +20,35 @@ from topic.queues.actions import SetChange, SetEvent
 log = logging.getLogger("oncemesh.notes")
 
 SEVERE: Final = {Loss.LATE: logging.WARNING, Loss.BROKEN: logging.ERROR}
-"""The log level of a lost contact, if it is not INFO."""
+"""The log level of a lost contact, by the reason of the loss. Other losses have the level INFO."""
 SETS: Final = {
     SetChange.LEADS: (logging.INFO, EventKind.LEADING),
     SetChange.LEADS_NO_MORE: (logging.INFO, EventKind.NOT_LEADING),
     SetChange.LEADERLESS: (logging.WARNING, EventKind.LEADERLESS),
     SetChange.ASIDE: (logging.WARNING, EventKind.ASIDE),
 }
-"""Change of a set -> log level and kind of event."""
+"""Maps a change of a replica set to the log level and the kind of the event."""
 
 
 class Clients(Protocol):
-    """The AMQP edge, as the shell needs it."""
+    """The AMQP edge, as the shell uses it."""
 
     def perform(self, action: LinkAction) -> None:
-        """Do on a client's link what the topic core asks."""
+        """Perform an action of the topic core on a client's link."""
 
 
 class Transmitter(Protocol):
-    """The transports to the neighbours, as the shell needs them."""
+    """The transports to the neighbours, as the shell uses them."""
 
     def transmit(self, action: Transmit) -> None:
         """Queue a body for a neighbour. Drop the body if there is no transport to the neighbour now."""
 
     def flush(self) -> None:
-        """Hand what is queued to the connections."""
+        """Hand the queued bodies to the connections."""
 
 
 class ShellOwner(Protocol):
-    """The process, as the shell needs it. The process is complete before the node performs any action."""
+    """The process, as the shell uses it. All its parts exist before the node performs any action."""
 
     @property
     def clients(self) -> Clients: ...
@@ -57,17 +57,17 @@ class ShellOwner(Protocol):
     def neighbours(self) -> Transmitter: ...
 
     def pumped(self) -> None:
-        """The connections of neighbours have all outputs of a pump."""
+        """Called when the connections of neighbours have all outputs of a pump."""
 
     def planned(self) -> None:
-        """The plan of the mesh has changed."""
+        """Called when the plan of the mesh has changed."""
 
     def parted(self, router: str) -> None:
-        """The contact with this router is about to be lost."""
+        """Called when the contact with this router is about to be lost."""
 
     def receive_from_shell(self, router: str, payload: bytes) -> None:
-        """Another router's process has sent this payload, which is not for the topics. Raises BreachError if it is
-        malformed."""
+        """Take a payload that another router's process has sent, and that is not for the topics. Raises BreachError if
+        it is malformed."""
 
 
 class Shell:

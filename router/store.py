@@ -34,19 +34,20 @@ from topic.errors import UnkeptError
 from topic.wire.segments import is_entry
 
 MERGE: Final = 250
-"""Transactions before a merge; each takes some pages of 4 KiB in the write-ahead log."""
+"""A merge follows after this many transactions. Each transaction takes some pages of 4 KiB in the write-ahead log."""
 NO_PLAN: Final = Plan({}, {})
 LATER: Final = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),  # another program has the file open
+    # Another program has the file open.
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),
 )
-"""Primary result codes of SQLite that do not concern the content of the file, and may pass."""
+"""SQLite's primary result codes for errors that do not concern the content of the file, and may pass."""
 
 _PLAN: Final = "CREATE TABLE plan (packed BLOB, sum INTEGER)"
 _FIRST_PLAN: Final = ("INSERT INTO plan VALUES (?, ?)", summed(msgpack.packb(NO_PLAN.changed())))
 _KEEP_PLAN: Final = "UPDATE plan SET (packed, sum) = (?, ?)"
 _WITHOUT_PLAN: Final = 2
-"""The format before there were plans."""
+"""The version of the file's format before there were plans."""
 _OWN: Final = "INSERT INTO router VALUES (?, ?, ?, ?, ?)"
 _COUNT: Final = "UPDATE router SET (mesh, name, incarnation, clock, sum) = (?, ?, ?, ?, ?)"
 _PUT: Final = "REPLACE INTO entry VALUES (?, ?, ?, ?)"
@@ -54,7 +55,7 @@ _CLEAR: Final = "DELETE FROM entry"
 _DELETE: Final = "DELETE FROM entry WHERE (role, name) = (?, ?)"
 FORM: Final = FileForm(
     name="a router's",
-    application=0x6F6E6365,  # "once"
+    application=0x6F6E6365,  # the bytes of "once", by which SQLite files of this kind are recognised
     version=3,
     tables=(
         "CREATE TABLE router (mesh TEXT, name TEXT, incarnation INTEGER, clock INTEGER, sum INTEGER)",
@@ -77,8 +78,10 @@ class StateStore:
     """A store, held by one process at a time. `remembered` has the entries that an earlier process left."""
 
     def __init__(self, path: Path, mesh: str, router: str) -> None:
-        """Raises StoreError if the file is damaged, belongs to another router, or cannot be used."""
-        self.reserved = 0  # above all clock readings of earlier incarnations
+        """Open the store, or create it. Raises StoreError if the file is damaged, belongs to another router, or cannot
+        be used."""
+        # A clock value above all clock readings of earlier incarnations.
+        self.reserved = 0
         self._incarnation = 0
         self._unmerged = 0
         self._path = path
@@ -118,8 +121,8 @@ class StateStore:
             raise UnusableError(f"the stored plan of the mesh cannot be read: {error}") from None
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
-        """Unpack a stored entry. None if it is malformed: a former version of this program stored it without a check,
-        as another router had sent it."""
+        """Unpack a stored entry. None if it is malformed: a former version of this program stored entries of other
+        routers without a check."""
         if not is_whole(row):
             raise UnusableError("damaged: a stored link does not match its checksum")
         entry = msgpack.unpackb(row[2])
@@ -206,7 +209,7 @@ class StateStore:
 
 
 def set_aside(path: Path) -> None:
-    """Rename the files of an earlier router, for a new router of the same name."""
+    """Rename the files of an earlier router of the same name, so that a new router begins without them."""
     for suffix in ("", "-wal"):
         left = Path(f"{path}{suffix}")
         if left.exists():

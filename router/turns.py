@@ -14,21 +14,21 @@ from typing import Final
 import trio
 
 PASS_S: Final = 0.05
-"""Seconds of a pass after which no further client gets a turn."""
+"""After so many seconds of a pass, no further client gets a turn in it."""
 
 
 class ClientTurns(trio.abc.Instrument):
-    """The turns of one trio run, as its instrument."""
+    """The turns of one trio run. Trio calls this object as its instrument."""
 
     def __init__(self) -> None:
         self._began = math.inf
 
     def after_io_wait(self, timeout: float) -> None:
-        """A pass begins."""
+        """Note that a pass begins."""
         self._began = trio.current_time()
 
     async def turn(self) -> None:
-        """Wait for a pass that has not lasted for `PASS_S`."""
+        """Wait for a pass that has not yet lasted for `PASS_S`."""
         while trio.current_time() > self._began + PASS_S:
             await trio.lowlevel.checkpoint()
 

@@ -34,33 +34,38 @@ log = logging.getLogger("oncemesh")
 
 STUCK: Final = 75
 """The exit status of a process that the watch has ended."""
-LOOKS: Final = 4  # looks within `dead`; each wakes an idle process
-COMPUTES: Final = 5  # a turn that has used this many times `dead` of processor time is taken for endless
-BLOCKED: Final = 30  # a turn that has been blocked for this many times `dead` is taken for endless
-TELL_S: Final = 1.0  # the time for the log to take the last line; perhaps the log itself blocks the loop
+# The watch looks this many times within `dead`. More looks would wake an idle process more often.
+LOOKS: Final = 4
+# A turn that has used this many times `dead` of processor time counts as endless.
+COMPUTES: Final = 5
+# A turn that has been blocked for this many times `dead` counts as endless.
+BLOCKED: Final = 30
+# The log has this many seconds to take the last line. Perhaps the log itself blocks the loop.
+TELL_S: Final = 1.0
 
 
 class Health(Enum):
     WELL = "well"
-    LATE = "late"  # reported once a turn
+    LATE = "late"  # a late turn is reported once
     STUCK = "stuck"
 
 
 class Turn:
-    """The current turn, from look to look. Times in seconds."""
+    """The current turn, as each look sees it. Times are in seconds."""
 
     def __init__(self, dead: float) -> None:
         self._dead = dead
         self._number = 0
         self._looks = 0
-        self._processor = 0.0  # at the first look at the turn
+        self._processor = 0.0  # the processor time at the first look at the turn
 
     @property
     def lasted(self) -> float:
         return self._looks * self._dead / LOOKS
 
     def look(self, number: int, processor: float) -> Health:
-        """Look at the turn with this number; 0: the loop waits. `processor`: processor time of the process so far."""
+        """Look at the turn with this number; 0 means that the loop waits. `processor`: the processor time of the
+        process so far."""
         if number != self._number or not number:
             self._number, self._looks, self._processor = number, 0, processor
             return Health.WELL
@@ -76,7 +81,7 @@ class Turns(trio.abc.Instrument):
 
     def __init__(self) -> None:
         self.count = 0
-        self.current = 0  # its number; 0 while the loop waits
+        self.current = 0  # the number of the current turn; 0 while the loop waits
 
     def after_io_wait(self, timeout: float) -> None:
         self.count = self.current = self.count + 1
@@ -102,7 +107,8 @@ def watched(dead: float) -> Iterator[None]:
 
 
 class Stops:
-    """Finds times in which the whole process did not run, by gaps between the watch's looks. Times in seconds."""
+    """Finds times in which the whole process did not run. It sees them as gaps between the watch's looks. Times are in
+    seconds."""
 
     def __init__(self, dead: float, now: float, processor: float) -> None:
         self._dead = dead
@@ -134,7 +140,7 @@ def _watch(turns: Turns, thread: int, dead: float, over: threading.Event) -> Non
 
 
 def _tell(what: str, thread: int) -> None:
-    """Log in another thread: the loop may hold the log's lock."""
+    """Log in another thread, because the loop may hold the log's lock."""
     stack = traceback.extract_stack(sys._current_frames()[thread])
     where = ", ".join(f"{frame.name} ({Path(frame.filename).name}:{frame.lineno})" for frame in reversed(stack))
     teller = threading.Thread(target=log.critical, args=("%s: in %s", what, where), daemon=True)
