@@ -2,8 +2,10 @@
 `absolute-expiry-time`.
 
 The earlier one counts. A value of 0 or less, or one that is no number, does not count: JMS writes *never* in this way.
-`topic.home.ttl` decides about a delivery whose time is over. Hot path: most messages have no such time, and their first
-bytes show this."""
+`topic.home.ttl` decides about a delivery whose time is over.
+
+Hot path: most messages have no such time, and their first bytes show this.
+"""
 
 from collections.abc import Sequence
 from math import inf

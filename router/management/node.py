@@ -2,10 +2,13 @@
 
 A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for another router. It also attaches a
 receiver with a dynamic source (`router.edge.dynamic`). The client's requests name the address of this source as
-reply-to. The cost of each connection is bounded: it has at most `MOST_LINKS` links here, `MOST_REQUESTS` requests of
+reply-to.
+
+The cost of each connection is bounded: it has at most `MOST_LINKS` links here, `MOST_REQUESTS` requests of
 `REQUEST_BYTES` each, and one answer. The router makes an answer only when the client has given credit and the last
 answer is written. Connections take turns. An answer never goes to a link of another connection. `agent` makes the
-answers; `relay` passes requests to other routers."""
+answers; `relay` passes requests to other routers.
+"""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
