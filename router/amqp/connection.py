@@ -369,8 +369,8 @@ class Connection(DrivenConnection):
         self._sessions.release()
         self._engine.release()
         self.proofs.clear()
-        # These objects refer to this connection, directly or through links. Without the `del`, Python would free them
-        # only when it searches for cycles.
+        # These objects refer to this connection, directly or through links.
+        # Without the `del`, Python would free them only when it searches for cycles.
         del self.tap, self.echoes, self._endpoints
         del self._sessions, self._restated, self._inbox, self._output, self._intake
         error: BaseException | None = self.error

@@ -100,8 +100,8 @@ class Intake:
             self._check_format(frame, note.format)
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
-            # The calls of the handler cause events, too. They are handled now, so that the next event is the event of
-            # this flow.
+            # The calls of the handler cause events, too.
+            # They are handled now, so that the next event is the event of this flow.
             self.handle_events()
         elif isinstance(note, LaterDisposition):
             # This frame may change states that the handler has not read yet.

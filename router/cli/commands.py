@@ -17,8 +17,8 @@ import click
 from router.cli.loading import interruptible
 from router.mesh.errors import FileError, RunError
 
-# Commands report lost connections themselves; without a handler, Python would also print the log's warnings. Routers
-# have their own handlers.
+# Commands report lost connections themselves.
+# Without this handler, Python would also print the log's warnings. Routers have their own handlers.
 logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
 INTERRUPTED: Final = 130
@@ -89,8 +89,8 @@ def plain_errors() -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
             nobody_reads_on()
             raise click.ClickException(f"standard output: {error.strerror}") from None
-        # An OSError with a file name is about a file that the user has given. Any other one is a bug, and keeps its
-        # traceback.
+        # An OSError with a file name is about a file that the user has given.
+        # Any other one is a bug, and keeps its traceback.
         if error.filename is None or isinstance(error, BrokenPipeError):
             raise
         raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None

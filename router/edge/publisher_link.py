@@ -210,8 +210,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
                 self.alone += action.alone
-                # The client gets the count without asking for it. If this router is lost, the client cannot ask any
-                # more.
+                # The client gets the count without asking for it.
+                # If this router is lost, the client cannot ask any more.
                 self.link.answer_echo()
         else:
             condition, more = CONDITIONS[action.cause]

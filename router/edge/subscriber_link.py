@@ -162,8 +162,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """Pass outcomes to the core in runs of the same state, so that redeliveries keep the client's order."""
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
         found = list(map(self.records.get, handles))
-        # A delivery without a record here is settled, or the core has not resumed it yet. The core then reads the state
-        # itself.
+        # A delivery without a record here is settled, or the core has not resumed it yet.
+        # The core then reads the state itself.
         if None in found:
             known = [record is not None for record in found]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))

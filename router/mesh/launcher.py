@@ -315,8 +315,8 @@ class Launcher:
             )
             self._children[name] = _Child(process, log, start)
         for listener in sockets.values():
-            # The launcher closes its copy of the socket. So if the router dies at once, its clients are refused and do
-            # not wait.
+            # The launcher closes its copy of the socket.
+            # So if the router dies at once, its clients are refused and do not wait.
             listener.close()
 
     async def _wait_until_up(self, names: Collection[str]) -> None:
@@ -325,8 +325,8 @@ class Launcher:
         while True:
             began = trio.current_time()
             for name, reason in self.endings():
-                # Ctrl-C may have ended the router while it started. During this sleep, Ctrl-C ends the launcher as
-                # well.
+                # Ctrl-C may have ended the router while it started.
+                # During this sleep, Ctrl-C ends the launcher as well.
                 await trio.sleep(LOOK_EVERY_S)
                 raise LaunchError(f"router {name} cannot start: {reason}")
             lacking = unfinished(topology, await look(self.directory, self.fetch), names)

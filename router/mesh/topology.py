@@ -35,8 +35,8 @@ from router.mesh.topology_queues import read_queues
 PARTS = ("mesh", "routers", "links", "addresses", "queues", "timing", "limits", "log", "security")
 
 ROUTERS_NAMED = "expected at most 63 letters, digits, - and _, with single dots between them"
-# The run directory has these names beside the folders of routers: the folder of the clients' logs, and files. So no
-# router may have such a name.
+# The run directory has these names beside the folders of routers, so no router may have such a name.
+# They are the folder of the clients' logs, and files.
 _CLIENTS = "clients"
 _FILES = (".json", ".yaml", ".lock", ".new")
 
@@ -193,8 +193,8 @@ class _Reader(Reader):
             )
         if timing.forget < timing.terminus:
             self.too_short(root, "forget", timing.forget, "terminus", timing.terminus)
-        # A neighbour notices only after `dead` that the former incarnation of a router is over, so a booting router
-        # waits longer.
+        # A neighbour notices only after `dead` that the router's former incarnation is over.
+        # So a booting router has to wait longer than that.
         if timing.boot_wait < timing.dead:
             self.too_short(root, "boot_wait", timing.boot_wait, "dead", timing.dead)
         return timing

@@ -213,8 +213,8 @@ class MqttEdge:
         assert connection is not None
         if is_over(known):
             _expired_just_now(session, connection)
-        # The session has continued at another router, which was not known at the CONNECT. The client continues it after
-        # its next CONNECT.
+        # The session has continued at another router, which was not known at the CONNECT.
+        # The client continues it after its next CONNECT.
         elif not session.is_whole(known):
             connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:

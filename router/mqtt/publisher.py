@@ -50,8 +50,8 @@ class ReceivedMessage:
     told: bool = False  # True once the router has sent the client the outcome
     # True once the client knows the outcome, so that only the mesh still has to settle the delivery.
     released: bool = False
-    # True if the client has sent the message on this connection. If not, the client will send a copy, or PUBREL, and
-    # the router then answers.
+    # True if the client has sent the message on this connection.
+    # If not, the client will send a copy, or PUBREL, and the router then answers.
     is_read: bool = True
     # The outcome, while it waits for the client's copy of the message (`PublisherHost.answer`).
     outcome: tuple[bool, str] | None = None
@@ -286,8 +286,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     def begin(self, action: AnswerPublisher) -> None:
         self._resumes, self._credit = True, action.credit
         self._begins = self._is_unproven
-        # The client may be at a router that does not know this life, and may continue an earlier life there. So the new
-        # life waits for a proof.
+        # The client may be at a router that does not know this life, and may continue an earlier life there.
+        # So the new life waits for a proof.
         if self._begins:
             self.when_certain(self._granted)
         else:

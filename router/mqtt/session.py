@@ -240,8 +240,7 @@ class MqttSession:
                     self._forget(number)
             case PacketKind.PUBCOMP if not self._identifiers.release(number):
                 if (outgoing := self.sent.get(number)) is not None and outgoing.released:
-                    # The message is over also if the reason code is "not found", because the client has had the
-                    # message.
+                    # The reason code does not matter here: even with "not found", the client has had the message.
                     self._answered(outgoing, 0)
                     self._forget(number)
 

@@ -100,8 +100,7 @@ class Doors:
         self._verifier = Verifier.of(secret) if secret is not None else None
         if users is not None or secret is None:
             self._decoys = b""
-        # The key for decoys is derived from the secret, so that each guess at the secret costs the work of all
-        # iterations.
+        # The key for decoys is derived from the secret: each guess at the secret costs the work of all iterations.
         else:
             self._decoys = Verifier.of(secret, b"decoys").stored_key
 

@@ -216,9 +216,8 @@ class Additions:
         whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self.max_frame:
             return whole
-        # This happens only if the peer has the smallest max-frame-size. Proton then knows of no reserve (`RESERVE` in
-        # `tap`),
-        # so the rest of the payload goes into a second frame.
+        # This happens only if the peer has the smallest max-frame-size: proton then has no reserve (`RESERVE` in `tap`).
+        # The rest of the payload goes into a second frame.
         resumed[5] = TRUE
         cut = len(payload) - (len(whole) - self.max_frame) - 1
         first = performative.build(channel, TRANSFER, resumed, payload[:cut])

@@ -41,8 +41,7 @@ _SETTLEMENT, _MORE = 22, 26
 # Longer dispositions need parsing: with 36 bytes or more, their state may have an array of many values.
 _PLAIN: Final = 35
 _ID = 16  # the offset of a settlement's first delivery-id
-# These are the bytes of a disposition up to the constructor of its first delivery-id, in a short list and in a long
-# one.
+# The bytes of a disposition up to the constructor of its first delivery-id, in a short list and in a long one.
 # The role is the byte before that constructor.
 _LIST8, _SHORT, _LONG = 0xC0, 16, 22
 _is_disposition: Final = re.compile(
@@ -65,8 +64,7 @@ def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
     for place, byte in places:
         parts.append(_any(place - at) + re.escape(bytes((byte,))))
         at = place + 1
-    # The pattern has no possessive `++`: before Python 3.11.5 it matches into the first frame that differs
-    # (python/cpython#106052).
+    # A possessive `++` would match too far before Python 3.11.5 (python/cpython#106052).
     return re.compile(b"(?:%b%b)+" % (b"".join(parts), _any(size - at)), re.DOTALL).match
 
 
@@ -95,8 +93,7 @@ class _Shape(NamedTuple):
     tag: int  # the length of the tag, in bytes
     rest_at: int
     rest_end: int
-    # The bytes after the tag: the message-format, and the following fields up to the state, as far as the transfer has
-    # them.
+    # The bytes after the tag: the message-format and the fields up to the state, as far as the transfer has them.
     rest: bytes
 
 

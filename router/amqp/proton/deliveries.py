@@ -83,8 +83,7 @@ class LinkDeliveries:
         self.is_vast = False
         self.max_message = max_message
         # The attributes from here on belong to the engine.
-        # If we send: the number of waiting messages that our flows name. None: no number, as after each flow of the
-        # peer.
+        # `available`, if we send: the number of waiting messages that our flows name; None: our flows name no number.
         self.available: int | None = None
         self.took_back = False  # if we receive: True once we have taken back some credit
         self._kept = 0  # the bytes that proton keeps for this link after its end

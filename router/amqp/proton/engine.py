@@ -118,8 +118,8 @@ class Engine:
         timeouts = [timeout for timeout in (self._idle_ms, theirs_ms) if timeout]
         if not timeouts:
             return None
-        # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter. All
-        # connections with the same timeout tick at the same instants, so many idle connections wake the process once.
+        # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter.
+        # Connections with the same timeout tick at the same instants, so that idle ones wake the process once.
         step = max(min(timeouts) / 4000, LEAST_STEP_S)
         # Rounding may put `now` slightly before such an instant.
         return ((now + step / 1000) // step + 1) * step

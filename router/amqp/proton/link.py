@@ -139,8 +139,8 @@ class Link(LinkDeliveries):
         # Tags of our map that were left out, because the written attach had no room for them.
         self.omitted: tuple[bytes, ...] = ()
         self.closed_by_peer = False  # True once the peer sent a closing detach
-        # The distribution mode. True: move, which gives a message to one receiver. False: copy (AMQP 1.0 messaging
-        # 3.5.7).
+        # The distribution mode (AMQP 1.0 messaging 3.5.7).
+        # True: move, which gives a message to one receiver. False: copy.
         self.moves = False
         self.offers = ""  # the capability that our attach offers
         # If we send: the link properties of the peer's last flow that had some, encoded.
@@ -323,8 +323,7 @@ class Link(LinkDeliveries):
         if not self._opened:
             lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
-            # The answer names default settle modes, because the modes that the peer asked for may be the reason of the
-            # refusal.
+            # The answer names default settle modes, because those of the peer may be the reason of the refusal.
             self.open(SND_MIXED, RCV_FIRST)
         write_condition(lib.pn_link_condition(self.pointer), condition, description, info)
         self._closed = closed
