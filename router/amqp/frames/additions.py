@@ -216,7 +216,7 @@ class Additions:
         whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self.max_frame:
             return whole
-        # This happens only if the peer has the smallest max-frame-size: proton then has no reserve (`RESERVE` in `tap`).
+        # This happens only at the smallest max-frame-size, for which proton has no reserve (`RESERVE` in `tap`).
         # The rest of the payload goes into a second frame.
         resumed[5] = TRUE
         cut = len(payload) - (len(whole) - self.max_frame) - 1
