@@ -50,9 +50,9 @@ MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 25
 """The version of all messages between routers (`linkstate.frames`, `topic.wire`, `topic.raft.wire`,
-`topic.queues.wire`); every change raises it. The first version did not name itself."""
+`topic.queues.wire`); every change raises it. A router of the first version names no version."""
 REMOVED = "oncemesh:removed"
-"""The condition with which a router is refused that the mesh has removed while the router was out of reach."""
+"""The condition with which this router refuses a router that the mesh has removed while it was out of reach."""
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 

@@ -90,7 +90,7 @@ class Process:
         starts: Start = Start.AGAIN,
         queue_store: "QueueStore | None" = None,
     ) -> None:
-        """`queue_store`: None if the mesh has no queues."""
+        """`queue_store`: the store of replica sets; None if the mesh has no queues."""
         self.topology = topology
         self.name = name
         self._store = store

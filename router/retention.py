@@ -1,4 +1,4 @@
-"""Decides which segments of a delivery log are deleted, if it keeps only the latest (`log: {keep, size}` of the
+"""Decides which segments of a delivery log are deleted, if the log keeps only the latest (`log: {keep, size}` in the
 topology)."""
 
 import contextlib

@@ -143,9 +143,9 @@ class StateStore:
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
         """Store these entries as they are now, the plan if it is given, and a clock value that every later incarnation
-        starts above. Forget entries that do not outlive their routers; with `whole`, forget all other entries, too. All
-        or nothing. Called before any client or router can learn of the change. Raises UnkeptError if the disk does not
-        take it, or another program holds the file."""
+        starts above. Forget entries that do not outlive their routers; with `whole`, forget all other entries, too.
+        Either all of this is stored, or nothing. This is called before any client or router can learn of the change.
+        Raises UnkeptError if the disk does not take it, or another program holds the file."""
         reserved = self.reserved
         try:
             check_room(self._path)

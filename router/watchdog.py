@@ -77,7 +77,7 @@ class Turn:
 
 
 class Turns(trio.abc.Instrument):
-    """Counts the turns of the loop."""
+    """Counts the turns of the loop. Trio calls this object as its instrument."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -17,8 +17,8 @@ class BodyOwner(Owner, Protocol):
     """Receives the events of the connection."""
 
     def on_body(self, connection: "BodyConnection", lane: int, body: Buffer) -> None:
-        """A body has come on an open connection. It is a view of the input, so a reference to it keeps the whole input
-        in memory."""
+        """A body has arrived on an open connection. It is a view of the input, so a reference to it keeps the whole
+        input in memory."""
 
 
 class BodyConnection(Connection):

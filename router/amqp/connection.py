@@ -380,8 +380,9 @@ class Connection(DrivenConnection):
 
 
 def fault_of(error: Exception) -> AmqpError:
-    """The AMQP error that ends a connection whose engine raised `error`. An error of the engine itself is logged with
-    its traceback. Raises `error` again if the traceback has code of an owner: the owner's state may be half changed."""
+    """Returns the AMQP error that ends a connection whose engine raised `error`. An error of the engine itself is
+    logged with its traceback. Raises `error` again if the traceback has code of an owner, because the owner's state may
+    be half changed."""
     if isinstance(error, AmqpError):
         return error
     for frame, _ in walk_tb(error.__traceback__):

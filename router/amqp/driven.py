@@ -22,11 +22,11 @@ class StreamDriver(Protocol):
         """Write the output that the connection has now."""
 
     def figures(self) -> StreamFigures | None:
-        """The kernel's figures of the stream, or None."""
+        """The kernel's figures of the stream; None if it has none."""
 
 
 class _NoDriver:
-    """The driver of a connection without a stream."""
+    """Stands in for the driver while a connection has no stream. It does nothing."""
 
     def wake(self) -> None: ...
     def figures(self) -> StreamFigures | None: ...
@@ -78,7 +78,7 @@ class DrivenConnection(ABC):
         self._driver.wake()
 
     def measure(self) -> StreamFigures | None:
-        """The kernel's figures of the stream, or None."""
+        """The kernel's figures of the stream; None if it has none."""
         return self._driver.figures()
 
     def prove(self, told: Callable[[], None]) -> None:
@@ -115,7 +115,7 @@ class DrivenConnection(ABC):
 
 
 class Writer(Protocol):
-    """The writing part of a driver."""
+    """The part of a driver that writes the output."""
 
     def flush(self) -> None:
         """Write as much output as the stream takes at once. The rest follows when there is room."""

@@ -51,7 +51,7 @@ class Endpoints:
         # True if the peer has freed a channel or handle. Proton frees our own when we take its answer.
         self._frees = False
         self.begun = 0
-        """Sessions whose begin we have not written yet."""
+        """The number of sessions whose begin we have not written yet."""
         self._leaving: set[Place] = set()  # places of links whose detach we have not written yet
         self._postponed: list[Link] = []  # links that wait until such a detach is written before they attach
 
@@ -212,7 +212,7 @@ class Endpoints:
         self._sessions.part(link)
 
     def _lose(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        """End a link, and tell the owner, which did not end it."""
+        """End a link, and tell the owner, because the owner did not end it itself."""
         link.end()
         link.detached = True
         self._owner.on_detach(link, closed, condition)

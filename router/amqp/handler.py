@@ -50,7 +50,8 @@ class Handler:
         """A sending link's `credit` or `draining` changed."""
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        """Complete messages have come. The engine itself rejects a message that is too large, without a call."""
+        """Complete messages have arrived. The engine itself rejects a message that is too large, without a call of this
+        method."""
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         """Dispositions of the peer have come."""

@@ -233,8 +233,8 @@ class Inbox:
 
     @staticmethod
     def _are_fit(link: Link, tags: list[bytes]) -> bool:
-        """Whether transfers with these tags may be handed over. If the peer sent them without credit, or before we have
-        answered its attach, the link is detached. Raises AmqpError if a tag is too long."""
+        """Whether transfers with these tags are valid. If the peer sent them without credit, or before we have answered
+        its attach, they are not, and the link is detached. Raises AmqpError if a tag is too long."""
         if max(map(len, tags)) > MAX_TAG:
             raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
         if link.ended:
@@ -270,7 +270,7 @@ class Inbox:
 
     @staticmethod
     def _check_direction(link: Link, pointer: Any) -> None:
-        """Raises AmqpError if the peer sent a transfer on a link that we send on. We always send whole deliveries, so
-        an incomplete delivery on such a link came from the peer."""
+        """Check that the peer sent no transfer on a link on which we send. Raises AmqpError if it did. We always send
+        whole deliveries, so an incomplete delivery on such a link came from the peer."""
         if lib.pn_link_current(pointer):
             raise AmqpError(NOT_ALLOWED, f"the peer, which is the receiver of link {link.name}, sent a transfer on it")

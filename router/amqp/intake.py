@@ -182,7 +182,8 @@ class Intake:
             self._owner.on_echo(link)
 
     def _lowered(self, frame: bytes, note: FlowFrame) -> bytes:
-        """The flow for proton in place of one that lowers credit or room: less the transfers that are under way."""
+        """The flow that proton gets in place of a flow that lowers credit or room. Its amounts are reduced by the
+        transfers that are under way."""
         session = self._sessions.on_channel(note.wire[0])
         if session is None:
             return frame

@@ -110,7 +110,7 @@ class StreamPipe(Pipe):
 
 
 class LayeredStream(trio.abc.HalfCloseableStream):
-    """A stream above a socket's stream `below`, with a pipe of its own: TLS, or WebSocket."""
+    """A stream with a pipe of its own, TLS or WebSocket, above the stream `below`."""
 
     below: trio.SocketStream
     pipe: Pipe

@@ -18,7 +18,7 @@ from router.amqp.format.values import StreamFigures
 
 TCP_NOTSENT_LOWAT: Final = 25  # a socket option of Linux, for which Python 3.11 has no name
 UNSENT_BYTES: Final = 256 * 1024
-"""Bytes that the socket of a neighbour (`short`) buffers beyond the bytes under way."""
+"""The socket of a neighbour (`short`) buffers at most this many bytes beyond the bytes under way."""
 # Linux's TCP_INFO of an open connection begins with this byte.
 ESTABLISHED: Final = 1
 # The length of TCP_INFO on Linux 4.1 and later.

@@ -62,7 +62,7 @@ class TlsPipe(Pipe):
                 return
 
     def _take(self, came: bytes) -> None:
-        """Take input of the socket; empty at its end."""
+        """Take input from the socket; `data` is empty at its end."""
         self.taken = self._below.taken
         if came:
             self._come.write(came)

@@ -159,7 +159,8 @@ class _Driver:
             while data := await self._pipe.read(size):
                 came, self._read = self._pipe.taken - self._read, self._pipe.taken
                 await self._turn()
-                is_timed = len(data) >= READ_LEAST  # reading the clock is a system call
+                # Small reads are not timed, because reading the clock is a system call.
+                is_timed = len(data) >= READ_LEAST
                 began = used_s() if is_timed else 0.0
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())

@@ -135,7 +135,8 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
 
 
 def why_no_address(address: str, *, receives: bool) -> str:
-    """Why a client may not attach to the address; empty if it may. Only a subscriber may attach to a pattern."""
+    """The reason for which a client may not attach to the address; empty if it may. Only a subscriber may attach to a
+    pattern."""
     if is_misplaced(address):
         return f'{address!r}: "#" is not the last word, expected nothing behind it'
     if begins_with_wildcard(address):
@@ -146,8 +147,8 @@ def why_no_address(address: str, *, receives: bool) -> str:
 
 
 def why_several_kinds(kinds: AddressKinds, address: str) -> str:
-    """Why a subscriber may not attach to the pattern, which covers addresses of several kinds; empty if it may, or if
-    it is no pattern."""
+    """The reason for which a subscriber may not attach to the pattern: it covers addresses of several kinds. Empty if
+    it may, or if the address is no pattern."""
     other = kinds.other_within(address) if is_pattern(address) else None
     if other is None:
         return ""
@@ -180,7 +181,7 @@ def address_in(name: str) -> str:
 
 
 def check_names(link: Link) -> None:
-    """Raises `Refusal` if the name of the link, or its address, is too long."""
+    """Check the lengths of the link's name and of its address. Raises `Refusal` if one is too long."""
     for what, name, most in (("link name", link.name, LONGEST_NAME), ("address", address_of(link), LONGEST_ADDRESS)):
         if len(name) > most:
             raise Refusal(INVALID_FIELD, f"{what}: expected {most} characters at most, got {len(name)}")

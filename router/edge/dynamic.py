@@ -70,7 +70,7 @@ class DynamicLink(SubscriberLink):
 
 
 def dynamic_source(connection: Host, address: str) -> DynamicLink | None:
-    """The link with that address, if it is one of this connection; else None."""
+    """The link with that address, if it is a link of this connection; else None."""
     for link in connection.links:
         end = link.context
         if isinstance(end, DynamicLink) and end.is_there and end.identity.address == address:

@@ -35,7 +35,7 @@ class SeenLink(Protocol):
 
 
 class WrittenEnd(Protocol):
-    """An end whose link may be full."""
+    """An end whose link may have no more room for output."""
 
     @property
     def link(self) -> SeenLink: ...
@@ -55,11 +55,12 @@ class ClientEnd(LinkEnd):
 
     @property
     def awaits_writing(self) -> bool:
-        """Whether the link is full, or nearly so: the connection then calls `written` when it writes."""
+        """Whether the link has no more room for output, or nearly so. The connection then calls `written` when it
+        writes."""
         return False
 
     def written(self) -> None:
-        """The connection is about to write its output."""
+        """Note that the connection is about to write its output."""
 
 
 class ClientPublishingEnd(ClientEnd, PublishingEnd[Known]):
@@ -113,7 +114,7 @@ class End:
 
     @property
     def awaits_writing(self) -> bool:
-        """Whether the link is full, or nearly so (`ClientEnd.awaits_writing`)."""
+        """Whether the link has no more room for output, or nearly so (`ClientEnd.awaits_writing`)."""
         return False
 
     def written(self) -> None:

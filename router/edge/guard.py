@@ -85,7 +85,7 @@ class Guard:
         self._paces: dict[Visiting, _Pace] = {}
         self.held = Allowance("router_bytes", limits.router_bytes)
         """The limit for the messages that this router holds for all clients, in bytes, and the bytes held now."""
-        self._held_of: dict[str, Allowance] = {}  # the same for the clients of each user, by user
+        self._held_of: dict[str, Allowance] = {}  # the limits for the messages of the clients of one user, by user
 
     def exceed(self, limit: str, who: str, what: str) -> str:
         """Count and log that the client `who` exceeds a limit. Returns `what`."""

@@ -100,7 +100,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         return self.claim(unsettled, complete=not former.stream.incomplete)
 
     def state(self) -> dict[str, int]:
-        """The number of subscribers, and of accepted messages that had none (protocol 5, Nobody)."""
+        """The flow properties of the link: the number of subscribers, and the number of accepted messages that had none
+        (protocol 5, Nobody)."""
         audience = self.node.topic.directory.audience(self.identity.address)
         return {SUBSCRIBERS: audience.size, ALONE: self.alone}
 

@@ -54,7 +54,8 @@ def _annotation(address: str) -> bytes:
 
 
 def error_of(condition: str, description: str) -> bytes:
-    """The annotations with the error of a consumer that rejects a message of a queue, for the dead letter."""
+    """The annotations that a dead letter gets from the error with which a consumer of a queue has
+    rejected the message."""
     said = {DEAD_ERROR: Symbol(condition[:MOST_CONDITION]), DEAD_DESCRIPTION: description[:MOST_DESCRIBED]}
     return encode({Symbol(name): value for name, value in said.items()})
 
@@ -137,9 +138,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.on_credit()
 
     def _drain(self) -> None:
-        """Use up the rest of the credit of a draining link, if the homes have given all that there is, and all of this
-        was sent: nothing waits for room.
-        """
+        """Use up the rest of the credit of a draining link, once the homes have given all their messages and all of
+        these were sent, so that none waits for room."""
         waits = self.subscriber.room <= 0 and self.subscriber.ready
         if self.link.draining and self.subscriber.answered and self._has_all and not waits:
             self.link.drained(self._left)
@@ -198,8 +198,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             )
 
     def _details(self, handles: list[Handle], records: list[Record], states: list[int]) -> dict[Record, OutcomeDetails]:
-        """The details of outcomes, read while the handles are valid: those of *modified*, and at a queue the errors of
-        *rejected*."""
+        """The details of outcomes, read while the handles are valid: the details of *modified*, and at a queue the
+        errors of *rejected*."""
         shown = (MODIFIED, REJECTED) if self.subscriber.kind.is_of_set else (MODIFIED,)
         rows = zip(records, handles, states, strict=True)
         return {record: self.link.remote_outcome(handle) for record, handle, state in rows if state in shown}

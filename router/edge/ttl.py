@@ -90,12 +90,12 @@ def _says_nothing(message: bytes) -> bool:
 
 
 def _ends_in_creation(message: bytes, end: int) -> bool:
-    """Whether properties that end at `end`, in a creation-time, have no expiry before it."""
+    """Whether properties that end at `end`, with a creation-time as their last field, have no expiry before it."""
     return message[end - 10] == _NULL and message[end - 9] == _TIMESTAMP and message[end - 18] != _TIMESTAMP
 
 
 def _left_ms(message: bytes, wall_ms: float) -> float:
-    """Milliseconds that the message has left; infinity if it has no time."""
+    """The milliseconds that the message has left; infinity if it has no time."""
     try:
         ttl = _time(section_of(message, HEADER), _TTL)
         expiry = _time(section_of(message, PROPERTIES), _EXPIRY)

@@ -28,9 +28,9 @@ class RouterLook:
     """One router's look at itself, as in `GET-LOOK` of management (docs/management.md)."""
 
     time: float
-    """Seconds since 1970, by the router's clock."""
+    """The time of the look, in seconds since 1970, by the router's clock."""
     status: Row
-    """The report of docs/status.md."""
+    """The router's report, as docs/status.md describes it."""
     totals: Row
     neighbours: list[Row]
     last_event: int = 0

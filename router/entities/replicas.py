@@ -13,7 +13,7 @@ from topic.queues.messages import QueuedMessages
 from topic.queues.moving.policy import SHARE, MovePolicy
 
 LEADER: Final = "leader"
-"""The role of the router that leads a set."""
+"""The role of the router that leads a set, as reports name it."""
 
 
 def is_redundant(voters: Collection[str], may_stop: Collection[str]) -> bool:

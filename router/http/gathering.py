@@ -18,7 +18,7 @@ from router.management.requests import ManagementError
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
-"""The most pages of events that one look reads from a router. They have as many events as a router keeps."""
+"""The most pages of events that one look reads from a router. They have room for all events that a router keeps."""
 FRESH_MS: Final = 900
 """All consoles that ask within so many milliseconds get the same look of a router at itself."""
 OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")

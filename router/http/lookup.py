@@ -20,7 +20,7 @@ LONGEST: Final = 256
 
 
 class Lookup:
-    """Finds deliveries, one at a time, as a search for a tag reads all records."""
+    """Finds deliveries. It makes one search at a time, because a search for a tag reads all records."""
 
     def __init__(self, at: ObservedRouter, management: ManagementNodes) -> None:
         self._at = at

@@ -35,7 +35,7 @@ MOST_WAITS: Final = 50
 
 
 class Painter:
-    """Makes the pictures of one mesh, look by look."""
+    """Makes the pictures of one mesh, one for each look."""
 
     def __init__(self) -> None:
         self._before: dict[str, RouterLook] = {}

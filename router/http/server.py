@@ -98,7 +98,8 @@ class WebConnection:
         return WebRequest(event.method.decode("ascii"), target.path, query, headers)
 
     async def _read(self) -> None:
-        """Read at most one head: h11 checks the length of a head only while it is incomplete."""
+        """Give h11 more bytes of the peer, at most as many as one head may have. The limit is needed because h11 checks
+        the length of a head only while it is incomplete."""
         come, _ = self._http.trailing_data
         self._http.receive_data(bytes(await self._stream.receive_some(MOST_HEAD - len(come))))
 

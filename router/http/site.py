@@ -53,7 +53,7 @@ class Keys(Protocol):
     """The object that checks passwords and permissions: `router.security.doors`."""
 
     def proves(self, user: str, password: str) -> bool:
-        """Whether it is the user's password."""
+        """Whether this is the password of the user."""
 
     def sees_all(self, user: str) -> bool:
         """Whether the user may see all links; "" is the anonymous user."""

@@ -295,8 +295,8 @@ class QueueOperations:
         return self._state(queue, f", or name the {POSITION} of the last message").messages.last_of(queue.id) or 0
 
     def _state(self, queue: Queue, or_else: str = "") -> SetState:
-        """The state of the set of a queue of which this router has a replica. `or_else`: an alternative for the
-        client's error text. Raises ManagementError."""
+        """The state of the set of a queue of which this router has a replica. `or_else`: an alternative for the client,
+        with which the error text ends. Raises ManagementError."""
         sets = self._at.node.sets
         plan = sets.set_map.plan_of(queue.name) if sets is not None else None
         state = sets.state(plan.name) if sets is not None and plan is not None else None

@@ -121,11 +121,12 @@ class Timing:
     """The times of the protocol, in seconds."""
 
     hello: float = 0.2
-    """Time between two HELLOs to a neighbour."""
+    """The time between two HELLOs to a neighbour."""
     dead: float = 1.0
-    """A neighbour that was silent for longer is lost."""
+    """A neighbour that is silent for longer than this is lost."""
     idle: float = 2.0
-    """AMQP idle-timeout for clients: the router announces it, and sends often enough for it."""
+    """The AMQP idle-timeout that the router announces to clients: a client that is silent for longer is disconnected.
+    The router itself sends often enough for the same timeout."""
     join: float = 2.0
     """The time within which a router has to join a subscriber, or to make other progress. Otherwise it is no longer in
     contact."""
@@ -141,7 +142,7 @@ class Timing:
 
     @property
     def neighbour_idle(self) -> float:
-        """AMQP idle-timeout, between neighbours."""
+        """The AMQP idle-timeout between neighbours."""
         return max(self.idle, 2 * self.dead)
 
 
@@ -217,8 +218,8 @@ class LogSettings:
     keep: float | None = None
     """A segment is kept for at least this many seconds after its last write."""
     size: int | None = None
-    """The most bytes of the segments of a router; for a moment about 32 MiB more, because only whole segments are
-    deleted. Without `keep` and `size`, all segments are kept."""
+    """The most bytes of the segments of a router. They may exceed this by about 32 MiB for a moment, because only whole
+    segments are deleted. Without `keep` and `size`, all segments are kept."""
 
 
 AMQP, INTER, HTTP, MQTT, AMQP_WS, MQTT_WS = "amqp", "inter", "http", "mqtt", "amqp-ws", "mqtt-ws"
@@ -228,7 +229,7 @@ MQTT over WebSocket."""
 ANY_ORIGIN = "*"
 TLS_ONLY, IN_CLEAR = "tls", "in-clear"
 FILES = "certificate", "key", "ca", "secret", "users", "rules"
-"""Fields of `Security` that name a file."""
+"""The fields of `Security` that name a file."""
 
 
 @attrs.frozen
@@ -279,7 +280,7 @@ class Security:
 
 
 def listener_name(kind: str, index: int) -> str:
-    """The name of a router's listener: its kind, and for the second one of a kind `amqp[1]`, and so on."""
+    """The name of a router's listener: its kind. A second listener of a kind has the name `amqp[1]`, and so on."""
     return f"{kind}[{index}]" if index else kind
 
 
@@ -306,7 +307,7 @@ class Topology:
     queues: Queues | None = None
     """The replica sets. None: the mesh has no queues."""
     base: Path = attrs.field(default=attrs.Factory(lambda topology: topology.path.parent, takes_self=True))
-    """The folder to which file names are relative."""
+    """The folder to which file names in the topology are relative."""
 
     @property
     def kinds(self) -> tuple[tuple[str, str], ...]:
@@ -350,7 +351,7 @@ class Topology:
         return (link for link in self.links if name in (link.a, link.b))
 
     def costs_of(self, name: str) -> dict[str, int]:
-        """Neighbour -> cost of the link to it."""
+        """Neighbour -> the cost of the link to it."""
         return {link.other(name): link.cost for link in self.links_of(name)}
 
     def dialled_by(self, name: str) -> dict[str, Address | None]:

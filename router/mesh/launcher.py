@@ -164,7 +164,8 @@ class Launcher:
         )
 
     def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
-        """Start routers as `start` does, but do not wait until they are up: a fault may keep them from this."""
+        """Start routers as `start` does, but do not wait until they are up, because a fault may keep them from getting
+        there."""
         self._check_names(names)
         with self.directory.starting(whole=False), ExitStack() as stack:
             topology = self.directory.topology()
@@ -180,11 +181,11 @@ class Launcher:
                 raise
 
     async def kill(self, names: Collection[str]) -> dict[str, str]:
-        """End routers by SIGKILL. Returns when they have ended: router -> how it ended."""
+        """End routers by SIGKILL, and wait until they have ended. Returns a text for each router about how it ended."""
         return await self._end(names, signal.SIGKILL, STOP_S, "killed")
 
     async def stop(self, names: Collection[str]) -> dict[str, str]:
-        """Stop routers. Returns router -> how it ended."""
+        """Stop routers. Returns a text for each router about how it ended."""
         return await self._end(names, STOP_ALL if self._are_all(names) else STOP, STOP_S, "stopped")
 
     def _are_all(self, names: Collection[str]) -> bool:
@@ -370,7 +371,8 @@ def _signal(process: psutil.Process, number: int) -> None:
 
 
 def _reason(child: _Child) -> str:
-    """How the router ended, with the last lines of its log, unless SIGKILL ended it."""
+    """A text that says how the router ended, with the last lines of its log. If SIGKILL ended it, the text has no lines
+    of the log."""
     code = child.process.returncode
     how = f"exit status {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
     if code == -signal.SIGKILL:

@@ -15,7 +15,7 @@ payloads, too."""
 
 
 def planned(topology: Topology) -> Plan:
-    """The plan at version 0."""
+    """The plan of the topology, with version 0."""
     routers = {
         name: PlannedRouter(inter=_said(config.dialled), amqp=_said(config.told))
         for name, config in topology.routers.items()

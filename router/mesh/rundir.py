@@ -41,7 +41,7 @@ MARKS: Final = ("mesh.json", "topology.yaml", "up.lock")
 @attrs.define
 class RouterEntry:
     pid: int | None
-    """None while the router is stopped."""
+    """The process id of the router; None while it is stopped."""
     amqp: str
     inter: str
     log: str
@@ -219,8 +219,8 @@ class RunDirectory:
             self.write(record)
 
     def check_idle(self, name: str) -> None:
-        """Raise RunError if this router already runs here in another process. A caller that asks before it listens can
-        report this, and not only an address in use."""
+        """Raise RunError if this router already runs here in another process. A caller asks before it listens, so that
+        the error names this reason and not an address in use."""
         earlier = self.running().get(name) if self.exists() else None
         if earlier is not None and earlier.pid != os.getpid():
             raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
@@ -285,8 +285,8 @@ class RunDirectory:
         return None if directory is None else (process, directory.resolve())
 
     def astray(self) -> Iterator[str]:
-        """Yield a sentence for each recorded router that runs with another run directory: this one was moved or
-        copied."""
+        """Yield a sentence for each recorded router that runs with another run directory, because this directory was
+        moved or copied."""
         for name, entry in self.read().routers.items() if self.exists() else ():
             claimed = self._claimed(name, entry)
             if claimed is not None and claimed[1] != self.path:

@@ -17,9 +17,9 @@ APPLY: Final = signal.SIGUSR2
 """Tells a router that its mesh is to match the topology in its run directory."""
 
 STOP_S: Final = 5.0
-"""Seconds for a router to end after a stop signal."""
+"""A router has this many seconds to end after a stop signal."""
 DRAIN_S: Final = 10.0
-"""Seconds in which a draining router waits for other routers to take its clients."""
+"""A draining router waits so many seconds for other routers to take its clients."""
 
 _early: Final[set[int]] = set()
 """Signals that have arrived and that `arrivals` has not yielded yet."""

@@ -122,8 +122,8 @@ def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Coll
 
 
 def unfinished(topology: Topology, views: Mapping[str, RouterView], names: Collection[str]) -> dict[str, str]:
-    """Router -> a text about the reason for which it is not up: a link to a running neighbour, or contact with a router
-    that it can reach through running routers, is missing."""
+    """Maps each router that is not up to a text that says what is missing: a link to a running neighbour, or contact
+    with a router that it can reach through running routers."""
     up = {name for name, view in views.items() if view.running}
     links = [(link.a, link.b) for link in topology.links if {link.a, link.b} <= up]
     lacking = {}
@@ -154,9 +154,9 @@ def _linked(view: RouterView) -> set[str]:
 
 
 def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
-    """A text about the neighbours whose link is not up; empty if all are. The router may still be in contact with them
-    through other routers. A link is up if both ends report it; for a neighbour in `names`, its own check covers its
-    end."""
+    """A text about the neighbours whose link is not up; empty if all links are up. The router may still be in contact
+    with these neighbours through other routers. A link is up if both ends report it. If a neighbour is in `names`, the
+    check of that neighbour covers its end."""
     missing = [
         other
         for other in neighbours

@@ -110,7 +110,8 @@ class MqttConnection(DrivenConnection):
 
     def hold(self, then: Callable[[], None]) -> None:
         """Hold all later packets until it is certain that the client is there and `then` has been called. If the
-        connection ends before that, the client sends these packets again; `take_leave` handles the exceptions."""
+        connection ends before that, the client sends these packets again; `take_leave` handles the packets that it does
+        not send again."""
         self._held = then
         self.prove(self._proven)
 

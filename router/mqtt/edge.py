@@ -176,7 +176,7 @@ class MqttEdge:
             del self.sessions[session.user, session.client]
 
     def _is_current(self, session: MqttSession) -> bool:
-        """Whether this session is still the client's session at this router."""
+        """Whether this session is still the present one of its client at this router."""
         return self.sessions.get((session.user, session.client)) is session
 
     def _links_of(self, client: str, user: str) -> list[LinkEntry]:

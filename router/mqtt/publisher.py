@@ -228,7 +228,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self._is_unproven = may_begin and not self.is_answered and self.host.timeout > 0
 
     def _map(self) -> dict[bytes, int] | None:
-        """The unsettled map of this attach, keyed by tag. None begins a new life."""
+        """The unsettled map of this attach, keyed by tag. None means that the attach begins a new life."""
         copies = {incoming.tag for incoming in self.waiting if incoming.dup}
         self._stated += [incoming for incoming in self.open.values() if incoming.released]
         self.open = {record: incoming for record, incoming in self.open.items() if not incoming.released}

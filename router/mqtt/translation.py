@@ -229,7 +229,7 @@ def _fits(value: Any) -> bool:
 
 
 def read_again(message: bytes) -> MqttContent:
-    """The content of a message that `from_amqp` could read before."""
+    """Translate a message that `from_amqp` has translated before, so that it cannot fail."""
     content = from_amqp(message)
     assert content is not None
     return content

@@ -28,7 +28,7 @@ class Probes:
     """One router's attempts to connect to neighbours that it has lost."""
 
     def __init__(self, node: Node, mesh: Mesh, nursery: trio.Nursery, gone: Callable[[str], None]) -> None:
-        """`gone` is called with the name of a neighbour whose process is gone."""
+        """`gone`: called with the name of a neighbour whose process has ended."""
         self._node = node
         self._mesh = mesh
         self._nursery = nursery

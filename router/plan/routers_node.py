@@ -118,7 +118,7 @@ class RoutersEnd(End):
 
     @property
     def movable(self) -> int:
-        """How many links would move with the connection; 0 if one of them would end by the move."""
+        """The number of links that would move with the connection; 0 if one of them would end by the move."""
         ends: list[End | None] = [link.context for link in self.link.connection.links if link is not self.link]
         return len(ends) if all(end is not None and end.lasts for end in ends) else 0
 

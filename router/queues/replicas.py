@@ -91,7 +91,7 @@ class RouterReplicas:
 
     @property
     def why_full(self) -> str:
-        """Why the replicas wait for room on the disk; empty if they do not."""
+        """The reason for which the replicas wait for room on the disk; empty if they do not wait."""
         return self._writer.why_full
 
     async def run(self) -> None:

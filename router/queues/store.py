@@ -147,7 +147,7 @@ class _Owner:
     """The boot id of the machine when the store was last opened."""
     sync: str
     is_closed: bool
-    """Whether the store was closed in order, and is on the disk."""
+    """Whether the store was closed in order, so that the disk has all of it."""
 
     def row(self) -> Row:
         return summed(msgpack.packb(attrs.astuple(self)))
@@ -572,7 +572,7 @@ class QueueStore:
             return []
 
     def _delete_gone(self, part: Part, runs: SnapshotRuns) -> None:
-        """Delete the messages that the leader's snapshot lacks, and those that are in its pieces."""
+        """Delete two kinds of messages: those that the leader's snapshot lacks, and those that its pieces have."""
         first = next((key for key, _ in self._staged(part)), AFTER_MESSAGES)
         has = runs.reader()
         keys = self._message_keys(part, part.row_key(MESSAGE))
@@ -584,7 +584,8 @@ class QueueStore:
             self._thin_out(part, index)
 
     def _message_keys(self, part: Part, low: bytes, most: int = -1) -> Iterator[bytes]:
-        """The keys of the first rows about messages behind this key of a row, `most` of them if there is a limit."""
+        """The keys of the rows about messages that follow the key `low`. If `most` is not negative, there are at most
+        so many."""
         select = "SELECT key FROM row WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
         found = self._connection.execute(select, (low, part.row_key(AFTER_MESSAGES), most)).fetchall()
         return (key.removeprefix(part.row_key(b"")) for (key,) in found)

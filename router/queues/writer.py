@@ -17,7 +17,8 @@ from router.queues.store import FullError, size_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetStore, StoreChange, StoreRead, Write
 
 MOST: Final = 1 << 20
-"""A transaction takes no more changes after so many bytes, so that a vote does not wait for all changes after it."""
+"""A transaction takes no more changes after so many bytes, so that a change that must be fast, such as a vote, does not
+wait for many others."""
 SCRUB_S: Final = 60.0
 """The seconds from one scrub to the next."""
 FULL_S: Final = 1.0
@@ -68,11 +69,11 @@ class QueueWriter:
         self._asks: deque[Ask] = deque()
         self._woken = trio.Event()
         self.why_full = ""
-        """Why the writer waits for room on the disk; empty if it does not."""
+        """The reason for which the writer waits for room on the disk; empty if it does not wait."""
 
     def ask(self, asks: Iterable[Ask]) -> None:
-        """Carry out these requests after all earlier ones. A read may also come after changes that are requested
-        later."""
+        """Carry out these requests after all earlier ones. Changes that are requested later may still be done before a
+        read."""
         self._asks.extend(asks)
         if self._asks:
             self._woken.set()

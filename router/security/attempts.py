@@ -36,7 +36,7 @@ class _Source:
     last: float = 0.0
     """The time of the last wrong password."""
     turn: float = 0.0
-    """No attempt is allowed before this time."""
+    """The time before which no attempt is allowed."""
 
 
 class Attempts:
@@ -61,7 +61,8 @@ class Attempts:
             del self._sources[next(iter(self._sources))]
 
     def take_turn(self, host: str) -> float | None:
-        """Seconds that an attempt from this host has to wait. None, and no turn is taken, if that is too long."""
+        """The seconds that an attempt from this host has to wait for its turn. None if that is too long; then it takes
+        no turn."""
         source, now = self._slowed(host), self._now()
         if source is None:
             return 0.0
@@ -72,7 +73,7 @@ class Attempts:
         return turn - now
 
     def take_turn_now(self, host: str) -> bool:
-        """Whether an attempt from this host need not wait; only then it takes a turn."""
+        """Whether an attempt from this host may be made now. Only then it takes a turn."""
         source, now = self._slowed(host), self._now()
         if source is not None:
             if source.turn + EVERY_S > now:

@@ -23,7 +23,7 @@ class WebSocketEntrance:
     """Lets clients in at one WebSocket listener."""
 
     def __init__(self, doors: Doors, topology: Topology, protocol: str, host: str) -> None:
-        """`protocol`: the subprotocol. `host`: the host at which the listener listens."""
+        """`protocol`: the subprotocol that clients have to offer. `host`: the host at which the listener listens."""
         self._doors = doors
         self._protocol = protocol
         self._patience = topology.limits.opening

@@ -62,8 +62,8 @@ def _damaged(what: str) -> AmqpError:
 
 
 _Room: TypeAlias = list[int]
-"""One number: how much of `MOST_EMPTY` the rest of a value may still use. It is a list because each value has one,
-and a list is made without a call."""
+"""A list with one number: how much of `MOST_EMPTY` the rest of a value may still use. It is a list because it is passed
+on and changed, and a list is made without a call."""
 
 
 def _take_room(room: _Room, count: int) -> None:
@@ -94,15 +94,15 @@ def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) 
 
 
 def _check_descriptor(data: bytes, at: int) -> None:
-    """Raises AmqpError unless the descriptor is a symbol or a number. AMQP reserves all others (1.0 1.5); a described
-    descriptor could nest once for each byte, and lists, maps and arrays cannot be keys of a table."""
+    """Check a descriptor. Raises AmqpError unless it is a symbol or a number. AMQP reserves all others (1.0 1.5). A
+    described descriptor could nest once for each byte, and lists, maps and arrays cannot be keys of a table."""
     code = data[at : at + 1]
     if code == b"\x00" or code == b"\x45" or code >= b"\xc0":
         raise _damaged("the descriptor of a value is not a simple value, expected a symbol or a number")
 
 
 def _value(code: int, data: bytes, at: int, depth: int, room: _Room) -> tuple[Any, int]:
-    """The value after its constructor."""
+    """Decode the value that follows a constructor."""
     if code in _EMPTY:
         return _EMPTY[code], at
     if (width := _WIDTHS.get(code >> 4)) is not None:

@@ -29,9 +29,9 @@ ENVELOPE: Final = b"\xff"
 ENVELOPE_SIZE: Final = 5
 
 LOOKED_INTO: Final = 64 << 10
-"""Bytes of a section before the body that any reader looks into. Readers ignore a longer section."""
+"""The most bytes of a section before the body that any reader looks into. Readers ignore a longer section."""
 SHORT: Final = 4096
-"""Bytes of a map of annotations whose entries are read one by one."""
+"""The entries of a map of annotations are read one by one only if the map has at most this many bytes."""
 _LISTS: Final = b"\x45\xc0\xd0"
 _MAPS: Final = b"\xc1\xd1"
 _ULONGS: Final = b"\x44\x53\x80"
@@ -165,8 +165,8 @@ def fields_of(section: bytes, most: int) -> list[bytes]:
 
 
 def simple(encoded: bytes) -> Any:
-    """The value, if it is neither described nor compound, as a compound value may have very many parts; else None.
-    Raises AmqpError."""
+    """The encoded value, if it is neither described nor compound; else None, because a compound value may have very
+    many parts. Raises AmqpError."""
     return decode(encoded)[0] if 0 < encoded[0] < 0xC0 else None
 
 
@@ -241,8 +241,8 @@ def acquired_before(message: bytes, failures: int) -> bytes:
 
 
 def with_ttl(message: bytes, ttl_ms: int | None) -> bytes:
-    """The message with this time to live in its header in place of its own (AMQP 1.0 3.2.1); None: with no time. A
-    message without a time to live gets none."""
+    """The message with another time to live in its header (AMQP 1.0 3.2.1); None removes the time to live. A message
+    without a time to live stays without one."""
     try:
         fields, end = _header(message) if message < ENVELOPE else ([], 0)
         if len(fields) <= _TTL or simple(fields[_TTL]) is None:

@@ -43,7 +43,7 @@ class Performative(NamedTuple):
 
 
 def frames_of(data: bytes) -> Iterator[bytes]:
-    """The frames of an output, which has only whole frames."""
+    """Yield the frames of an output of proton, which consists of whole frames."""
     at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -121,7 +121,7 @@ def map_of(count: int, content: bytes) -> bytes:
 
 
 def build(channel: bytes, code: int, fields: Sequence[bytes], payload: bytes = b"") -> bytes:
-    """A whole frame."""
+    """Build a whole frame."""
     performative = join_list(fields)
     size = 11 + len(performative) + len(payload)
     return b"".join((size.to_bytes(4, "big"), b"\x02\x00", channel, b"\x00\x53", bytes((code,)), performative, payload))

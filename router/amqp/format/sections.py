@@ -26,7 +26,7 @@ NAMES: Final = {
     0x77: "value",
     0x78: "footer",
 }
-"""Keyed by descriptor, in the order of the sections in a message."""
+"""The names of the sections, keyed by descriptor, in the order of the sections in a message."""
 BODIES: Final = ("data", "sequence", "value")
 
 
@@ -91,7 +91,7 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldKind]]] = {
         "reply-to-group-id": _TEXT,
     },
 }
-"""Keyed by section: its fields, in their order (3.2.1, 3.2.4)."""
+"""The fields of the header and of the properties, in their order (3.2.1, 3.2.4)."""
 SYMBOLIC: Final = ("delivery-annotations", "message-annotations", "footer")
 """The sections whose keys are symbols."""
 
@@ -126,7 +126,8 @@ def write_message(sections: Mapping[str, Any]) -> bytes:
 
 
 def not_text(error: UnicodeEncodeError) -> str:
-    """Why a text cannot be encoded. Python reads bytes that are no text as such characters."""
+    """The text of the error for a text that cannot be encoded. Such a text may come from bytes, in which Python has
+    replaced what is no text by special characters."""
     encoding, expected = ("ASCII", "ASCII characters") if error.encoding == "ascii" else ("UTF-8", "a text")
     return f"{error.object[error.start : error.end]!r} is not {encoding}, expected {expected}"
 

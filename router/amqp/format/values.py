@@ -19,11 +19,11 @@ RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
 TRANSACTIONAL: Final = 0x34
 
-HEARTBEAT: Final = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2.4.5)
+HEARTBEAT: Final = b"\0\0\0\x08\x02\0\0\0"  # a heartbeat: a frame without a body (AMQP 1.0 2.4.5)
 
-MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
+MAX_TAG: Final = 32  # the most bytes of a delivery-tag (AMQP 1.0 2.8.7)
 
-# The two descriptors of a selector in a filter set.
+# The two descriptors by which a filter set may name a selector.
 SELECTOR: Final = "apache.org:selector-filter:string"
 SELECTOR_CODE: Final = 0x0000_468C_0000_0004
 NO_LOCAL: Final = "apache.org:no-local-filter:list"
@@ -133,8 +133,8 @@ class AttachOptions(TypedDict, total=False):
 
 @frozen
 class Attach:
-    """The options of an attach. The lifetime is requested for both termini. `Link.answer` describes our unsettled map.
-    An attach before the peer's open (`on_open`) has room for few entries."""
+    """Make the options of an attach. The lifetime is requested for both termini. `Link.answer` describes our unsettled
+    map. If the attach is written before the peer's open (`on_open`), it has room for few entries of the map."""
 
     snd_settle_mode: int = SND_MIXED
     rcv_settle_mode: int = RCV_FIRST
@@ -152,13 +152,13 @@ class Bounds:
     """The limits of one connection of a peer."""
 
     sessions: int = 512
-    """Sessions, including ended sessions that are not freed yet; 255 can be open at once."""
+    """The most sessions, including ended sessions that are not freed yet. At most 255 can be open at once."""
     links: int = 4096
-    """Links, including ended links that are not freed yet."""
+    """The most links, including ended links that are not freed yet."""
     unsettled: int = 2**32
-    """Entries of the unsettled map of an attach."""
+    """The most entries of the unsettled map of an attach."""
     opening: float | None = None
-    """Seconds for SASL and open; None: as long as the idle timeout."""
+    """The peer has this many seconds for SASL and open; None: as long as the idle timeout."""
 
 
 @frozen

@@ -30,9 +30,9 @@ from router.amqp.format.performative import (
 from router.amqp.frames.forms import UNSETTLED, name_of, place
 
 LARGE: Final = 1024
-"""The most bytes of each text of an error, of an error's info, and of another state in a disposition."""
+"""The most bytes of a text of an error, of the info of an error, and of a delivery state other than rejected."""
 MOST_TOLD: Final = 64
-"""The most values in an error's info, and in another state."""
+"""The most values in the info of an error, and in a delivery state other than rejected."""
 MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
 """Performative -> the most values in its fields. The unsettled map is not counted: it has its own limit and does not
 reach proton. An open names the routers that a client may go to (`router.plan.alternates`), with nine values for

@@ -72,7 +72,7 @@ class Echoes:
         self._drained[link] = None
 
     def answer_session(self, session: Any) -> None:
-        """The peer has asked for the flow state of a session, not of a link."""
+        """Note that the peer has asked for the flow state of a session, not of a link."""
         self._sessions[session] = None
 
     def forget_session(self, session: Any) -> None:
@@ -206,6 +206,6 @@ def _limit(fields: list[bytes]) -> int:
 
 
 def _knows(theirs: int | None, ours: int | None) -> bool:
-    """Whether the limit of credit in the peer's flow, `theirs`, is at least ours; then the peer has read our flow. The
-    limits are serial numbers (AMQP 1.0 2.8.10). False if one of them is None."""
+    """Whether the peer has read our flow: the end of the credit in the peer's flow, `theirs`, is at least the end in
+    ours. Both are serial numbers (AMQP 1.0 2.8.10). False if one of them is None."""
     return theirs is not None and ours is not None and (theirs - ours) % 2**32 < 2**31

@@ -40,7 +40,7 @@ UINTS: Final = 2**32
 HALF: Final = 2**31
 NOTHING: Final = b""
 BRIMMING: Final = HALF - 1, UINTS - 1
-"""Credits that proton misreads if it adds 1: it would read a negative number, or 0."""
+"""Credits to which proton must not add 1, because it would then read a negative number, or 0."""
 
 _UINT: Final = rb"(?:\x43|\x52.|\x70....)"
 _MAYBE: Final = rb"(?:\x40|\x43|\x52.|\x70....)"
@@ -174,8 +174,8 @@ class Flows:
 
 
 def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
-    """Rewrite the two fields of an amount that counts from `start`, so that the amount counts from `used` and has the
-    same end, but is at least 0. Returns the end."""
+    """Rewrite a credit or a window, which is two fields: the number from which it counts (`start`), and the amount.
+    Afterwards it counts from `used`, and ends at the same number; the amount is at least 0. Returns that number."""
     size = 0 if fields[amount] == NULL else _checked(fields[amount])
     left = ((0 if fields[start] == NULL else _checked(fields[start])) + size - used) % UINTS
     if left >= HALF > size:

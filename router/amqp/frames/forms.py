@@ -105,7 +105,7 @@ _PLACES: Final = {
     code: tuple(at for at, kind in enumerate(kinds.values()) if kind is _DESCRIBED)
     for code, (_, kinds, _) in _PERFORMATIVES.items()
 }
-"""Performative -> the places of its described values."""
+"""Performative -> the places of those fields that are described values."""
 
 
 def name_of(code: int) -> str:
@@ -124,7 +124,7 @@ DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, MORE, STATE, RESUME = (
 """The places of these fields in a transfer."""
 UNSETTLED: Final = ATTACH, place(ATTACH, "unsettled")
 _UNREAD: Final = (UNSETTLED, (FLOW, place(FLOW, "properties")))
-"""Maps that proton does not read."""
+"""The fields with maps that proton does not read."""
 
 
 def usual(code: int, fields: list[bytes]) -> list[bytes]:
@@ -145,7 +145,8 @@ def usual(code: int, fields: list[bytes]) -> list[bytes]:
 
 
 def check_nesting(code: int, fields: list[bytes]) -> None:
-    """Raises AmqpError if a field that proton reads has a described value within a described value."""
+    """Check that no field that proton reads has a described value within a described value. Raises AmqpError if one
+    has."""
     what, kinds, _ = _PERFORMATIVES[code]
     for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
         is_read = kind in (_MAP, _DESCRIBED) and (code, at) not in _UNREAD

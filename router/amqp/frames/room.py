@@ -27,7 +27,7 @@ from router.amqp.format.performative import (
 from router.amqp.frames.forms import place
 
 SMALL: Final = 4096
-"""Bytes. Only opens, attaches and transfers of ours can be larger."""
+"""No frame of ours except an open, an attach or a transfer has more bytes than this."""
 _PROPERTIES: Final = {code: place(code, "properties") for code in (OPEN, ATTACH)}
 _ERRORS: Final = {code: place(code, "error") for code in (DETACH, END)}
 _STATE: Final = place(DISPOSITION, "state")

@@ -26,7 +26,7 @@ from router.amqp.proton.library import (
 from router.amqp.proton.loops import LOOPS
 
 MOST_CREDIT: Final = 2**31 - 1
-"""Proton takes credit as a signed number."""
+"""The most credit of a link in proton, which takes credit as a signed number."""
 
 
 class DeliveryHost(Protocol):

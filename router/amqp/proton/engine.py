@@ -10,7 +10,7 @@ from router.amqp.proton.library import MEMORY, OUTPUT_SIZE, ffi, lib, write_map,
 
 MAX_SESSIONS: Final = 255
 LEAST_STEP_S: Final = 0.025
-"""The least seconds between two ticks of a connection. A peer with an idle timeout of a few milliseconds times out."""
+"""The least seconds between two ticks of a connection. So a peer whose idle timeout is a few milliseconds times out."""
 
 
 class Engine:

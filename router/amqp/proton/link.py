@@ -41,7 +41,8 @@ ENDS_WITH_LINK: Final = {LIFETIME_POLICY: Described(DELETE_ON_CLOSE, [])}
 """The properties of a dynamic node (AMQP 1.0 messaging 3.5.10)."""
 
 Place = tuple[Any, bool, str]
-"""Session, direction and name. Two attached links of a connection never have the same place."""
+"""The place of a link: its session, direction and name. Two attached links of a connection never have
+the same place."""
 
 
 class Host(DeliveryHost, Protocol):

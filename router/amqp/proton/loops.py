@@ -119,7 +119,7 @@ class Loops:
 
 
 class Results(threading.local):
-    """Memory for the results of one call, of each thread (`Memory`): handles, whether they are settled, sizes, and the
+    """Each thread's memory for the results of one call (`Memory`): handles, whether they are settled, sizes, and the
     bytes with a view of them."""
 
     def __init__(self, module: Any, most: int, room: int) -> None:

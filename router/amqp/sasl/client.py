@@ -21,7 +21,8 @@ from router.amqp.sasl.scram import SCRAM
 from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
 
 WANTED: Final = {SCRAM: "a user and a password", PLAIN: "a user and a password", EXTERNAL: "a certificate"}
-"""Mechanism that the server offers -> the credential for it, as the error of an anonymous client names it."""
+"""Maps each mechanism that the server may offer to the credential that it needs. The error of an anonymous client names
+the credential in these words."""
 
 
 class Proof(Protocol):

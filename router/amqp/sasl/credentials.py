@@ -48,7 +48,7 @@ class Credentials:
         return [external()] if tls and self.certificate is not None else []
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context. Raises OSError (ssl.SSLError is one) or ValueError if a file is missing or is no
+        """The TLS context. Raises OSError (of which ssl.SSLError is a kind) or ValueError if a file is missing or is no
         certificate."""
         context = ssl.create_default_context(cafile=self.ca)
         context.check_hostname = not self.names

@@ -21,15 +21,17 @@ from router.amqp.format.errors import UNAUTHORIZED, AmqpError, TurnError
 
 SCRAM: Final = Symbol("SCRAM-SHA-256")
 ITERATIONS: Final = 16_384
-"""PBKDF2 iterations for each guess of a password. They take milliseconds, and a router's loop waits for each PLAIN."""
+"""The PBKDF2 iterations that each guess of a password costs. They take milliseconds, and a router's loop waits for them
+at each PLAIN."""
 LEAST_ITERATIONS: Final = 4096  # RFC 7677, section 4
 MOST_ITERATIONS: Final = 1_000_000
-"""The client refuses to compute more, because the server is not authenticated yet. It also refuses fewer than
-`LEAST_ITERATIONS`, because a false server could test guesses of the password against the client's answer."""
+"""The most iterations that the client computes, because the server is not authenticated yet. The client also refuses
+fewer than `LEAST_ITERATIONS`, because a false server could test guesses of the password against the client's answer."""
 
 
 LONGEST: Final = 256
-"""Characters of a name or password. NFKC takes time that is quadratic in the number of marks on one letter."""
+"""The most characters of a name or password. They are limited because NFKC takes time that is quadratic in the number
+of marks on one letter."""
 
 
 def prepared(text: str) -> bytes:
@@ -76,7 +78,8 @@ class Verifier:
 
 
 class ScramServer:
-    """One exchange. `find` returns the verifier of a user, or a decoy; `may` decides whether a proof is checked."""
+    """The server's end of one exchange. `find` returns the verifier of a user, or a decoy; `may` decides whether a
+    proof is checked."""
 
     def __init__(
         self, find: Callable[[str], Verifier], nonce: str | None = None, may: Callable[[], bool] = lambda: True
@@ -132,7 +135,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """One exchange. Raises AmqpError if the server does not prove that it knows the password."""
+    """The client's end of one exchange. Raises AmqpError if the server does not prove that it knows the password."""
 
     name = SCRAM
 

@@ -46,7 +46,7 @@ class AnonymousServer:
         self.final: bytes | None = None
 
     def step(self, response: bytes | None) -> None:
-        """Accept any response: the trace information of ANONYMOUS (RFC 4505) proves nothing."""
+        """Accept any response of ANONYMOUS: it is trace information, which proves nothing (RFC 4505)."""
 
 
 class PlainServer:

@@ -42,7 +42,7 @@ def render(topology: Path, folder: Path) -> None:
 
 
 def rendered(plan: Topology) -> dict[str, str]:
-    """File name -> content."""
+    """Maps the name of each file to its content."""
     files = dict(unit(plan, router) for router in plan.routers) | {FILE: compose(plan)}
     mark = f"{MARK} from {plan.path.name}; the next oncemesh render replaces it. Add your settings in another file.\n"
     return {name: mark + text for name, text in files.items()}

@@ -39,7 +39,7 @@ class Content:
         self._message = message
         self._properties: _ApplicationProperties | None = None
         self._fields: dict[int, list[Any]] = {}
-        """Fields of the sections that were read."""
+        """The fields of the sections that were read so far, keyed by section."""
         self._places: dict[tuple[str, str], int] | None = None
 
     def application_property(self, name: bytes) -> Simple:

@@ -63,7 +63,7 @@ class ShownSet:
 
     @property
     def needed(self) -> list[str]:
-        """The voters without which the set has no majority, in order; empty without a leader."""
+        """The voters whose loss would leave the set without a majority, in order. Empty if the set has no leader."""
         row = self.best
         if row["role"] != LEADER or is_redundant(row["voters"], row["may_stop"]):
             return []
@@ -97,8 +97,8 @@ def replacement_commands(sets: Iterable[ShownSet], old: str, others: Sequence[st
 
 
 def members_of(one: ShownSet) -> str:
-    """The voters, then each learner with a `+`. A router that the leader brings up to date has its progress in per
-    cent."""
+    """The voters, then each learner with a `+`. A router that the leader brings up to date is shown with its progress
+    in per cent."""
     row = one.best
     members = {router: router for router in row["voters"]} | {router: f"+{router}" for router in row["learners"]}
     copied = row["copied"]
@@ -169,7 +169,8 @@ def queues_in(sets: Iterable[ShownSet], rows: Iterable[tuple[str, Row]]) -> tupl
 
 
 def shown_queues(views: Iterable[RouterView], sets: Iterable[ShownSet]) -> tuple[list[tuple[str, Row]], int]:
-    """`queues_in` of all routers that have answered."""
+    """The deepest queues in the reports of all routers that have answered, and how many more there are
+    (`queues_in`)."""
     return queues_in(sets, _rows_of(views, "queues"))
 
 

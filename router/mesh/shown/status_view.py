@@ -200,7 +200,8 @@ def sets_table(sets: Iterable[ShownSet]) -> Fitting:
 
 
 def _queues(queues: list[tuple[str, Mapping[str, Any]]], more: int) -> list[RenderableType]:
-    """`queues`: (leader, row), the deepest first. `more`: how many other queues the mesh has."""
+    """The table of queues. `queues`: pairs of a leader and a row, the deepest queue first. `more`: how many other
+    queues the mesh has."""
     if not queues:
         return []
     table = _table("Queue", "Set", "Leader")

@@ -1,8 +1,7 @@
-"""Shows the waits of routers for clients or other routers (docs/status.md), as sentences for people; each wait once.
+"""Shows the waits of routers for clients or other routers (docs/status.md), as sentences for people.
 
-A delivery that waits at its home for another router waits there for a subscriber. If that router names the subscriber,
-only the wait for the subscriber is shown.
-"""
+Each wait is shown once. A home that waits for another router really waits for one of that router's subscribers. If that
+router names the subscriber, only the wait for the subscriber is shown."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -24,8 +23,8 @@ Status = Mapping[str, Any]
 
 @frozen
 class Wait:
-    """A wait in a router's report. If the router waits for another router, the wait leaves out the publishers for whose
-    deliveries that other router reports itself which subscriber it awaits."""
+    """A wait in a router's report. A wait for another router leaves out some publishers: if the other router itself
+    reports a wait for a publisher's deliveries and names the subscriber, the publisher is in that wait."""
 
     router: str
     awaited: str
@@ -48,8 +47,7 @@ def lasting(statuses: Iterable[Status]) -> Iterator[Wait]:
 
 
 def _named_at(status: Status) -> Iterator[str]:
-    """The publishers for whose deliveries this router itself names the awaited subscriber, in waits of a second or
-    more."""
+    """The publishers in those waits of this router that last a second or more and name a subscriber, not a router."""
     for wait in status["waits"]:
         if wait["since_s"] >= LASTING_S and not wait["for"].startswith("router "):
             yield from wait["publishers"]
