@@ -93,6 +93,7 @@ MAY_IMPORT = {
         "topic",
     ),
     "router/mqtt/format": ("router.mqtt.format", "router.amqp.format.errors"),
+    "router/imported": ("router.imported", "router.mesh", "topic.settings"),
     "router/websocket": (*(f"router.{what}" for what in ("websocket", "amqp", "mesh.config", "security.doors")),),
     "router/edge": (
         "router.edge",

@@ -67,6 +67,11 @@ for _name, _place, _help in (
         "router.cli.hosts.render:render",
         "Write systemd units and a compose file that run a mesh on its hosts.",
     ),
+    (
+        "import",
+        "router.cli.hosts.imported:import_",
+        "Make a topology of configurations of qpid-dispatch or skupper-router.",
+    ),
     ("publish", "failover.cli.publish:publish", "Publish messages; exit status 0 only if all were accepted."),
     ("subscribe", "failover.cli.subscribe:subscribe", "Print each message that arrives, then accept it."),
     (
