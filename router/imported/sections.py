@@ -36,14 +36,14 @@ class Item:
 
 
 @frozen
-class Section:
+class ConfigSection:
     name: str
     """In the form of JSON, such as `sslProfile`, without a prefix of its type."""
     line: int
     items: dict[str, Item]
 
 
-def sections_of(path: Path) -> list[Section]:
+def sections_of(path: Path) -> list[ConfigSection]:
     """Raises ConfigurationError."""
     try:
         text = contents(path, WHAT)
@@ -71,7 +71,7 @@ def _named(name: str) -> str:
     return _camel(name)
 
 
-def _of_json(text: bytes) -> list[Section]:
+def _of_json(text: bytes) -> list[ConfigSection]:
     """YAML has JSON as a part, and the reader of YAML knows the line of each value."""
     lines = text.expandtabs(2).split(b"\n")
     root = read(b"\n".join(b"" if line.lstrip().startswith(b"#") else line for line in lines))
@@ -80,7 +80,7 @@ def _of_json(text: bytes) -> list[Section]:
     return [_pair(pair) for pair in root]
 
 
-def _pair(pair: Value) -> Section:
+def _pair(pair: Value) -> ConfigSection:
     if not isinstance(pair, MarkedList) or len(pair) != 2:
         raise Malformed(pair.line, f'{shown(pair)}, expected a pair such as ["router", {{…}}]')
     name, items = pair
@@ -90,12 +90,12 @@ def _pair(pair: Value) -> Section:
         _camel(key): Item(key.line, str(value) if isinstance(value, MarkedText) else None)
         for key, value in items.items()
     }
-    return Section(_named(name), name.line, found)
+    return ConfigSection(_named(name), name.line, found)
 
 
-def _of_conf(lines: list[str]) -> list[Section]:
-    found: list[Section] = []
-    section: Section | None = None
+def _of_conf(lines: list[str]) -> list[ConfigSection]:
+    found: list[ConfigSection] = []
+    section: ConfigSection | None = None
     depth = 0  # of maps within the section
     for number, line in enumerate(map(str.strip, lines), 1):
         bare = QUOTED.sub("", line).partition("#")[0]
@@ -111,7 +111,7 @@ def _of_conf(lines: list[str]) -> list[Section]:
         elif section is None:
             if (begin := SECTION.fullmatch(line)) is None:
                 raise Malformed(number, f'"{line[:80]}", expected a section such as router {{')
-            section = Section(_named(begin[1]), number, {})
+            section = ConfigSection(_named(begin[1]), number, {})
         elif line == "}":
             found.append(section)
             section = None

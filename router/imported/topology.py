@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from router.imported.sections import Item, Section
+from router.imported.sections import ConfigSection, Item
 from router.mesh.config import AMQP, AMQP_WS, INTER
 from router.mesh.quantities import Address
 from router.mesh.topology import names_a_router
@@ -126,10 +126,10 @@ class Importer:
         self._settings: dict[str, dict[str, str]] = {}
         self._routers: list[RouterFile] = []
 
-    def take(self, path: Path, sections: Iterable[Section]) -> None:
+    def take(self, path: Path, sections: Iterable[ConfigSection]) -> None:
         """Take the configuration of one router."""
         at = RouterFile(path)
-        readers: dict[str, Callable[[RouterFile, Section], None]] = {
+        readers: dict[str, Callable[[RouterFile, ConfigSection], None]] = {
             "router": self._router, "listener": self._listener, "connector": self._connector, "address": self._address,
             "sslProfile": self._profile, "policy": lambda at, section: None, "network": lambda at, section: None,
         }  # fmt: skip
@@ -153,7 +153,7 @@ class Importer:
     def _lacks(self, at: RouterFile, line: int, what: str, why: str) -> None:
         self._say(at, line, f"{what} has no counterpart{': ' if why else ''}{why}")
 
-    def _rest(self, at: RouterFile, section: Section) -> None:
+    def _rest(self, at: RouterFile, section: ConfigSection) -> None:
         """Take the attributes that become settings of the mesh, and list those that are not read."""
         for name, item in section.items.items():
             setting = SETTINGS.get((section.name, name))
@@ -173,7 +173,7 @@ class Importer:
 
     # sections
 
-    def _router(self, at: RouterFile, section: Section) -> None:
+    def _router(self, at: RouterFile, section: ConfigSection) -> None:
         at.line, said = section.line, section.items.get("id")
         at.name = _name((said.text if said is not None else None) or at.path.stem)
         if said is not None and at.name != said.text:
@@ -197,7 +197,7 @@ class Importer:
         if (known := self._rules.setdefault(prefix, kind)) != kind:
             self._say(at, line, f'"{prefix}" is of kind {known} for the whole mesh, not {kind}')
 
-    def _address(self, at: RouterFile, section: Section) -> None:
+    def _address(self, at: RouterFile, section: ConfigSection) -> None:
         distribution = _text(section, "distribution", BALANCED)
         if "prefix" in section.items:
             prefix = _text(section, "prefix").removesuffix("/#").removesuffix(".#")
@@ -213,7 +213,7 @@ class Importer:
             return
         self._rule(at, section.line, prefix, distribution)
 
-    def _listener(self, at: RouterFile, section: Section) -> None:
+    def _listener(self, at: RouterFile, section: ConfigSection) -> None:
         role = _role(section)
         if role not in ("normal", INTER_ROUTER):
             item = section.items["role"]
@@ -234,7 +234,7 @@ class Importer:
                 at, section.line, "the listener becomes amqp-ws; the console, health and metrics need http: host:port"
             )
 
-    def _connector(self, at: RouterFile, section: Section) -> None:
+    def _connector(self, at: RouterFile, section: ConfigSection) -> None:
         role = _role(section)
         if role != INTER_ROUTER:
             self._lacks(at, section.line, f"a connector with role {role}", WHY["autoLink"])
@@ -242,7 +242,7 @@ class Importer:
             cost = _text(section, "cost", "1")
             at.dials.append(Dialled(section.line, address.here, int(cost) if cost.isdecimal() else 1))
 
-    def _place(self, at: RouterFile, section: Section, anywhere: str) -> Address | None:
+    def _place(self, at: RouterFile, section: ConfigSection, anywhere: str) -> Address | None:
         host, port = _text(section, "host") or anywhere, _text(section, "port", AMQP)
         try:
             number = PORTS.get(port, port)
@@ -251,7 +251,7 @@ class Importer:
             self._say(at, section.line, f"{section.name}: {error}")
             return None
 
-    def _profile(self, at: RouterFile, section: Section) -> None:
+    def _profile(self, at: RouterFile, section: ConfigSection) -> None:
         found = {FILES[name]: _text(section, name) for name in FILES if name in section.items}
         if at.files and found and found != at.files:
             self._lacks(at, section.line, "a second sslProfile", "a router has one certificate, for all its listeners")
@@ -353,11 +353,11 @@ class Importer:
 INTER_ROUTER: Final = "inter-router"
 
 
-def _role(section: Section) -> str:
+def _role(section: ConfigSection) -> str:
     return _text(section, "role", "normal") if section.name in ("listener", "connector") else "normal"
 
 
-def _is_open(section: Section, name: str) -> bool:
+def _is_open(section: ConfigSection, name: str) -> bool:
     """Whether the attribute says that a peer needs no authentication."""
     said = _text(section, name).lower()
     if section.name == "connector":
@@ -368,7 +368,7 @@ def _is_open(section: Section, name: str) -> bool:
     )
 
 
-def _text(section: Section, name: str, default: str = "") -> str:
+def _text(section: ConfigSection, name: str, default: str = "") -> str:
     item = section.items.get(name)
     return default if item is None or item.text is None else item.text
 
