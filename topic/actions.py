@@ -217,6 +217,38 @@ class Browsed:
     """The position from which the next page begins."""
 
 
+class TransactionEnd(enum.Enum):
+    """How a transaction has ended (protocol 14.20)."""
+
+    COMMITTED = "all of it is carried out"
+    ROLLED_BACK = "nothing of it is carried out"
+    TIMED_OUT = "the same: it has lasted too long"
+    TOO_LARGE = "the same: it has more than one transaction may have"
+    NOT_IMPLEMENTED = "the same: it has something that no transaction may have"
+
+
+@attrs.frozen(slots=True)
+class Discharged:
+    """The transaction of a client is over, which the client has discharged."""
+
+    link: Any
+    """The client's link to the coordinator."""
+    transaction: bytes
+    end: TransactionEnd
+    why: str
+    """Why it is rolled back, if the client wanted it to be committed."""
+
+
+@attrs.frozen(slots=True)
+class RetirementsOver:
+    """Outcomes that a subscriber has told within a transaction take effect now, or never."""
+
+    link: Any
+    outcomes: Sequence[Any]
+    """As the end has given them to the transaction."""
+    committed: bool
+
+
 @attrs.frozen(slots=True)
 class Note:
     """Write a line for the operator into the router's log."""
@@ -240,6 +272,8 @@ LinkAction = (
     | Forget
     | Wanted
     | Browsed
+    | Discharged
+    | RetirementsOver
 )
 """All actions that the core asks of a client's link."""
 

@@ -66,12 +66,13 @@ Entries
     message. address is the address of the queue's egress (`identity.egress_address`). The replica writes these entries
     as it applies the log of the set, and writes them again if it applies the same log entries again
     ENQUEUED     the queue has these messages. The keys are those of the deliveries that brought the messages. If their
-                 publisher had settled these deliveries, they are the keys of the first deliveries of the egress
+                 publisher had settled these deliveries, or a transaction has put the messages there, they are the keys
+                 of the first deliveries of the egress
     RETURNED     the egress' deliveries with these keys have ended, and the messages are for no consumer
     LEFT         the messages are gone. The keys are those of the last deliveries of the egress, or of those that would
-                 have been next. detail = "dequeued" (a consumer has accepted or rejected it), "sent" (it is in the
-                 outbox of the set, and goes to another address as a dead letter, or back), "expired", "purged",
-                 "deleted" (with its queue)
+                 have been next. detail = "dequeued" (a consumer has accepted or rejected it), "transacted" (the
+                 same, in a transaction), "sent" (it is in the outbox of the set, and goes to another address as a dead
+                 letter, or back), "expired", "purged", "deleted" (with its queue)
 
     router with a replica of a set, on the set: no keys
     CONTENT      the content of the replica, when the replica starts and whenever replicas compare their states. detail

@@ -53,6 +53,7 @@ from topic.queues.leader.log import Marking
 from topic.queues.operations import Browse, Configure, Declare, MessagePage, Operation, QueueId
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, StoreChange, StoreRead, Write
+from topic.queues.transactions.transactions import Transactions
 from topic.queues.wire import SETS
 from topic.settings import KINDS, TOPIC, Settings, is_under
 
@@ -179,6 +180,7 @@ class Node:
         self._port = sets
         self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
         self._browsing = Browsing(sets.sets) if sets is not None else None
+        self._transactions = self._make_transactions(sets.sets) if sets is not None else None
         self._changes: list[StoreChange | StoreRead] = []
         """The changes and reads that the node gives to the store of the sets at the end of this pump."""
         self._store = store
@@ -192,6 +194,9 @@ class Node:
         self._put_off: deque[Callable[[], None]] = deque()
         self._performs = False
         self._tell_what_was_kept()
+
+    def _make_transactions(self, sets: ReplicaSets) -> Transactions:
+        return Transactions(self.name, self.incarnation, sets, self.topic.settings.max_message)
 
     @property
     def name(self) -> str:
@@ -231,6 +236,9 @@ class Node:
         if self._browsing is not None:
             self._browsing.look(now)
             self._flush_browsing()
+        if self._transactions is not None:
+            self._transactions.look(now)
+            self._flush_transactions()
 
     def deadline(self) -> float:
         if self._put_off:
@@ -485,6 +493,25 @@ class Node:
         for browsed in self._browsing.flush(self.now()) if self._browsing is not None else ():
             self._shell.perform(browsed)
 
+    @property
+    def transactions(self) -> Transactions | None:
+        """The open transactions of clients; None if the mesh has no queues. An end that has told them of an event calls
+        `transacts`."""
+        return self._transactions
+
+    def transacts(self) -> None:
+        """There was an event of a transaction: a pump passes on what follows from it."""
+        self.later(self._flush_transactions)
+
+    def _has_decided(self, answered: Answered) -> bool:
+        """A request is answered. Returns whether it was that of a transaction."""
+        transactions = self._transactions
+        return transactions is not None and transactions.answered(answered.number, answered.answer)
+
+    def _flush_transactions(self) -> None:
+        for action in self._transactions.flush(self.now()) if self._transactions is not None else ():
+            self._shell.perform(action)
+
     def read(self, set_: str, queue: QueueId, positions: Sequence[int]) -> int:
         """Start a read of message bodies that are not in memory. Returns the number of the read. When the disk has read
         the bodies, a pump brings them (`SetShell.found`)."""
@@ -536,7 +563,7 @@ class Node:
             elif isinstance(action, Tell):
                 self.mesh.send((action.router,), action.payload, now)
             elif isinstance(action, Answered):
-                if not self._browsed(action.number, None):
+                if not self._browsed(action.number, None) and not self._has_decided(action):
                     port.shell.answered(action)
             elif isinstance(action, PageFound):
                 self._browsed(action.number, action.page)
@@ -552,6 +579,7 @@ class Node:
         if self._leaders is not None:
             self._leaders.follow(now)
         self._flush_browsing()
+        self._flush_transactions()
 
 
 def boot(

@@ -61,3 +61,13 @@ class Dispositions:
 
     def __iter__(self) -> Iterator[tuple[Handle, int, bool]]:
         return zip(self.handles, self.states, self.settled, strict=True)
+
+
+@define
+class PostedMessage:
+    """A complete message that belongs to a transaction (AMQP 1.0 4.4.1). The handle of a settled one is None."""
+
+    handle: Handle
+    message: bytes
+    transaction: bytes
+    """The name of the transaction; empty if the peer has told none."""

@@ -12,7 +12,7 @@ is not reported any more. Dispositions are also ignored for a message that is no
 
 from collections.abc import Mapping
 
-from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.batches import Dispositions, PostedMessage, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.values import ErrorCondition
 from router.amqp.proton.link import Link
@@ -52,6 +52,9 @@ class Handler:
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
         """Complete messages have arrived. The engine itself rejects a message that is too large, without a call of this
         method."""
+
+    def on_posted(self, link: Link, posted: PostedMessage) -> None:
+        """A complete message within a transaction has come."""
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         """Dispositions of the peer have come."""

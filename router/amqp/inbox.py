@@ -11,7 +11,7 @@ the direction of transfers.
 from itertools import compress
 from typing import Any, Final, Protocol
 
-from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.batches import Dispositions, PostedMessage, ResumedTransfers, Transfers
 from router.amqp.format.errors import (
     INVALID_FIELD,
     MESSAGE_SIZE,
@@ -21,7 +21,7 @@ from router.amqp.format.errors import (
     LimitError,
 )
 from router.amqp.format.message import ENVELOPE, in_envelope
-from router.amqp.format.values import MAX_TAG, Handle
+from router.amqp.format.values import MAX_TAG, TRANSACTIONAL, Handle
 from router.amqp.proton.library import MEMORY, SCRATCH_SIZE, lib, tag_of
 from router.amqp.proton.link import Link
 from router.amqp.proton.loops import LOOPS, Came
@@ -41,6 +41,7 @@ class Recipient(Protocol):
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None: ...
     def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None: ...
+    def on_posted(self, link: Link, posted: PostedMessage) -> None: ...
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None: ...
     def on_credit(self, link: Link) -> None: ...
 
@@ -113,12 +114,29 @@ class Inbox:
             message = in_envelope(message, link.format)
             link.expect_any()
         tag, settled = tag_of(delivery), lib.pn_delivery_settled(delivery)
+        if lib.pn_delivery_remote_state(delivery) == TRANSACTIONAL:
+            self._complete_posted(link, delivery, tag, message)
+            return
         if settled:
             # If a delivery is settled, proton makes the next delivery of the link the current one, too.
             lib.pn_delivery_settle(delivery)
         else:
             lib.pn_link_advance(link.pointer)
         self._add(link, Came([delivery], [tag], [message], [settled]))
+
+    def _complete_posted(self, link: Link, delivery: Any, tag: bytes, message: bytes) -> None:
+        link.expect_any()
+        transaction, settled = link.remote_transaction(delivery)[0], lib.pn_delivery_settled(delivery)
+        if settled:
+            self._settling.add(delivery)
+            lib.pn_delivery_settle(delivery)
+        else:
+            lib.pn_link_advance(link.pointer)
+        self.hand_over()  # the events before it count first
+        if self._are_fit(link, [tag]):
+            self._recipient.on_posted(link, PostedMessage(None if settled else delivery, message, transaction))
+        else:
+            link.keep(len(message))
 
     def _assemble(self, link: Link, delivery: Any) -> None:
         """Take the parts of a message of several frames out of proton as they come, so that its session never fills."""
@@ -133,7 +151,7 @@ class Inbox:
                 raise LimitError(limit, OF_ALL)
             if link.balance <= 0:
                 link.flow(0)
-        elif link.resumed:
+        elif link.resumed and lib.pn_delivery_remote_state(delivery) != TRANSACTIONAL:
             self._complete_resumed(link, delivery, link.take_partial(), aborted=False)
         else:
             self._complete(link, delivery, link.take_partial())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from router.amqp.endpoints import Endpoints
-from router.amqp.format.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_IMPLEMENTED
+from router.amqp.format.errors import INVALID_FIELD
 from router.amqp.format.notes import (
     AttachFrame,
     BeginFrame,
@@ -18,6 +18,7 @@ from router.amqp.format.notes import (
     LaterDisposition,
     Note,
     SessionError,
+    TransactionalDisposition,
     TransferFrame,
     UnnamedFrame,
 )
@@ -103,7 +104,7 @@ class Intake:
             # The calls of the handler cause events, too.
             # They are handled now, so that the next event is the event of this flow.
             self.handle_events()
-        elif isinstance(note, LaterDisposition):
+        elif isinstance(note, LaterDisposition | TransactionalDisposition):
             # This frame may change states that the handler has not read yet.
             self._inbox.hand_over()
         elif note is not None and self._endpoints.is_behind(note):
@@ -126,14 +127,12 @@ class Intake:
                 if note.transactional:
                     # The earlier transfers go to the owner first, because they are valid.
                     self._inbox.hand_over()
-                if link is None or link.is_sender or link.ended:
-                    pass
-                elif note.transactional:
-                    self._endpoints.expel(link, NOT_IMPLEMENTED, NO_TRANSACTIONS)
-                else:
+                if link is not None and not link.is_sender and not link.ended:
                     link.expect(resumed=note.resumed, message_format=note.format)
         self.handle_events()
         self._noted = None
+        if isinstance(note, TransactionalDisposition):
+            self._inbox.hand_over()
 
     def _named(self, note: UnnamedFrame) -> TransferFrame | SessionError | None:
         """The note of a transfer without delivery-id or delivery-tag. The transfer is valid if it continues a delivery.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, groupby
 from typing import Any, Final, Protocol
 
-from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.batches import Dispositions, PostedMessage, ResumedTransfers, Transfers
 from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import LOOKED_INTO, PROPERTIES, fields_of, section_of, simple
 from router.amqp.format.sections import FIELDS
@@ -23,8 +23,9 @@ from router.amqp.format.values import EXPIRE_LINK, RCV_FIRST, Handle
 from router.amqp.proton.link import Link
 from router.edge.attach import FLEETING, LONGEST_ADDRESS, AttachRequest, Refusal, address_in, identity_of
 from router.edge.ends import End
-from router.edge.publisher_link import PublisherLink, grant, refuse_all
+from router.edge.publisher_link import PublisherLink, grant, pass_through, refuse_all
 from router.edge.signs import EchoedLink, ProvingConnection
+from router.edge.transactions.parts import posting
 from topic.actions import AnswerDeliveries, AnswerPublisher, Detach
 from topic.delivery.allowance import Allowance
 from topic.delivery.window import window_of
@@ -125,6 +126,19 @@ class AnonymousLink(End):
         """Take resumed transfers as new ones if they have a message, because this link resumes nothing."""
         if (new := resumed.as_new()).handles:
             self.on_transfers(new)
+
+    def on_posted(self, posted: PostedMessage) -> None:
+        """Put a message of a transaction into it. The publisher of the address shows that the client may publish
+        there."""
+        address = destination(posted.message)
+        try:
+            publisher = self._publishers.get(address) or self._attach(address)
+        except Refusal as refusal:
+            self.end(refusal.condition, str(refusal))
+        else:
+            if posting(self.link, self._node, publisher.identity.address, posted):
+                pass_through(self._window, len(posted.message))
+                self._grant()
 
     def _turn_away(self, run: list[Transfer], refusal: Refusal, *, at_once: bool) -> None:
         """Reject the messages. If one of them is presettled, its publisher cannot learn of this: end the link if

@@ -193,6 +193,12 @@ def is_anonymous(link: Link) -> bool:
     return target is not None and not (target.coordinator or target.dynamic or address_of(link))
 
 
+def is_coordinator(link: Link) -> bool:
+    """Whether the client attaches to the coordinator of transactions."""
+    target = None if link.is_sender else link.remote_target
+    return target is not None and target.coordinator
+
+
 def is_dynamic_source(link: Link) -> bool:
     """Whether the client asks for a dynamic node to receive from."""
     source = link.remote_source if link.is_sender else None

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from attrs import frozen
 
-from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.batches import Dispositions, PostedMessage, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT
 from router.amqp.format.values import ErrorCondition
@@ -230,6 +230,11 @@ class ClientEdge(Handler):
     def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
         end: End = link.context
         end.on_resumed(resumed)
+        self.node.perform()
+
+    def on_posted(self, link: Link, posted: PostedMessage) -> None:
+        end: End = link.context
+        end.on_posted(posted)
         self.node.perform()
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:

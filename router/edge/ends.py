@@ -8,8 +8,9 @@ The end of any node handles the events of its link (`End`). An end at a topic is
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.batches import Dispositions, PostedMessage, ResumedTransfers, Transfers
 from router.amqp.format.codec import Described
+from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED
 from router.amqp.proton.link import Link
 from router.edge.signs import EchoedLink, SignsOfLife
 from topic.actions import Detach
@@ -124,6 +125,10 @@ class End:
     def on_transfers(self, transfers: Transfers) -> None: ...
     def on_resumed(self, resumed: ResumedTransfers) -> None: ...
     def on_dispositions(self, dispositions: Dispositions) -> None: ...
+    def on_posted(self, posted: PostedMessage) -> None:
+        """A message within a transaction has come. Only queues take it."""
+        self.link.connection.expel(self.link, NOT_IMPLEMENTED, NO_TRANSACTIONS)
+
     def on_echo(self) -> None: ...
 
     def gone(self, now: float, *, closed: bool) -> None:

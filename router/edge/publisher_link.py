@@ -10,7 +10,7 @@ from functools import partial
 from itertools import compress, groupby
 from typing import Final
 
-from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
+from router.amqp.batches import Dispositions, PostedMessage, ResumedTransfers, Transfers
 from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LIMIT, TRANSFER_LIMIT, LimitError
 from router.amqp.format.values import ACCEPTED, Handle
 from router.amqp.inbox import OF_ALL
@@ -18,6 +18,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, answers_echoes
 from router.edge.ends import ClientPublishingEnd, TopicEnd
 from router.edge.signs import EchoedLink, SignsOfLife
+from router.edge.transactions.parts import posting
 from router.edge.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Detach
 from topic.delivery.outcomes import DeliveryOutcome
@@ -63,6 +64,12 @@ def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> No
     else:
         link.flow(credit)
     link.overdraft = window.reserve
+
+
+def pass_through(window: CreditWindow, size: int) -> None:
+    """The window learns the size of a message that it does not hold."""
+    window.take([size])
+    window.give_back([size])
 
 
 class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
@@ -141,6 +148,12 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             else:
                 self.publish(transfers.handles[start:end], tags, messages, until)
             start = end
+
+    def on_posted(self, posted: PostedMessage) -> None:
+        """Put a message of a transaction into it. The core does not see the message, so the window is as before."""
+        if posting(self.link, self.node, self.identity.address, posted):
+            pass_through(self.stream.window, len(posted.message))
+            self.grant(self.stream.window.due())
 
     def publish(
         self, known: Sequence[Handle], tags: list[bytes], messages: list[bytes], until: Sequence[float] | None = None

@@ -13,7 +13,7 @@ from typing import Final
 
 from router.amqp.batches import Dispositions
 from router.amqp.format.codec import Symbol, encode
-from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, AmqpError
+from router.amqp.format.errors import NOT_IMPLEMENTED, AmqpError
 from router.amqp.format.message import merged, modified
 from router.amqp.format.values import (
     ACCEPTED,
@@ -29,8 +29,9 @@ from router.amqp.format.values import (
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from router.edge.ends import ClientSubscribingEnd, TopicEnd
+from router.edge.transactions.retired import RetiredDeliveries
 from router.edge.unfit import refuse_for
-from topic.actions import ENDINGS, AnswerSubscriber, Detach, Drained, Resume
+from topic.actions import ENDINGS, AnswerSubscriber, Detach, Drained, Resume, RetirementsOver
 from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
@@ -82,6 +83,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.modified: dict[Record, tuple[int, bytes]] = {}
         """The changes that the client's modified outcomes make to a message before it is offered again: the number of
         failed deliveries to add, and annotations."""
+        self.retired = RetiredDeliveries(self)
         self._has_all = False
         """Whether the draining client got all messages that its homes had for it."""
         self._left = 0
@@ -98,13 +100,19 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         named = {key: state for key, state in former.named.items() if key not in former.again}
         self._says_map = bool(named)
         for key, handle in (former.again | {record.key: handle for record, handle in former.handles.items()}).items():
-            state, settled = self.link.remote_state(handle)
+            state, settled = self._state_of(handle)
             if state in (ACCEPTED, REJECTED) or not (settled or state in (RELEASED, MODIFIED)):
                 self.again[key] = handle
                 named[key] = state
             else:
                 self.link.settle(handle)
         return self.claim(named, complete=not former.subscriber.incomplete)
+
+    def _state_of(self, handle: Handle) -> tuple[int, bool]:
+        """The last state that the client has sent for a delivery, and whether it has settled the delivery. A state
+        within a transaction does not count: the transaction ended with the former link."""
+        state, settled = self.link.remote_state(handle)
+        return 0 if state == TRANSACTIONAL else state, settled
 
     def attach(self, claim: Claim, now: float, *, told: bool = False, wants: Wants | None = None) -> None:
         super().attach(claim, now, told=told, wants=wants)
@@ -113,6 +121,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     # The methods from here on handle events of the link.
 
     def gone(self, now: float, *, closed: bool) -> None:
+        self.retired.drop_all()
         self.leave(now, closed=closed)
 
     def forget_unsent(self) -> None:
@@ -168,14 +177,23 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             known = [record is not None for record in found]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         records = [record for record in found if record is not None]
+        if TRANSACTIONAL in states:
+            told = [state == TRANSACTIONAL for state in states]
+            if not self.retired.take(compress(handles, told), compress(records, told), compress(settled, told)):
+                return
+            rest = [not one for one in told]
+            handles, states, settled = (list(compress(column, rest)) for column in (handles, states, settled))
+            records = list(compress(records, rest))
         if (state := max(states, default=0)) > MODIFIED:
-            why = NO_TRANSACTIONS if state == TRANSACTIONAL else f"the subscriber sent the unknown outcome {state:#x}"
+            why = f"the subscriber sent the unknown outcome {state:#x}"
             self.link.connection.expel(self.link, NOT_IMPLEMENTED, why)
             return
+        if self.retired:
+            self.retired.replace(records, states, settled)
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
         details = self._details(handles, records, states) if REJECTED in states or MODIFIED in states else {}
         if gone:
-            self._settle(gone)
+            self.settle_here(gone)
         if states.count(ACCEPTED) == len(states):
             self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED)
             return
@@ -211,7 +229,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         if taken:
             self.link.update_many(taken, RELEASED)
 
-    def _settle(self, records: Sequence[Record]) -> None:
+    def settle_here(self, records: Sequence[Record]) -> None:
         """Settle the records that are still unsettled on this link."""
         take = self.handles.pop
         handles = [handle for record in records if (handle := take(record, None)) is not None]
@@ -302,7 +320,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def redeliver(self, record: Record) -> None:
         message = self.message_again(record)
-        self._settle([record])
+        self.settle_here([record])
         if not self.link.takes(message):
             self._refuse([record])
             return
@@ -338,7 +356,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """Resume a delivery that the client already has: it is not transferred again, and takes neither credit nor
         room.
         """
-        state, settled = self.link.remote_state(handle)
+        state, settled = self._state_of(handle)
         if action.settled:
             self.link.settle(handle)
         else:
@@ -351,12 +369,18 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def settle(self, records: Sequence[Record]) -> None:
         if self.subscriber.kind.is_of_set:
             self._release_unanswered(records)
-        self._settle(records)
+        self.settle_here(records)
+        if self.retired:
+            self.retired.forget(records)
         if self.modified:
             for record in records:
                 self.modified.pop(record, None)
 
+    def retirements_over(self, action: RetirementsOver) -> None:
+        self.retired.over(action)
+
     def detach(self, action: Detach) -> None:
+        self.retired.drop_all()
         self.part()
         answered = self._told if action.condition in ENDINGS else None
         self.link.detach(action.condition, action.description, answered=answered)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from router.amqp.format.errors import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LIMIT
+from router.amqp.format.errors import NO_TRANSACTIONS, NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.format.values import SELECTOR, SELECTOR_CODE
 from router.amqp.proton.link import Link
 from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
@@ -15,6 +15,7 @@ from router.edge.attach import (
     check_modes,
     checked_address,
     is_anonymous,
+    is_coordinator,
     is_dynamic_source,
     read_request,
     source_of,
@@ -28,6 +29,7 @@ from router.edge.publisher_link import PublisherLink
 from router.edge.queue_address import address_inside
 from router.edge.selector.selector import Selector
 from router.edge.subscriber_link import SubscriberLink
+from router.edge.transactions.coordinator import CoordinatorLink
 from router.mesh.config import AddressRule
 from topic.directory.entry import Role
 from topic.edge.filters import NoLocal
@@ -60,6 +62,9 @@ class Topics:
             check_modes(link)
             allowance = self._guard.allowance(link.connection)
             link.context = AnonymousLink(link, self._node, self._max_message, allowance, self)
+            return
+        if is_coordinator(link):
+            self._attach_coordinator(link)
             return
         if link.is_sender and link.remote_source is None:
             link.recall(source_of(link, self._node.topic.directory.entries()))
@@ -161,6 +166,14 @@ class Topics:
             self._guard.selects(link.connection, asked.with_another(link.connection.user, selector))
         link.context = end = BrowserLink(link, self._node, address, selector)
         end.begin({name: one for name, one in request.filters.items() if one.descriptor in (SELECTOR, SELECTOR_CODE)})
+
+    def _attach_coordinator(self, link: Link) -> None:
+        check_modes(link)
+        if self._node.transactions is None:
+            raise Refusal(NOT_IMPLEMENTED, NO_TRANSACTIONS)
+        allowance = self._guard.allowance(link.connection)
+        link.context = end = CoordinatorLink(link, self._node, self._node.transactions, allowance)
+        end.begin()
 
     def _attach_publisher(self, link: Link, request: AttachRequest, former: PublisherLink | None, now: float) -> None:
         end = link.context = PublisherLink(link, request, self._node, self._max_message)

@@ -194,7 +194,7 @@ def offered_after_its_time_before_it_is_decided(_: Method) -> Method:
     return broken
 
 
-@mutant(LedSet, "_timed", by="1", **RESUMING | BUSY | MORTAL)
+@mutant(LedSet, "timed", by="1", **RESUMING | BUSY | MORTAL)
 def a_queue_forgets_times(_: Method) -> Method:
     """14.9: an `Enqueue` has the time at which each message expires."""
 

@@ -113,7 +113,7 @@ async def test_the_url_of_a_node_is_its_address(triangle: RunningMesh, clients: 
     assert subscriber.bodies == by_url.bodies == [b"amqp://host/topic/by url", b"topic/by url"]
 
 
-async def test_who_wants_a_transaction_is_told_where_to_read_why_there_are_none(
+async def test_who_wants_a_transaction_without_queues_is_told_where_to_read_why_there_is_none(
     triangle: RunningMesh, clients: Clients
 ) -> None:
     client = await clients.connect(triangle.address("b"), "client")
@@ -128,10 +128,10 @@ async def test_who_wants_a_transaction_is_told_where_to_read_why_there_are_none(
 
 
 @pytest.mark.parametrize(
-    ("code", "why"), [(0x34, "the mesh has no transactions"), (0x39, "the subscriber sent the unknown outcome 0x39")]
+    ("code", "why"), [(0x34, "only the queues of one set"), (0x39, "the subscriber sent the unknown outcome 0x39")]
 )
 async def test_an_outcome_that_is_none_is_refused(triangle: RunningMesh, clients: Clients, code: int, why: str) -> None:
-    """One within a transaction is none, as nobody will discharge that; nor is what it speaks of released."""
+    """One within a transaction is none at a topic."""
 
     def respond(delivery: Delivery) -> None:
         state = lib.pn_disposition_data(lib.pn_delivery_local(delivery.handle))

@@ -20,6 +20,7 @@ from topic.actions import (
     LinkAction,
     Redeliver,
     Resume,
+    RetirementsOver,
     SettleSubscriber,
 )
 from topic.delivery.record import Record
@@ -93,6 +94,8 @@ class SubscribingEnd(LinkEnd):
                 self.resume(action)
             case Drained():
                 self.drained(action)
+            case RetirementsOver():
+                self.retirements_over(action)
             case Echo():
                 self.ask()
             case AnswerSubscriber():
@@ -138,6 +141,10 @@ class SubscribingEnd(LinkEnd):
     def drained(self, action: Drained) -> None:
         """End the client's drain: the subscriber has got all messages for it. Only an end that has called `Topic.drain`
         gets this."""
+        raise NotImplementedError
+
+    def retirements_over(self, action: RetirementsOver) -> None:
+        """A transaction is over. Only an end that has told it outcomes is told."""
         raise NotImplementedError
 
     def settle(self, records: Sequence[Record]) -> None:

@@ -250,11 +250,13 @@ class QueuedMessages:
         index: int,
         asked: Enqueue,
         others: Sequence[bytes] = (),
+        place: int = 0,
     ) -> Enqueued:
         """Put messages into a queue with these settings; `queue` is None if the queue does not exist.
 
         A message for which there is no room is refused, or dropped if it has no delivery key. `others`: the keys of the
         queue's other bindings. If one of these has already answered a delivery, the message is not enqueued again.
+        `place`: the place of the first message in the entry.
         """
         refused: set[int] = set()
         fresh: list[int] = []
@@ -262,8 +264,8 @@ class QueuedMessages:
         """The keys of the deliveries that brought the new messages."""
         times = asked.expires or [0] * len(asked.messages)
         if not asked.keys:
-            for place, (message, expires) in enumerate(zip(asked.messages, times, strict=True)):
-                self._take(queue, settings, position_of(index, place), message, expires, fresh)
+            for at, (message, expires) in enumerate(zip(asked.messages, times, strict=True), place):
+                self._take(queue, settings, position_of(index, at), message, expires, fresh)
             return self._enqueued(queue, brought, fresh, frozenset())
         given = chain.from_iterable(run.each() for run in asked.given)
         for place, (key, (attach, n), message, expires) in enumerate(
@@ -412,6 +414,19 @@ class QueuedMessages:
                 if position in annotations:
                     self._came_back(position, failed=False, annotations=annotations[position])
 
+    def has_for(self, queue: QueueId, consumer: bytes, runs: Sequence[Run]) -> bool:
+        """Whether the queue has messages at all these positions, reserved for the consumer of this name."""
+        there, reserved = self.of(queue), self.reserved
+        return all(at in there and reserved.has(at) and reserved.at(at) == consumer for at in each_of(runs))
+
+    def retire(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings, *, rejected: bool) -> None:
+        """A consumer takes messages out of their queue, in a transaction. A rejected message goes into the outbox if
+        the settings have an address for dead letters."""
+        if rejected and settings.dead_letter is not None:
+            self.reject(queue, runs, settings, {})
+        else:
+            self._take_out(queue, self._there(queue, runs), MessageEnd.TRANSACTED)
+
     def purge(self, queue: QueueId, position: int) -> int:
         """Remove the messages of a queue up to this position, also from the outbox. Returns how many were removed now.
 
@@ -483,7 +498,7 @@ class QueuedMessages:
         """Remove these messages, which must be in the queue. With a `sending` they go into the outbox. Returns their
         number."""
         if sending is None:
-            self._count(queue, **{why.value: len(positions)})
+            self._count(queue, **{"dequeued" if why is MessageEnd.TRANSACTED else why.value: len(positions)})
         if positions:
             self._log.left(queue, self._tags(positions), positions, why)
         reserved = 0

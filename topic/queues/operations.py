@@ -8,12 +8,14 @@
 | `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and their number |
 | `Retry(name, id, address, runs)` | moves messages of the queue back to the address they came from | the same |
 | `Browse(name, first)` | nothing: it is in no log | a `MessagePage` of messages from this position on |
+| `Commit(name, router, number, …)` | carries out a transaction, once; the leader proposes a `Transact` for it | an id |
 
 An operation may be decided twice, because a router sends its request again if the answer is lost with a leader. Other
 operations on the queue may be decided in between, and the second decision must not undo these. So all but `Declare`
 name a queue by its id. `Configure` also names the version of the settings that it replaces, `Purge` the last position
-that it takes out, and `Retry` all positions, so later messages stay. `Declare` names nothing: when it is answered, the
-queue exists, even if another client has deleted it since the first decision.
+that it takes out, and `Retry` all positions, so later messages stay. `Commit` has a number, under which the state keeps
+the first answer. `Declare` names nothing: when it is answered, the queue exists, even if another client has deleted it
+since the first decision.
 
 An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index, count], [reason, why] or
 [messages, next].
@@ -23,13 +25,13 @@ import enum
 import math
 import reprlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 import msgpack
 
 from topic.directory.addresses import is_misplaced, is_pattern
-from topic.identity import INSIDE
+from topic.identity import INSIDE, KEY_LENGTH, NAME_LENGTH
 from topic.queues.positions import Run, read_runs
 from topic.settings import is_dynamic
 
@@ -222,7 +224,45 @@ class Browse:
     """The position of the first message to be shown."""
 
 
-Operation = Declare | Configure | Delete | Purge | Retry | Browse
+class Post(NamedTuple):
+    """Messages that a transaction puts into one queue, in order."""
+
+    queue: str
+    messages: tuple[bytes, ...]
+
+
+class Retirement(NamedTuple):
+    """Messages that a consumer takes out of one queue in a transaction."""
+
+    queue: str
+    consumer: bytes
+    """The name of the consumer's link."""
+    keys: tuple[bytes, ...]
+    """The keys of the deliveries that have brought the messages."""
+    rejected: bool
+    """Whether the consumer rejects the messages. Otherwise it accepts them."""
+
+
+@attrs.frozen(slots=True)
+class Commit:
+    """Carry out a transaction on queues of one set: all of it, or nothing. Only the leader of the set takes this, and
+    proposes a `Transact` for it (protocol 14.20)."""
+
+    name: str
+    """The name of one of the queues."""
+    router: str
+    """The router of the transaction's client."""
+    incarnation: int
+    number: int
+    """No other transaction of this incarnation on this set has this number."""
+    floor: int
+    """The router has the answers to all its transactions with lower numbers."""
+    posts: tuple[Post, ...]
+    """One for each queue that gets messages."""
+    retirements: tuple[Retirement, ...]
+
+
+Operation = Declare | Configure | Delete | Purge | Retry | Browse | Commit
 
 
 @attrs.frozen(slots=True)
@@ -251,6 +291,8 @@ class RefusedFor(enum.Enum):
     """No set may have a queue of this name, or the queue belongs to another set."""
     MALFORMED = "malformed"
     """The bytes are not a valid operation."""
+    ROLLED_BACK = "rolled back"
+    """A transaction has no effect, and never will have one."""
     BUSY = "busy"
     """This router already waits for too many answers, or the leader is busy."""
     NO_ANSWER = "no answer"
@@ -279,7 +321,7 @@ Answer = Done | Refused
 Reply = Answer | MessagePage
 """The answer to a request, by the set's log or by the leader alone."""
 
-_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry, Browse)
+_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry, Browse, Commit)
 """The kinds of operations. The index of a kind stands for it in the encoded bytes."""
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
@@ -468,6 +510,34 @@ def _runs(value: Any) -> tuple[Run, ...]:
     return tuple(read_runs(value, "an operation on queues"))
 
 
+def _posts(value: Any) -> tuple[Post, ...]:
+    """The posts of a `Commit`. Each queue has one, with one message or more."""
+    if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 2 for one in value):
+        raise ValueError(f"a transaction has the posts {reprlib.repr(value)}, expected queues with their messages")
+    for _, messages in value:
+        if not isinstance(messages, list) or not messages or not all(type(one) is bytes for one in messages):
+            raise ValueError("a transaction posts messages that are none")
+    posts = tuple(Post(_name(queue), tuple(messages)) for queue, messages in value)
+    if len({post.queue for post in posts}) < len(posts):
+        raise ValueError("a transaction names a queue twice")
+    return posts
+
+
+def _retirements(value: Any) -> tuple[Retirement, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 4 for one in value):
+        raise ValueError(f"a transaction has the retirements {reprlib.repr(value)}, expected four fields for each")
+    for _, consumer, keys, rejected in value:
+        if not isinstance(keys, list) or not keys or not all(_is_bytes(key, KEY_LENGTH) for key in keys):
+            raise ValueError("a transaction retires deliveries that are none")
+        if not _is_bytes(consumer, NAME_LENGTH) or not isinstance(rejected, bool):
+            raise ValueError(f"a transaction has the consumer {reprlib.repr(consumer)}, expected {NAME_LENGTH} bytes")
+    return tuple(Retirement(_name(queue), consumer, tuple(keys), rejected) for queue, consumer, keys, rejected in value)
+
+
+def _is_bytes(value: Any, length: int) -> bool:
+    return type(value) is bytes and len(value) == length
+
+
 _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "limit_messages": _limit,
     "limit_bytes": _limit,
@@ -489,5 +559,7 @@ _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     QueueSettings: _settings,
     int: _number,
     tuple[Run, ...]: _runs,
+    tuple[Post, ...]: _posts,
+    tuple[Retirement, ...]: _retirements,
 }
 """For each type of field, the function that reads such a field."""

@@ -12,6 +12,7 @@
 | `Expire(queue, runs)` | takes messages whose time is over out of a queue, if they are not reserved | none |
 | `Unreserve(queue, runs)` | ends reservations of messages that no consumer has had | none |
 | `Posted(queue, runs, taken)` | another address has taken messages of the outbox, or has not | none |
+| `Transact(router, number, …)` | carries out a transaction: all of it or nothing, once | `Transacted` |
 
 If the queue has an address for dead letters, a message that is rejected, that has failed too often, or whose time is
 over goes to the outbox (`topic.queues.outgoing.outbox`).
@@ -28,15 +29,15 @@ import msgpack
 
 from topic.delivery.outcomes import MOST_ANNOTATIONS
 from topic.directory.entry import LinkEntry, Role, unpack_entry
-from topic.identity import KEY_LENGTH, Epoch
+from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch
 from topic.queues.bound.bindings import BINDING_KEY
-from topic.queues.operations import MOST, MOST_NAME, QueueId
+from topic.queues.operations import MOST, MOST_NAME, Answer, QueueId
 from topic.queues.positions import MOST_PLACES, Run, read_runs
 from topic.wire.segments import is_entry
 
 FIRST: Final = 16
 """The lowest number that stands for a kind of proposal."""
-ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE, REJECT, POSTED, UNRESERVE = range(FIRST, FIRST + 9)
+ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE, REJECT, POSTED, UNRESERVE, TRANSACT = range(FIRST, FIRST + 10)
 
 
 @attrs.frozen(slots=True)
@@ -152,7 +153,40 @@ class Posted:
     counts one more return."""
 
 
-Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted | Unreserve
+@attrs.frozen(slots=True)
+class Retire:
+    """A consumer takes messages out of one queue in a transaction, if they are reserved for it."""
+
+    queue: QueueId
+    consumer: bytes
+    """The name of the consumer's link."""
+    rejected: bool
+    runs: Sequence[Run]
+
+
+@attrs.frozen(slots=True)
+class Transact:
+    """Carry out a transaction: all of it, or nothing if one of its messages is no longer its consumer's, or if one of
+    its queues has no room. `router`, `incarnation`, `number` and `floor` as in `Commit`: the state keeps the answer
+    under this number, and gives it again if the transaction is decided again."""
+
+    router: str
+    incarnation: int
+    number: int
+    floor: int
+    why: str
+    """Why the leader has the transaction rolled back; empty if it may be carried out."""
+    enqueues: Sequence[Enqueue]
+    """One for each queue that gets messages, without keys. The queue has to be declared."""
+    retires: Sequence[Retire]
+
+    @property
+    def messages(self) -> list[bytes]:
+        """The messages of the entry, in the order of their places."""
+        return [message for enqueue in self.enqueues for message in enqueue.messages]
+
+
+Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted | Unreserve | Transact
 _OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, EXPIRE: Expire, UNRESERVE: Unreserve}
 """Keyed by kind: the proposals that have a queue and runs, and nothing else."""
 _KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
@@ -171,6 +205,22 @@ class Enqueued:
     """The positions of the messages that the queue got by this `Enqueue`."""
 
 
+@attrs.frozen(slots=True)
+class Transacted:
+    """The answer to a `Transact`."""
+
+    answer: Answer
+    """`Done` if the transaction is carried out."""
+    enqueued: Sequence[Enqueued] = ()
+    """The messages that the queues have got by this entry, if they have not got them by an earlier one."""
+    retires: Sequence[Retire] = ()
+    """The messages that this entry has taken out of their queues."""
+
+
+Decided = Enqueued | Transacted
+"""The answer to a proposal that has one."""
+
+
 def encode_proposal(proposal: Proposal) -> bytes:
     """Encode a proposal. In a log entry, the life of the leader precedes these bytes."""
     if isinstance(proposal, Enqueue):
@@ -182,6 +232,8 @@ def encode_proposal(proposal: Proposal) -> bytes:
         return bytes(msgpack.packb(parts))
     if isinstance(proposal, Settled):
         return bytes(msgpack.packb((SETTLED, proposal.keys, *_of(proposal))))
+    if isinstance(proposal, Transact):
+        return _encode_transact(proposal)
     queue = proposal.queue.life, proposal.queue.index
     if isinstance(proposal, Reserve):
         return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
@@ -192,6 +244,13 @@ def encode_proposal(proposal: Proposal) -> bytes:
     if isinstance(proposal, Posted):
         return bytes(msgpack.packb((POSTED, *queue, proposal.runs, proposal.taken)))
     return bytes(msgpack.packb((_KIND_OF[type(proposal)], *queue, proposal.runs)))
+
+
+def _encode_transact(asked: Transact) -> bytes:
+    enqueues = [(one.queue, one.messages, one.expires) for one in asked.enqueues]
+    retires = [(*attrs.astuple(one.queue), one.consumer, one.rejected, one.runs) for one in asked.retires]
+    by = asked.router, asked.incarnation, asked.number, asked.floor
+    return bytes(msgpack.packb((TRANSACT, *by, asked.why, enqueues, retires)))
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
@@ -222,10 +281,40 @@ def read_proposal(parts: list[Any]) -> Proposal:
         return Reject(_queue(parts), _runs(parts[3]), _annotations(parts[4]))
     if parts[0] == POSTED and len(parts) == 5 and type(parts[4]) is bool:
         return Posted(_queue(parts), _runs(parts[3]), parts[4])
+    if parts[0] == TRANSACT and len(parts) == 8:
+        return _transact(*parts[1:])
     if parts[0] in _OF_RUNS and len(parts) == 4:
         proposal: Proposal = _OF_RUNS[parts[0]](_queue(parts), _runs(parts[3]))
         return proposal
     raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
+
+
+def _transact(*parts: Any) -> Transact:
+    router, *numbers, why, enqueues, retires = parts
+    is_name = isinstance(router, str) and 0 < len(router.encode()) <= MOST_NAME
+    if not is_name or not all(type(one) is int and 0 <= one <= MOST for one in numbers) or not isinstance(why, str):
+        raise ValueError(f"a transaction is of {reprlib.repr([router, *numbers, why])}")
+    if not isinstance(enqueues, list) or not all(isinstance(one, list) and len(one) == 3 for one in enqueues):
+        raise ValueError("a transaction enqueues nothing that is known")
+    if not isinstance(retires, list) or not all(isinstance(one, list) and len(one) == 5 for one in retires):
+        raise ValueError("a transaction retires nothing that is known")
+    incarnation, number, floor = numbers
+    return Transact(
+        router, incarnation, number, floor, why, [_post(*one) for one in enqueues], [*map(_retire, retires)]
+    )
+
+
+def _post(queue: Any, messages: Any, expires: Any) -> Enqueue:
+    read = read_proposal([ENQUEUE, queue, [], [], messages, *([expires] if expires else [])])
+    assert isinstance(read, Enqueue)
+    return read
+
+
+def _retire(value: list[Any]) -> Retire:
+    life, index, consumer, rejected, runs = value
+    if type(consumer) is not bytes or len(consumer) != NAME_LENGTH or type(rejected) is not bool:
+        raise ValueError(f"a transaction has the consumer {reprlib.repr(consumer)}, expected {NAME_LENGTH} bytes")
+    return Retire(_queue([RESERVE, life, index]), consumer, rejected, _runs(runs))
 
 
 def _annotations(value: Any) -> dict[int, bytes]:

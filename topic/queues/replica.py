@@ -14,10 +14,10 @@ from topic.journal import Event
 from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
 from topic.queues.copying.pieces import SnapshotRows, begins_behind, read_piece
 from topic.queues.logged.message_log import ReplicaLog
-from topic.queues.operations import Browse, Declare, Done, QueueId, Refused, RefusedFor, Reply, decode
+from topic.queues.operations import Browse, Commit, Declare, Done, QueueId, Refused, RefusedFor, Reply, decode
 from topic.queues.operations import encode as encode_operation
 from topic.queues.positions import position_of
-from topic.queues.proposals import Enqueued, Proposal, encode_proposal
+from topic.queues.proposals import Decided, Proposal, Transact, Transacted, encode_proposal
 from topic.queues.rows import Changes, PackedRows, Row
 from topic.queues.set_map import SetPlan
 from topic.queues.state import SetState, entry
@@ -84,9 +84,11 @@ class SetReplica:
         self.browses: list[tuple[str, int, Browse]] = []
         """Requests to browse. Each has the router that asks, the number of the request at that router, and the
         request."""
+        self.commits: list[tuple[str, int, Commit]] = []
+        """The same, for transactions."""
         self.answers: list[tuple[str, int, Reply]] = []
         """Answers to requests. Each has the router that asked, its number of the request, and the answer."""
-        self.decided: list[tuple[int, Enqueued | None]] = []
+        self.decided: list[tuple[int, Decided | None]] = []
         """The decided proposals, by this leader and by earlier ones. Each has the log index and the answer."""
         self.bodies: list[tuple[int, dict[int, bytes]]] = []
         """Answers to `read_bodies`. Each has the number of the read, and the bodies of the messages that still exist,
@@ -176,6 +178,13 @@ class SetReplica:
         except (NotLeaderError, BusyError):
             return None
 
+    def propose_for(self, router: str, number: int, proposal: Transact) -> int | None:
+        """As `propose`. The router gets the answer, too, to its request of this number."""
+        index = self.propose([proposal])
+        if index is not None:
+            self._proposed[index] = self.raft.hard.term, router, number
+        return index
+
     def follow(self, plan: SetPlan) -> bool:
         """Follow the plan of the set, which may have changed. Returns whether it has changed."""
         if plan == self.plan:
@@ -204,12 +213,15 @@ class SetReplica:
             operation = decode(data)
             if isinstance(operation, Browse):
                 self.browses.append((router, number, operation))
+            elif isinstance(operation, Commit):
+                self.commits.append((router, number, operation))
             else:
                 self._asked.append((router, number, data))
 
     def forget(self, router: str) -> None:
         """Forget the requests of a router whose contact has ended; they need no answer."""
         self._asked = [asked for asked in self._asked if asked[0] != router]
+        self.commits = [asked for asked in self.commits if asked[0] != router]
         self._proposed = {index: asked for index, asked in self._proposed.items() if asked[1] != router}
 
     def stored(self, write: Write, now: float) -> None:
@@ -349,10 +361,10 @@ class SetReplica:
             self.out += self._messages.out
             self._messages.out.clear()
             term, router, number = self._proposed.pop(index, (0, "", 0))
-            if isinstance(answer, Done | Refused):
-                if term == decided.term:
-                    self.answers.append((router, number, answer))
-            elif self.raft.leadership is not None:
+            told = answer.answer if isinstance(answer, Transacted) else answer
+            if isinstance(told, Done | Refused) and term == decided.term:
+                self.answers.append((router, number, told))
+            if not isinstance(answer, Done | Refused) and self.raft.leadership is not None:
                 self.decided.append((index, answer))
         self.applied = index
         if index % self._compare_every == 0 or self.state.rows.changed >= CHANGED:

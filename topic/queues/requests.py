@@ -2,7 +2,8 @@
 
 Each request is at the present leader, or waits for a leader. If the leader is lost, resigns or is busy, the same
 request goes to the next leader. So the set may decide an operation twice (`topic.queues.operations`). If no leader
-answers in time, this module answers.
+answers in time, this module answers. A request that lasts waits for a leader without end, because only a leader knows
+its answer.
 """
 
 import math
@@ -25,7 +26,7 @@ class _Request:
     data: bytes
     """The encoded operation."""
     until: float
-    """When the router gives the request up."""
+    """When the router gives the request up; infinite if the request lasts."""
 
 
 @attrs.frozen(order=True, slots=True)
@@ -66,8 +67,8 @@ class Requests:
         """The life and the term in which `leader` leads; zeros if there is none."""
         return max(((one.life, one.term) for one in self._leaders.values()), default=(0, 0))
 
-    def add(self, number: int, data: bytes, now: float) -> None:
-        self._open[number] = _Request(data, now + self._tried)
+    def add(self, number: int, data: bytes, now: float, *, lasts: bool = False) -> None:
+        self._open[number] = _Request(data, math.inf if lasts else now + self._tried)
         self._unsent[number] = None
 
     # The methods from here on are about leaders.
@@ -136,6 +137,6 @@ class Requests:
     @property
     def deadline(self) -> float:
         """When `give_up` or `next_batch` is due."""
-        oldest = next(iter(self._open.values()), None)
+        until = (request.until for request in self._open.values())
         again_at = self._again_at if self._unsent and self._leaders and self._again_at > -math.inf else math.inf
-        return min(again_at, oldest.until if oldest is not None else math.inf)
+        return min(again_at, next((one for one in until if one < math.inf), math.inf))

@@ -34,8 +34,19 @@ from topic.queues.actions import (
     Tell,
 )
 from topic.queues.moving.moves import SetMoves
-from topic.queues.operations import Browse, Declare, MessagePage, Operation, QueueId, Refused, RefusedFor, Reply, encode
-from topic.queues.proposals import Enqueued, Proposal
+from topic.queues.operations import (
+    Browse,
+    Commit,
+    Declare,
+    MessagePage,
+    Operation,
+    QueueId,
+    Refused,
+    RefusedFor,
+    Reply,
+    encode,
+)
+from topic.queues.proposals import Decided, Proposal, Transact
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
 from topic.queues.set_map import SetMap, SetPlan
@@ -192,7 +203,8 @@ class ReplicaSets:
 
     def ask(self, operation: Operation, now: float) -> int:
         """Start an operation. Returns the number of the request. Its answer comes as an `Answered` in `out`, within
-        `RaftLimits.tried` seconds. Raises ValueError if the queue's name is too long, or no text."""
+        `RaftLimits.tried` seconds; that of a `Commit` when a majority has decided it. Raises ValueError if the
+        queue's name is too long, or no text."""
         number, data = next(self._numbers), encode(operation)
         plan = self.set_map.plan_of(operation.name)
         if plan is None:
@@ -201,7 +213,7 @@ class ReplicaSets:
             why = f"{MOST_ASKED} requests of router {self._router} to set {plan.name} wait for answers"
             self._answer(number, Refused(RefusedFor.BUSY, f"{why}: try again later"))
         else:
-            self._requests[plan.name].add(number, data, now)
+            self._requests[plan.name].add(number, data, now, lasts=isinstance(operation, Commit))
             self._touched[plan.name] = None
         return number
 
@@ -309,7 +321,14 @@ class ReplicaSets:
             self._touched[name] = None
         return first
 
-    def take_decided(self, name: str) -> list[tuple[int, Enqueued | None]]:
+    def propose_for(self, name: str, router: str, number: int, proposal: Transact) -> int | None:
+        """The same, for a router that has asked for this (`SetReplica.propose_for`)."""
+        first = self._replicas[name].propose_for(router, number, proposal)
+        if first is not None:
+            self._touched[name] = None
+        return first
+
+    def take_decided(self, name: str) -> list[tuple[int, Decided | None]]:
         """Take the proposals that were decided since the last call while this router led. Each has the log index and
         the answer."""
         decided, self._replicas[name].decided = self._replicas[name].decided, []
@@ -326,8 +345,13 @@ class ReplicaSets:
         browses, self._replicas[name].browses = self._replicas[name].browses, []
         return browses
 
-    def answer_browse(self, name: str, router: str, number: int, answer: MessagePage | Refused) -> None:
-        """Send a router the answer to its request to browse."""
+    def take_commits(self, name: str) -> list[tuple[str, int, Commit]]:
+        """Take the transactions on queues of the set. The caller proposes each (`propose_for`), or answers it."""
+        commits, self._replicas[name].commits = self._replicas[name].commits, []
+        return commits
+
+    def answer(self, name: str, router: str, number: int, answer: MessagePage | Refused) -> None:
+        """Send a router the answer to its request to browse, or to commit a transaction."""
         self._replicas[name].answers.append((router, number, answer))
         self._touched[name] = None
 

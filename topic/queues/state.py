@@ -17,6 +17,7 @@ from topic.queues.operations import (
     MOST,
     Answer,
     Browse,
+    Commit,
     Configure,
     Declare,
     Delete,
@@ -32,10 +33,12 @@ from topic.queues.operations import (
     read_operation,
     unpack,
 )
-from topic.queues.positions import position_of
+from topic.queues.positions import each_of, position_of
 from topic.queues.proposals import (
     ENQUEUE,
     FIRST,
+    TRANSACT,
+    Decided,
     Dequeue,
     Enqueue,
     Enqueued,
@@ -46,10 +49,13 @@ from topic.queues.proposals import (
     Reject,
     Reserve,
     Settled,
+    Transact,
+    Transacted,
     Unreserve,
     read_proposal,
 )
 from topic.queues.rows import Row, StateRows
+from topic.queues.transactions.decided import COMMITTED, TRANSACTIONS, DecidedTransactions
 
 MOST_QUEUES: Final = 65_536
 """The largest number of queues in one set. This constant must be equal at all replicas."""
@@ -95,14 +101,14 @@ def entry(life: int, operation: bytes) -> bytes:
 
 
 def messages_of(data: bytes) -> Sequence[bytes]:
-    """The messages that an entry puts into a queue, in the order of their places. Empty if the entry does something
+    """The messages that an entry puts into queues, in the order of their places. Empty if the entry does something
     else."""
     try:
         parts = unpack(data[LIFE:], "an operation on queues")
-        proposal = read_proposal(parts) if parts and parts[0] == ENQUEUE else None
+        proposal = read_proposal(parts) if parts and parts[0] in (ENQUEUE, TRANSACT) else None
     except ValueError:
         return ()
-    return proposal.messages if isinstance(proposal, Enqueue) else ()
+    return proposal.messages if isinstance(proposal, Enqueue | Transact) else ()
 
 
 class SetState:
@@ -112,7 +118,7 @@ class SetState:
         """`rows`: the rows of the state to restore. `log`: gets what happens to messages. Raises ValueError if the rows
         are not a valid state."""
         self.rows = StateRows(rows)
-        if any(key[:1] not in (DECLARED, BINDING, *ROWS) for key, _ in self.rows.small):
+        if any(key[:1] not in (DECLARED, BINDING, TRANSACTIONS, *ROWS) for key, _ in self.rows.small):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
         queues = [_queue(*row) for row in self.rows.small if row[0].startswith(DECLARED)]
         if len(queues) > MOST_QUEUES:
@@ -125,6 +131,7 @@ class SetState:
         """How often settings of queues have changed since this object was made."""
         self.messages = QueuedMessages(self.rows, log)
         self.bindings = Bindings(self.rows)
+        self._transactions = DecidedTransactions(self.rows)
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -147,7 +154,7 @@ class SetState:
 
     # The methods from here on are the operations.
 
-    def apply(self, index: int, data: bytes) -> Answer | Enqueued | None:
+    def apply(self, index: int, data: bytes) -> Answer | Decided | None:
         """Apply the log entry at this index: an operation or a proposal. Returns its answer; None if it has none."""
         life = int.from_bytes(data[:LIFE])
         try:
@@ -160,14 +167,16 @@ class SetState:
             return Refused(RefusedFor.MALFORMED, f"an operation on queues is of life {life}, expected {MOST} at most")
         if isinstance(asked, Declare):
             return self._declare(asked, QueueId(life, index))
-        if isinstance(asked, Browse):
-            return Refused(RefusedFor.MALFORMED, "no log has a request to browse a queue")
+        if isinstance(asked, Browse | Commit):
+            return Refused(RefusedFor.MALFORMED, "no log has a request that only a leader takes")
         if isinstance(asked, Configure | Delete | Purge | Retry):
             return self._change(asked, QueueId(life, index))
         return self._carry_out(asked, QueueId(life, index))
 
-    def _carry_out(self, proposal: Proposal, entry: QueueId) -> Enqueued | None:
+    def _carry_out(self, proposal: Proposal, entry: QueueId) -> Decided | None:
         match proposal:
+            case Transact():
+                return self._transact(proposal, entry)
             case Enqueue() if proposal.binding and proposal.binding != DEAD_LETTERS:
                 return self._enqueue_bound(proposal, entry)
             case Enqueue():
@@ -197,6 +206,46 @@ class SetState:
             case Posted():
                 self.messages.published(proposal.queue, proposal.runs, taken=proposal.taken)
         return None
+
+    def _transact(self, asked: Transact, entry: QueueId) -> Transacted:
+        """Carry out a transaction: all of it or nothing, and only once (protocol 14.20)."""
+        why, is_fresh = self._transactions.answer(asked), False
+        if why is None:
+            why, is_fresh = asked.why or self._why_not(asked), True
+            self._transactions.decide(asked, why)
+        if why != COMMITTED:
+            return Transacted(Refused(RefusedFor.ROLLED_BACK, why))
+        done = Done(entry, entry)
+        return Transacted(done, self._commit(asked, entry), asked.retires) if is_fresh else Transacted(done)
+
+    def _why_not(self, asked: Transact) -> str:
+        """Why the transaction is rolled back; `COMMITTED` if it is not."""
+        taken = [(one.queue, position) for one in asked.retires for position in each_of(one.runs)]
+        has = all(self.messages.has_for(one.queue, one.consumer, one.runs) for one in asked.retires)
+        if not has or len(set(taken)) < len(taken):
+            return "its client has a message no longer that it takes"
+        for one in asked.enqueues:
+            queue = self._queues.get(one.queue)
+            if queue is None:
+                return f'there is no queue "{one.queue}"'
+            there = self.messages.of(queue.id)
+            left = [position for of, position in taken if of == queue.id]
+            count = len(there) - len(left) + len(one.messages)
+            size = there.size - sum(there.about(at)[0] for at in left) + sum(map(len, one.messages))
+            if not queue.settings.has_room(count, size):
+                return f'queue "{one.queue}" is full'
+        return COMMITTED
+
+    def _commit(self, asked: Transact, entry: QueueId) -> list[Enqueued]:
+        """Take all messages out of their queues, and put the others in."""
+        for one in asked.retires:
+            self.messages.retire(one.queue, one.runs, self.settings_of(one.queue), rejected=one.rejected)
+        enqueued, place = list[Enqueued](), 0
+        for post in asked.enqueues:
+            queue = self._queues[post.queue].id
+            enqueued.append(self.messages.enqueue(queue, QueueSettings(), entry.index, post, place=place))
+            place += len(post.messages)
+        return enqueued
 
     def _enqueue_bound(self, asked: Enqueue, entry: QueueId) -> Enqueued:
         """Put messages into the queue of the binding by which they came. If the binding no longer exists, do
@@ -284,6 +333,7 @@ class SetState:
         self.rows.check()
         self.messages.check()
         self.bindings.check()
+        self._transactions.check()
         bound = {(queue.id, address) for queue in self for address in queue.settings.bind or ()}
         assert {(one.queue, one.address) for one in self.bindings} == bound, "the bindings are not those of the queues"
         found = {key: _queue(key, value) for key, value in self.rows.small if key.startswith(DECLARED)}

@@ -84,7 +84,8 @@ def queue_rows(tally: Tally, case: Case) -> Iterator[QueueRow]:
             queue,
             set_,
             count["enqueued"],
-            *(count["dequeued"], count["expired"], count["purged"], count["deleted"], count["sent"]),
+            count["dequeued"] + count["transacted"],
+            *(count["expired"], count["purged"], count["deleted"], count["sent"]),
             returned=count["returned"],
             waiting=None if case.cut else count["enqueued"] - left,
         )

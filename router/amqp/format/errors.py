@@ -23,8 +23,12 @@ TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 STOLEN: Final = "amqp:link:stolen"
 
+ROLLBACK: Final = "amqp:transaction:rollback"
+TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
+UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
+
 NO_TRANSACTIONS: Final = (
-    "the mesh has no transactions; docs/clients.md, Transactions, gives the reason and alternatives"
+    "only the queues of one set take part in a transaction; docs/clients.md, Transactions, gives the reason"
 )
 
 OF_PROTON: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}

@@ -69,6 +69,10 @@ class LaterDisposition(NamedTuple):
     """
 
 
+class TransactionalDisposition(NamedTuple):
+    """A receiver's disposition within a transaction. It counts before the frames after it, such as the discharge."""
+
+
 class UnnamedFrame(NamedTuple):
     """A transfer without delivery-id or delivery-tag, as a transfer that continues a delivery may be (AMQP 1.0
     2.7.5)."""
@@ -88,7 +92,15 @@ class SessionError(NamedTuple):
 
 
 Note: TypeAlias = (
-    BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | UnnamedFrame | LaterDisposition | SessionError
+    BeginFrame
+    | EndFrame
+    | AttachFrame
+    | FlowFrame
+    | TransferFrame
+    | UnnamedFrame
+    | LaterDisposition
+    | TransactionalDisposition
+    | SessionError
 )
 # A piece of the input: the data, its start and end in them, and its note. The hot path takes a plain tuple.
 Piece: TypeAlias = tuple[bytes, int, int, Note | None]

@@ -17,6 +17,7 @@ ACCEPTED: Final = 0x24
 REJECTED: Final = 0x25
 RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
+DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
 
 HEARTBEAT: Final = b"\0\0\0\x08\x02\0\0\0"  # a heartbeat: a frame without a body (AMQP 1.0 2.4.5)

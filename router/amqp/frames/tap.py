@@ -33,6 +33,7 @@ from router.amqp.format.notes import (
     Note,
     Piece,
     SessionError,
+    TransactionalDisposition,
     TransferFrame,
     UnnamedFrame,
     Wire,
@@ -76,7 +77,7 @@ UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8
 
 _NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}
-_SETTLED: Final = place(DISPOSITION, "settled")
+_SETTLED, _STATE = (place(DISPOSITION, field) for field in ("settled", "state"))
 _WINDOW, _HANDLE_MAX = (place(BEGIN, field) for field in ("incoming-window", "handle-max"))
 
 
@@ -310,6 +311,8 @@ class Tap:
             self.settlements.take(frame[6:8], fields)
             return None, frame if settles else NOTHING
         is_later, self._walk.settles = self._walk.settles and not settles, settles
+        if len(fields) > _STATE and is_transactional(fields[_STATE]):
+            return TransactionalDisposition(), frame
         return LaterDisposition() if is_later else None, frame
 
     _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {

@@ -10,8 +10,20 @@ an outcome may arrive from another router after the link has ended.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from router.amqp.format.codec import Described
 from router.amqp.format.message import ENVELOPE, annotations_to_add
-from router.amqp.format.values import MODIFIED, NO_STATE, REJECTED, Handle, HeldBytes, OutcomeDetails
+from router.amqp.format.states import outcome_of
+from router.amqp.format.values import (
+    ACCEPTED,
+    DECLARED,
+    MODIFIED,
+    NO_STATE,
+    REJECTED,
+    TRANSACTIONAL,
+    Handle,
+    HeldBytes,
+    OutcomeDetails,
+)
 from router.amqp.proton.library import (
     MEMORY,
     SCRATCH_SIZE,
@@ -19,8 +31,10 @@ from router.amqp.proton.library import (
     ffi,
     lib,
     read_condition,
+    read_data,
     read_encoded,
     write_condition,
+    write_list,
     write_map,
 )
 from router.amqp.proton.loops import LOOPS
@@ -257,6 +271,27 @@ class LinkDeliveries:
             lib.pn_disposition_set_failed(disposition, failed)
             lib.pn_disposition_set_undeliverable(disposition, undeliverable)
             self.update(handle, MODIFIED, settle)
+
+    def declare(self, handle: Handle, transaction: bytes) -> None:
+        """Answer the declaration of a transaction, settled (AMQP 1.0 4.5.7)."""
+        self._tell(handle, DECLARED, [transaction])
+
+    def take_provisionally(self, handle: Handle, transaction: bytes) -> None:
+        """Accept a delivery within a transaction, settled (AMQP 1.0 4.4.1)."""
+        self._tell(handle, TRANSACTIONAL, [transaction, Described(ACCEPTED, [])])
+
+    def _tell(self, handle: Handle, state: int, fields: Sequence[Any]) -> None:
+        if not self.ended:
+            write_list(fields, lib.pn_disposition_data(lib.pn_delivery_local(handle)))
+            self.update(handle, state, settle=True)
+
+    @staticmethod
+    def remote_transaction(handle: Handle) -> tuple[bytes, OutcomeDetails]:
+        """The name of the transaction in a transactional state of the peer, and the outcome in it; for use inside
+        `on_dispositions` and `on_posted`. Both are empty if they are malformed."""
+        told = read_data(lib.pn_disposition_data(lib.pn_delivery_remote(handle)))
+        fields = [*told, None, None] if isinstance(told, list) else [None, None]
+        return fields[0] if isinstance(fields[0], bytes) else b"", outcome_of(fields[1])
 
     def remote_outcome(self, handle: Handle) -> OutcomeDetails:
         """The details of an outcome (rejected, modified); for use inside `on_dispositions`."""

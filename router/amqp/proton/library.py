@@ -6,7 +6,7 @@ pinned, and the names are checked when this module is loaded.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import cproton_ffi
@@ -37,6 +37,7 @@ pn_data_encode pn_data_encoded_size pn_decref pn_delivery pn_delivery_aborted pn
 pn_delivery_local_state pn_delivery_partial
 pn_delivery_pending pn_delivery_readable pn_delivery_remote pn_delivery_remote_state pn_delivery_settle
 pn_delivery_settled pn_delivery_tag pn_delivery_update pn_disposition_annotations pn_disposition_condition
+pn_disposition_data
 pn_disposition_is_failed pn_disposition_is_undeliverable pn_disposition_set_failed pn_disposition_set_undeliverable
 pn_event_delivery pn_event_link pn_event_session pn_event_type pn_link_advance pn_link_close pn_link_condition
 pn_link_credit pn_link_current pn_link_detach pn_link_drain pn_link_drained pn_link_flow pn_link_free pn_link_get_drain
@@ -149,6 +150,21 @@ def write_map(values: Mapping[str, Any] | None, data: Any) -> None:
     lib.pn_data_clear(data)
     if values:
         encoded = encode({Symbol(key): value for key, value in values.items()})
+        assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
+
+
+def write_list(values: Sequence[Any], data: Any) -> None:
+    """Replace the value in `data`."""
+    lib.pn_data_clear(data)
+    encoded = encode([*values])
+    assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
+
+
+def write_symbols(names: Sequence[str], data: Any) -> None:
+    """Write an array of symbols, or nothing if there are no names."""
+    if names:
+        symbols = b"".join(bytes((len(name),)) + name.encode() for name in names)
+        encoded = b"\xe0" + bytes((len(symbols) + 2, len(names), 0xA3)) + symbols
         assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
 
 

@@ -32,6 +32,7 @@ from router.amqp.proton.library import (
     write_condition,
     write_lifetime,
     write_map,
+    write_symbols,
 )
 
 LINK_NUMBER: Final = "link-number"
@@ -216,15 +217,16 @@ class Link(LinkDeliveries):
         incomplete_unsettled: bool = False,
         address: str | None = None,
         filters: Mapping[str, Any] | None = None,
+        capabilities: Sequence[str] = (),
     ) -> None:
         """Answer the peer's attach.
 
-        The answer repeats the peer's termini, without capabilities and with these `filters`. It repeats the settle
-        modes, with one exception: a receiver that asks for *unsettled* gets *mixed*, because some publishers send
-        settled messages. If the peer names a distribution mode, the answer names ours (`moves`). The terminus at our
-        end gets the given durability, expiry policy and timeout. A dynamic node gets the `address`, and ends with the
-        link. Without `max_message_size`, a receiving link has the limit of the connection. A source of ours has
-        `released` as its default outcome.
+        The answer repeats the peer's termini, with these `filters`, and with these `capabilities` of a coordinator. It
+        repeats the settle modes, with one exception: a receiver that asks for *unsettled* gets *mixed*, because some
+        publishers send settled messages. If the peer names a distribution mode, the answer names ours (`moves`). The
+        terminus at our end gets the given durability, expiry policy and timeout. A dynamic node gets the `address`, and
+        ends with the link. Without `max_message_size`, a receiving link has the limit of the connection. A source of
+        ours has `released` as its default outcome.
 
         `unsettled`: our map, from tags to states. If the map is too large for the peer's frames, its last entries are
         left out (`omitted`), and the attach says that the map is incomplete.
@@ -235,6 +237,7 @@ class Link(LinkDeliveries):
         source, target = lib.pn_link_source(self.pointer), lib.pn_link_target(self.pointer)
         self._echo_termini(source, target)
         write_map(filters, lib.pn_terminus_filter(source))
+        write_symbols(capabilities, lib.pn_terminus_capabilities(target))
         ours = source if self.is_sender else target
         write_lifetime(ours, durable, expiry_policy, timeout)
         if address is not None:

@@ -6,14 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.amqp.batches import Dispositions, PostedMessage, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.codec import Described as DecodedType
 from router.amqp.format.codec import decode
-from router.amqp.format.errors import FRAMING_ERROR, NOT_IMPLEMENTED
+from router.amqp.format.errors import FRAMING_ERROR
 from router.amqp.format.values import ACCEPTED, NO_STATE, DeliveryState
+from router.amqp.frames.walk import _PLAIN
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import (
     ATTACH,
+    DISPOSITION,
+    FLOW,
     SOURCE,
     TARGET,
     TRANSFER,
@@ -29,6 +33,7 @@ from tests.router.amqp.frames import (
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.server import Answering, condition_of, hear_damaged, server
 from tests.router.amqp.test_sessions import frames_of
+from topic.queues.transactions.transactions import NAME_BYTES
 
 
 class Resuming(Answering):
@@ -190,21 +195,60 @@ def test_a_source_of_ours_names_its_outcomes() -> None:
     assert len(attaches["out"][5].value) <= 5
 
 
-@pytest.mark.parametrize("descriptor", [0x34, Symbol("amqp:transactional-state:list")])
+class Posting(Answering):
+    """Notes the messages within transactions, among the others and the dispositions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[bytes | tuple[bytes, bytes] | int] = []
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        super().on_transfers(link, transfers)
+        self.seen += transfers.messages
+
+    def on_posted(self, link: Link, posted: PostedMessage) -> None:
+        self.seen.append((posted.message, posted.transaction))
+
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        self.seen += dispositions.states
+        super().on_dispositions(link, dispositions)
+
+
+DESCRIPTORS = [b"\x53\x34", encode(Symbol("amqp:transactional-state:list"))]
+
+
+@pytest.mark.parametrize("code", DESCRIPTORS)
 @pytest.mark.parametrize("before", [[], [None, None, False]])
-def test_a_transfer_within_a_transaction_ends_its_link(before: list[Any], descriptor: int | str) -> None:
-    """No message is published that its sender may still take back."""
-    handler = Answering()
+@pytest.mark.parametrize("resume", [None, True])
+def test_a_transfer_within_a_transaction_comes_in_its_place(
+    before: list[Any], code: bytes, resume: bool | None
+) -> None:
+    """Nobody takes it for a message that its sender cannot take back, resumed or not."""
+    handler = Posting()
     connection = server(handler)
     connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=False), 0.0)
     connection.data_to_send()
-    code = encode(descriptor) if isinstance(descriptor, str) else b"\x53\x34"
     state = Raw(b"\0" + code + encode([b"transaction"]))
     plain = [frame(TRANSFER, 0, n, b"%d" % n, 0, False, False, *before, payload=b"%d" % n) for n in range(3)]
-    within = frame(TRANSFER, 0, 3, b"3", 0, False, False, None, state, False, payload=b"3")
+    within = frame(TRANSFER, 0, 3, b"3", 0, False, True, None, state, resume, payload=b"3")
+    within += frame(TRANSFER, 0, None, None, None, False, False, payload=b"33")
     later = frame(TRANSFER, 0, 4, b"4", 0, False, False, *before, payload=b"4")
     connection.receive(b"".join(plain) + within + later + transfer(1, 5, payload=b"5"), 0.0)
-    assert handler.messages == [b"0", b"1", b"2", b"5"]
-    assert ("detach", "a", False, NOT_IMPLEMENTED) in handler.events
+    assert handler.seen == [b"0", b"1", b"2", (b"333", b"transaction"), b"4", b"5"]
     assert not connection.closed
+    connection.release()
+
+
+@pytest.mark.parametrize("code", DESCRIPTORS)
+def test_an_outcome_within_a_transaction_comes_before_the_discharge_behind_it(code: bytes) -> None:
+    handler = Posting()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=True), 0.0)
+    connection.receive(frame(FLOW, 0, 100, 0, 100, 1, 0, 2), 0.0)
+    connection.data_to_send()
+    state = Raw(b"\0" + code + encode([bytes(NAME_BYTES)]))
+    outcome = frame(DISPOSITION, True, 0, None, True, state)
+    assert len(outcome) > _PLAIN, "even without an outcome the tap looks into it"
+    connection.receive(outcome + transfer(0, 0, payload=b"discharge"), 0.0)
+    assert handler.seen == [0x34, b"discharge"]
     connection.release()

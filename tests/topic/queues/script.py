@@ -60,6 +60,7 @@ from topic.queues.proposals import (
     Reject,
     Reserve,
     Settled,
+    Transact,
     Unreserve,
     read_proposal,
 )
@@ -180,6 +181,11 @@ class TracedQueueBench(TracedBench, QueueBench):
                 return f"Unreserve {self._at(asked.runs)}"
             case Posted():
                 return f"Posted {self._at(asked.runs)}{'' if asked.taken else ', not taken'}"
+            case Transact():
+                texts = [message.decode() for message in asked.messages]
+                self._enqueued |= {position_of(index, place): text for place, text in enumerate(texts)}
+                taken = [self._at(one.runs) for one in asked.retires]
+                return f"Transact {' '.join(texts)} for {' '.join(taken)}"
 
     def _at(self, runs: Sequence[Run]) -> str:
         return " ".join(self._enqueued[position] for position in each_of(runs))

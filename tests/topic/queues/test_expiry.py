@@ -195,7 +195,7 @@ BROKEN: list[Broken] = [
      test_a_message_leaves_its_queue_when_its_time_is_over),
     (LedSet, "expire", "self.look_at = self._next_look(now)", "self.look_at = math.inf",
      test_a_message_leaves_its_queue_when_its_time_is_over),
-    (LedSet, "_timed", "min(ms, most)", "ms", test_a_queue_may_limit_the_time),
+    (LedSet, "timed", "min(ms, most)", "ms", test_a_queue_may_limit_the_time),
     (LedSet, "_count_taken_out", "passed.expired, ", "", test_what_waits_for_a_consumer_expires_too),
     (Egress, "_consumers", "self._sort_out_expired()", "pass", test_a_message_that_is_over_is_offered_to_nobody),
     (Egress, "expect", "if end}", "if not end}",

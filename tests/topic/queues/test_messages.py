@@ -36,6 +36,7 @@ from topic.queues.proposals import (
     Reject,
     Reserve,
     Settled,
+    Transacted,
     Unreserve,
     encode_proposal,
     read_proposal,
@@ -63,7 +64,7 @@ def key(number: int) -> bytes:
 def propose(state: SetState, index: int, proposal: Proposal) -> Enqueued | None:
     answer = state.apply(index, entry(LIFE, encode_proposal(proposal)))
     state.check()
-    assert not isinstance(answer, Done | Refused)
+    assert not isinstance(answer, Done | Refused | Transacted)
     return answer
 
 

@@ -234,7 +234,7 @@ def test_an_operation_is_read_as_it_was_written(operation: Operation) -> None:
     ("parts", "why"),
     [
         ([], "unknown kind None"),
-        ([6, "a"], "unknown kind 6"),
+        ([7, "a"], "unknown kind 7"),
         ([True, "a"], "unknown kind True"),
         ([0, "a"], "Declare is"),
         ([0, "", {}], "name of a queue is ''"),

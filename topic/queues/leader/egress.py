@@ -174,6 +174,35 @@ class Egress(SetPublisher):
         self._withdraw(expected.keys() - {*positions})
         self.go_on()
 
+    def came(self, positions: Iterable[int]) -> None:
+        """A transaction has put messages into the queue at these positions. The egress ignores messages that it found
+        there when it began."""
+        for position in positions:
+            if position > self._last:
+                heappush(self._free, position)
+        self._show_gap()
+        self.go_on()
+
+    def left(self, positions: Iterable[int]) -> None:
+        """A transaction has taken these messages out of the queue: give up their deliveries. The router of the consumer
+        may be lost before it tells home the outcome."""
+        gone = {*positions}
+        for position in gone:
+            self._locks.free(position)
+        self._withdraw(gone)
+        self.go_on()
+
+    def positions_of(self, keys: Iterable[bytes], consumer: bytes) -> list[int] | None:
+        """The positions of the messages that deliveries with these keys have brought to this consumer; None if the
+        consumer has one of them no longer."""
+        by_key, reserved = self.node.topic.records.by_key, self._messages.reserved
+        positions = {key: self.open.get(by_key[key]) if key in by_key else None for key in keys}
+        if None in positions.values():  # perhaps this leader has not published it again yet
+            theirs = (at for at in self._rows if reserved.has(at) and reserved.at(at) == consumer)
+            positions |= {key: at for at in theirs if (key := self.stream.keys.key(self._tag(at))) in positions}
+        found = [position for position in positions.values() if position is not None]
+        return found if len(found) == len(positions) else None
+
     def expire(self, positions: Sequence[int]) -> None:
         """Propose that these messages, whose time to live is over, leave the queue, unless a consumer may have them."""
         waiting = self._unassigned()

@@ -31,7 +31,7 @@ from topic.identity import LinkIdentity, queue_of
 from topic.queues.bound.bindings import BOUND, DEAD_LETTERS
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
-from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
+from topic.queues.proposals import Decided, Enqueue, Enqueued, Given, Proposal, Settled
 
 CREDIT: Final = 1 << 30
 """The credit of an ingress, in deliveries. It is no real limit, because `UNDECIDED` limits the bytes."""
@@ -133,13 +133,13 @@ class Ingress(SubscribingEnd, InsideEnd):
         claim = self.claim(None if is_new else dict.fromkeys(unsettled, 0))
         self.attach(attrs.evolve(claim, clock=clock), now)
 
-    def decided(self, index: int, answer: Enqueued | None) -> None:
+    def decided(self, index: int, answer: Decided | None) -> None:
         asked = self._asked.pop(index)
         if not self.is_there:
             return
         records = asked.records
         self._held -= asked.size
-        if answer is not None and not records[0].presettled:
+        if isinstance(answer, Enqueued) and not records[0].presettled:
             for is_refused, places in groupby(range(len(records)), key=lambda place: place in answer.refused):
                 outcome = DeliveryOutcome.REJECTED if is_refused else DeliveryOutcome.ACCEPTED
                 self.node.topic.outcomes(self.subscriber, [records[place] for place in places], outcome)
@@ -162,7 +162,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             return
         self.node.topic.credit(self.subscriber, CREDIT)
         most = UNDECIDED_BOUND if self._binding else UNDECIDED
-        left = 0 if self._is_at_its_limit else self._most - self._messages.size
+        left = 0 if self.is_at_its_limit else self._most - self._messages.size
         self.lacks_room = min(left, self._most_messages - self._messages.total) < most
         self.node.topic.room(self.subscriber, max(0, min(most, left) - self._held))
         if not self._binding:
@@ -194,7 +194,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         return self._queue or queue_of(record.stream.address)[1]
 
     @property
-    def _is_at_its_limit(self) -> bool:
+    def is_at_its_limit(self) -> bool:
+        """Whether the set takes no more messages by this end."""
         return self._messages.size >= self._most or self._messages.total >= self._most_messages
 
     @property
@@ -208,7 +209,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         return FULL_COUNT + (FULL_COUNT_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     def _tell_if_full(self) -> None:
-        is_full = self._is_at_its_limit
+        is_full = self.is_at_its_limit
         if is_full and not self._is_full:
             there = f"{self._messages.total} messages of {self._messages.size >> 20} MiB"
             what = f"its queues and its outbox have {there}, which is the most"

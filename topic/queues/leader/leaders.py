@@ -26,6 +26,7 @@ from topic.identity import (
 from topic.queues.actions import BodiesFound
 from topic.queues.bound.bindings import DEAD_LETTERS, set_of_binding
 from topic.queues.leader.ages import DecidedTimes
+from topic.queues.leader.commits import Commits
 from topic.queues.leader.egress import Egress, Resting
 from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
@@ -33,7 +34,8 @@ from topic.queues.leader.letters import Letters, is_of_letters, letters_to
 from topic.queues.leader.log import Marking, MessageView, ProposingEnd, ReadingEnd, RestingEnd
 from topic.queues.leader.pages import Pages
 from topic.queues.operations import MOST, Declare, QueueId, Refused, RefusedFor
-from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
+from topic.queues.positions import each_of
+from topic.queues.proposals import Decided, Enqueue, Enqueued, Proposal, Settled, Transact, Transacted
 from topic.queues.sets import ReplicaSets
 
 PAUSE_MS: Final = 100
@@ -48,6 +50,8 @@ MOST_AHEAD: Final = 4 << 20
 """The ends of a set may have read this many bytes of bodies that they have not published yet."""
 PATIENCE_S: Final = 0.005
 """A proposal that no client waits for may wait this many seconds for the next entry of the set."""
+
+NOT_LED: Final = Refused(RefusedFor.BUSY, "this router does not lead the set, or has just begun to")
 
 
 class LedSet:
@@ -120,8 +124,9 @@ class LedSet:
             sets.state(name),
             self,
             MessageView(sets.state(name).messages, marking, node.topic.outlet),
-            lambda router, number, answer: sets.answer_browse(name, router, number, answer),
+            lambda router, number, answer: sets.answer(name, router, number, answer),
         )
+        self.commits = Commits(sets, name, self)
         self.letters: dict[str, Letters] = {}
         """The publishers of the outbox, by the address to which they publish."""
         self.take_over_letters()
@@ -257,7 +262,7 @@ class LedSet:
         return not self._is_under_way
 
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
-        proposals = [self._timed(one) if isinstance(one, Enqueue) else one for one in proposals]
+        proposals = [self.timed(one) if isinstance(one, Enqueue) else one for one in proposals]
         first = self._sets.propose(self._name, proposals)
         if first is None:
             self._busy[end] = None
@@ -270,7 +275,19 @@ class LedSet:
             self.propose_now()
         return first
 
-    def _timed(self, asked: Enqueue) -> Enqueue:
+    def transact(self, number: int, proposal: Transact) -> bool:
+        """See `TransactingLog.transact`."""
+        index = self._sets.propose_for(self._name, proposal.router, number, proposal)
+        if index is not None:
+            self.propose_now()
+        return index is not None
+
+    @property
+    def is_full(self) -> bool:
+        """See `TransactingLog.is_full`."""
+        return self.ingress.is_at_its_limit
+
+    def timed(self, asked: Enqueue) -> Enqueue:
         """Add to the `Enqueue` when the time of each message ends. Times to live count from this moment on."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._node.topic.outlet.time_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
@@ -372,7 +389,7 @@ class LedSet:
         if queue is not None and queue.id in self.egresses:
             self.egresses[queue.id].expect(index, asked)
 
-    def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
+    def follow(self, decided: Sequence[tuple[int, Decided | None]], now: float) -> None:
         """Give the ends the answers to their decided proposals."""
         if self._deletions != self._sets.state(self._name).deletions:
             # The egresses of deleted queues close first, so that they publish none of the messages that they expect.
@@ -387,7 +404,9 @@ class LedSet:
             self._enqueues.pop(index, None)
             if index in self._proposed:  # entries of an earlier leader have no end here
                 self._proposed.pop(index).decided(index, answer)
-            if answer is not None:
+            if isinstance(answer, Transacted):
+                self._transacted(index, answer)
+            elif answer is not None:
                 self._enqueued(index, answer)
         self._is_under_way = bool(self._proposed)
         if not self._is_under_way:
@@ -422,12 +441,23 @@ class LedSet:
         for end in (self.ingress, *(end for end in (self.dead_letters, *self.bound.values()) if end.lacks_room)):
             end.go_on()
 
-    def _enqueued(self, index: int, answer: Enqueued) -> None:
+    def _transacted(self, index: int, answer: Transacted) -> None:
+        """Tell the egresses what a transaction has changed."""
+        for retired in answer.retires:
+            if retired.queue in self.egresses:
+                self.egresses[retired.queue].left(each_of(retired.runs))
+        for enqueued in answer.enqueued:
+            self._enqueued(index, enqueued, is_expected=False)
+
+    def _enqueued(self, index: int, answer: Enqueued, *, is_expected: bool = True) -> None:
         """Tell the egress which messages its queue has got. If the queue was deleted and declared again, the former
-        egress is closed, and a new one is attached if the queue has consumers."""
+        egress is closed, and a new one is attached if the queue has consumers. An egress does not expect the messages
+        of a transaction, because the state may roll the transaction back."""
         self._expiry.add(answer.positions)
-        if answer.queue in self.egresses:
+        if answer.queue in self.egresses and is_expected:
             self.egresses[answer.queue].enqueued(index, answer.positions)
+        elif answer.queue in self.egresses:
+            self.egresses[answer.queue].came(answer.positions)
         elif answer.queue is not None and answer.positions:
             name = self._sets.state(self._name).name_of(answer.queue)
             # These consumers attached while an earlier queue with this name existed.
@@ -526,5 +556,9 @@ class SetLeaders:
                 if name in self.led:
                     self.led[name].pages.ask(router, number, asked)
                 else:
-                    busy = Refused(RefusedFor.BUSY, "this router does not lead the set, or has just begun to")
-                    self._sets.answer_browse(name, router, number, busy)
+                    self._sets.answer(name, router, number, NOT_LED)
+            for router, number, commit in self._sets.take_commits(name):
+                if name in self.led:
+                    self.led[name].commits.take(router, number, commit)
+                else:
+                    self._sets.answer(name, router, number, NOT_LED)

@@ -8,13 +8,13 @@ from topic.outlet import Outlet
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.outgoing.outbox import Why
-from topic.queues.proposals import Enqueued, Proposal
+from topic.queues.proposals import Decided, Proposal
 
 
 class ProposingEnd(Protocol):
     """An end that proposes entries; `topic.queues.leader.ingress` and `topic.queues.leader.publisher` implement it."""
 
-    def decided(self, index: int, answer: Enqueued | None) -> None:
+    def decided(self, index: int, answer: Decided | None) -> None:
         """Called when the entry that this end has proposed at this log index is decided."""
 
     def go_on(self) -> None:

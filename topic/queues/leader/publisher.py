@@ -30,7 +30,7 @@ from topic.queues.logged.message_log import generation_of
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import delivery_tag, runs_of
-from topic.queues.proposals import Enqueued, Proposal
+from topic.queues.proposals import Decided, Proposal
 from topic.termini.attaches import Claim
 
 
@@ -184,7 +184,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         """The lists of deliveries that wait to be proposed."""
         raise NotImplementedError
 
-    def decided(self, index: int, answer: Enqueued | None) -> None:
+    def decided(self, index: int, answer: Decided | None) -> None:
         proposed = self._asked.pop(index)
         if not self.is_there:
             return

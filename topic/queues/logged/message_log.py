@@ -22,6 +22,8 @@ class MessageEnd(Enum):
 
     DEQUEUED = "dequeued"
     """A consumer has accepted or rejected the message."""
+    TRANSACTED = "transacted"
+    """A consumer has accepted or rejected the message in a transaction (protocol 14.20)."""
     SENT = "sent"
     """The message went to the outbox of the set, which sends it to another address (`topic.queues.outgoing.outbox`)."""
     EXPIRED = "expired"

@@ -1,0 +1,1 @@
+"""Transactions of AMQP clients (AMQP 1.0 part 4; protocol 14.20)."""

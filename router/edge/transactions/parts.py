@@ -1,0 +1,47 @@
+"""The parts of transactions, on the links to queues: messages that publishers put into a queue, and outcomes that
+consumers tell (AMQP 1.0 4.4.1, 4.4.2).
+"""
+
+from typing import Final
+
+from router.amqp.batches import PostedMessage
+from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, UNKNOWN_ID
+from router.amqp.proton.link import Link
+from topic.actions import TransactionEnd
+from topic.identity import INSIDE, queue_of
+from topic.node import Node
+from topic.queues.transactions.transactions import Transaction, Transactions, UnknownTransactionError
+
+NONE_OF_THIS_NAME: Final = "there is no open transaction of this name on the connection"
+
+
+def transaction_of(link: Link, node: Node, address: str, name: bytes) -> tuple[Transactions, Transaction] | None:
+    """The open transaction of this name, for a part that concerns the address in the mesh. None, and the link is
+    detached, if there is none, or if no transaction may have such a part."""
+    transactions = node.transactions
+    try:
+        found = transactions.find(link.connection, name) if transactions is not None else None
+    except UnknownTransactionError:
+        link.connection.expel(link, UNKNOWN_ID, NONE_OF_THIS_NAME)
+        return None
+    if transactions is not None and found is not None and address.startswith(INSIDE):
+        return transactions, found
+    if transactions is not None and found is not None:
+        transactions.fail(found, TransactionEnd.NOT_IMPLEMENTED, NO_TRANSACTIONS)
+        node.transacts()
+    link.connection.expel(link, NOT_IMPLEMENTED, NO_TRANSACTIONS)
+    return None
+
+
+def posting(link: Link, node: Node, address: str, posted: PostedMessage) -> bool:
+    """Put a message to this address in the mesh into its transaction, and answer it. Returns whether the link lives
+    on."""
+    found = transaction_of(link, node, address, posted.transaction)
+    if found is None:
+        return False
+    transactions, one = found
+    transactions.post(one, *queue_of(address), posted.message, node.now())
+    node.transacts()
+    if posted.handle is not None:
+        link.take_provisionally(posted.handle, posted.transaction)
+    return True

@@ -1,0 +1,130 @@
+"""The deliveries of one consumer whose outcomes belong to transactions (AMQP 1.0 4.4.2).
+
+The core hears of such an outcome when the transaction is committed, not before. If the transaction is rolled back, the
+consumer has the delivery as before. But if the consumer has settled it, the message goes back to its queue, as failed:
+the consumer may have begun to process it.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Protocol
+
+from router.amqp.format.values import Handle, OutcomeDetails
+from router.amqp.proton.link import Link
+from router.edge.transactions.parts import transaction_of
+from topic.actions import RetirementsOver, TransactionEnd
+from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
+from topic.delivery.record import Record
+from topic.edge.subscriber import LocalSubscriber
+from topic.identity import queue_of
+from topic.node import Node
+from topic.queues.transactions.transactions import Retired, Transaction, Transactions
+
+OUTCOMES = {int(outcome): outcome for outcome in DeliveryOutcome}
+
+
+class RetiringEnd(Protocol):
+    """The end of a consumer: `router.edge.subscriber_link`."""
+
+    link: Link
+    node: Node
+    subscriber: LocalSubscriber
+
+    def settle_here(self, records: Sequence[Record]) -> None:
+        """Settle deliveries on the link."""
+
+
+class RetiredDeliveries:
+    """Those of one link."""
+
+    def __init__(self, end: RetiringEnd) -> None:
+        self._end = end
+        self._retired: dict[Record, Retired] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._retired)
+
+    def take(self, handles: Iterable[Handle], records: Iterable[Record], settled: Iterable[bool]) -> bool:
+        """Take dispositions within transactions. Returns False if the link is detached for one of them."""
+        end, address = self._end, self._end.subscriber.identity.address
+        for handle, record, is_settled in zip(handles, records, settled, strict=True):
+            name, told = end.link.remote_transaction(handle)
+            found = transaction_of(end.link, end.node, address, name)
+            if found is None:
+                return False
+            transactions, one = found
+            if told.state or is_settled:
+                self._retire(transactions, one, record, told, is_settled=is_settled)
+            if is_settled:
+                end.settle_here([record])
+        end.node.transacts()
+        return True
+
+    def _retire(
+        self, transactions: Transactions, one: Transaction, record: Record, told: OutcomeDetails, *, is_settled: bool
+    ) -> None:
+        known = self._retired.get(record)
+        if known is not None and known.of is not one:
+            why = "a delivery belongs to two transactions"
+            transactions.fail(known.of, TransactionEnd.ROLLED_BACK, why)
+            transactions.fail(one, TransactionEnd.ROLLED_BACK, why)
+        set_, queue = queue_of(self._end.subscriber.identity.address)
+        retired = self._retired[record] = Retired(
+            of=one,
+            link=self._end,
+            record=record,
+            queue=queue,
+            consumer=self._end.subscriber.name,
+            key=record.key,
+            outcome=OUTCOMES.get(told.state, DeliveryOutcome.RELEASED),  # none: our default-outcome
+            final=told.undeliverable,
+            failed=told.failed,
+            annotations=told.annotations if len(told.annotations) <= MOST_ANNOTATIONS else b"",
+            is_settled=is_settled,
+        )
+        transactions.retire(retired, set_, self._end.node.now())
+
+    def replace(self, records: Sequence[Record], states: Sequence[int], settled: Sequence[bool]) -> None:
+        """The client tells outcomes of deliveries without a transaction. If one of them belongs to a transaction, that
+        can only be rolled back."""
+        for record, state, is_settled in zip(records, states, settled, strict=True):
+            retired = self._retired.pop(record, None) if state or is_settled else None
+            if retired is not None:
+                self._fail(retired, "its client has told another outcome of a delivery, outside of it")
+
+    def _fail(self, retired: Retired, why: str) -> None:
+        transactions = self._end.node.transactions
+        assert transactions is not None
+        transactions.fail(retired.of, TransactionEnd.ROLLED_BACK, why)
+        self._end.node.transacts()
+
+    def forget(self, records: Iterable[Record]) -> None:
+        """The core has settled these deliveries."""
+        for record in records:
+            self._retired.pop(record, None)
+
+    def drop_all(self) -> None:
+        """The link has ended: its transactions can only be rolled back."""
+        retired, self._retired = self._retired, {}
+        for one in retired.values():
+            self._fail(one, "a link has ended on which it has outcomes")
+
+    def over(self, action: RetirementsOver) -> None:
+        """A transaction is over."""
+        outcomes: Sequence[Retired] = action.outcomes
+        there = [one for one in outcomes if self._retired.get(one.record) is one]
+        for one in there:
+            del self._retired[one.record]
+        if action.committed:
+            self._end.settle_here([one.record for one in there])
+            for told, run in groupby(there, lambda one: (one.outcome, one.final, one.failed, one.annotations)):
+                self._tell([one.record for one in run], *told)
+        else:
+            back = [one.record for one in there if one.is_settled]
+            self._tell(back, DeliveryOutcome.MODIFIED, False, True, b"")
+
+    def _tell(
+        self, records: list[Record], outcome: DeliveryOutcome, final: bool, failed: bool, annotations: bytes
+    ) -> None:
+        end = self._end
+        end.node.topic.outcomes(end.subscriber, records, outcome, final=final, failed=failed, annotations=annotations)

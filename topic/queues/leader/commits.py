@@ -1,0 +1,81 @@
+"""Transactions at the leader of a set: it makes a `Transact` of each `Commit` that routers ask for (protocol 14.20).
+
+    router of the client ── Commit ─▶ leader ── Transact ─▶ log of the set ── decided ─▶ answer, and the egresses
+
+A router names the deliveries that its client has retired by their keys, because it knows no positions. The leader finds
+the positions. The state decides whether the client still has the messages. If the leader knows that the transaction
+cannot be carried out, it proposes an entry that says so, and does not answer by itself: an earlier entry may have
+carried out the transaction already.
+
+Never here: the changes of the state, and the answers that it keeps.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from topic.queues.leader.egress import Egress
+from topic.queues.operations import Commit, Declare, QueueId, Refused, RefusedFor, Retirement
+from topic.queues.positions import runs_of
+from topic.queues.proposals import Enqueue, Retire, Transact
+from topic.queues.sets import ReplicaSets
+
+
+class TransactingLog(Protocol):
+    """The log of one set that this router leads: `topic.queues.leader.leaders`."""
+
+    @property
+    def egresses(self) -> Mapping[QueueId, Egress]: ...
+    @property
+    def is_full(self) -> bool:
+        """Whether the set takes no more messages."""
+
+    def timed(self, asked: Enqueue) -> Enqueue:
+        """The `Enqueue` with the end of each message's time."""
+
+    def transact(self, number: int, proposal: Transact) -> bool:
+        """Append the entry to the log. Its decision answers the request of this number of the router. Returns False if
+        the leader is busy, or leads no longer."""
+
+
+class Commits:
+    """The transactions of one set, in one term of this router."""
+
+    def __init__(self, sets: ReplicaSets, name: str, log: TransactingLog) -> None:
+        self._sets = sets
+        self._name = name
+        self._log = log
+
+    def take(self, router: str, number: int, asked: Commit) -> None:
+        """A router asks for a transaction: propose it. If the leader is busy, the router asks again."""
+        why = self._why_not(asked)
+        retires = [self._retire(one) for one in asked.retirements] if not why else []
+        why = why or ("its client has a message no longer that it takes" if None in retires else "")
+        posts = [self._log.timed(Enqueue(post.queue, (), (), post.messages)) for post in asked.posts] if not why else []
+        found = [one for one in retires if one is not None] if not why else []
+        self._declare([post.queue for post in posts])
+        transact = Transact(router, asked.incarnation, asked.number, asked.floor, why, posts, found)
+        if not self._log.transact(number, transact):
+            self._sets.answer(self._name, router, number, Refused(RefusedFor.BUSY, "the leader of the set is busy"))
+
+    def _why_not(self, asked: Commit) -> str:
+        """Why the set cannot carry out the transaction now; empty if it may."""
+        queues = (*(post.queue for post in asked.posts), *(one.queue for one in asked.retirements))
+        plans = [self._sets.set_map.plan_of(queue) for queue in queues]
+        if any(plan is None or plan.name != self._name for plan in plans):
+            return f"set {self._name} does not have all queues of the transaction"
+        return f"set {self._name} is full" if asked.posts and self._log.is_full else ""
+
+    def _declare(self, queues: Iterable[str]) -> None:
+        state = self._sets.state(self._name)
+        if missing := [Declare(queue) for queue in queues if state.get(queue) is None]:
+            self._sets.propose(self._name, missing)
+
+    def _retire(self, asked: Retirement) -> Retire | None:
+        """The messages of these deliveries, by position; None if one is not there."""
+        state = self._sets.state(self._name)
+        queue = state.get(asked.queue)
+        egress = self._log.egresses.get(queue.id) if queue is not None else None
+        if egress is None:  # so the queue has no message that a consumer has
+            return None
+        positions = egress.positions_of(asked.keys, asked.consumer)
+        return Retire(egress.queue, asked.consumer, asked.rejected, runs_of(sorted(positions))) if positions else None

@@ -1,0 +1,1 @@
+"""Transactions on the queues of one set (protocol 14.20)."""

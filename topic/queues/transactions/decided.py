@@ -1,0 +1,90 @@
+"""The transactions that a set has decided, as far as a router may ask for them once more (protocol 14.20).
+
+A router sends a `Commit` again if the leader is lost before the router has the answer. So the log may have two entries
+for one transaction. The state keeps the answer to the first one under the number of the transaction, and the second one
+gets this answer and has no other effect. Each entry tells up to which number the router has all answers: the state
+forgets these. So it keeps few answers of each router, in one row.
+"""
+
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from topic.queues.operations import unpack
+from topic.queues.proposals import Transact
+from topic.queues.rows import StateRows
+
+TRANSACTIONS: Final = b"t"
+"""The first byte of the keys of the rows of routers that have asked for transactions. The name of the router
+follows."""
+MOST_UNANSWERED: Final = 100
+"""The most transactions on one set for which one router may wait. All replicas must have the same number."""
+COMMITTED: Final = ""
+MOST_WHY: Final = 200
+"""Most characters of the reason why a transaction is rolled back."""
+
+
+@attrs.frozen(slots=True)
+class _Asker:
+    """A router that has asked for transactions."""
+
+    incarnation: int
+    floor: int
+    """The router has the answers to all transactions with lower numbers."""
+    answers: dict[int, str]
+    """Keyed by number: `COMMITTED`, or why the transaction is rolled back."""
+
+    @property
+    def row(self) -> bytes:
+        return bytes(msgpack.packb((self.incarnation, self.floor, [*self.answers.items()])))
+
+
+class DecidedTransactions:
+    """The decided transactions of one set."""
+
+    def __init__(self, rows: StateRows) -> None:
+        """Read the answers in `rows`, and keep all later ones there. Raises ValueError if a row is wrong."""
+        self._rows = rows
+        found = ((key, value) for key, value in rows.small if key[:1] == TRANSACTIONS)
+        self._askers = {key[1:].decode(): _asker(value) for key, value in found}
+
+    def answer(self, asked: Transact) -> str | None:
+        """The answer to this transaction, if the state knows one: `COMMITTED`, or why it is rolled back. None: it is to
+        be decided now."""
+        if not asked.floor <= asked.number < asked.floor + MOST_UNANSWERED:
+            return f"router {asked.router} waits for more than {MOST_UNANSWERED} transactions"
+        known = self._askers.get(asked.router)
+        if known is None or known.incarnation < asked.incarnation:
+            return None
+        if known.incarnation > asked.incarnation or asked.number < known.floor:
+            return "its router waits for its answer no more"
+        return known.answers.get(asked.number)
+
+    def decide(self, asked: Transact, why: str) -> None:
+        """Keep the answer to a transaction that is decided now."""
+        known = self._askers.get(asked.router)
+        if known is None or known.incarnation < asked.incarnation:
+            known = _Asker(asked.incarnation, 0, {})
+        floor = max(known.floor, asked.floor)
+        answers = {number: answer for number, answer in known.answers.items() if number >= floor}
+        answers[asked.number] = why[:MOST_WHY]
+        asker = self._askers[asked.router] = _Asker(asked.incarnation, floor, answers)
+        self._rows.put(TRANSACTIONS + asked.router.encode(), asker.row)
+
+    def check(self) -> None:
+        """Assert what must hold between proposals."""
+        assert DecidedTransactions(self._rows)._askers == self._askers, "the rows are not those of the transactions"
+        assert all(len(asker.answers) <= MOST_UNANSWERED for asker in self._askers.values())
+
+
+def _asker(value: bytes) -> _Asker:
+    """The router in the value of a row. Raises ValueError."""
+    parts = unpack(value, "a row of the state of a set")
+    if [type(part) for part in parts] != [int, int, list] or not all(map(_is_answer, parts[2])):
+        raise ValueError("a row of the state of a set has transactions that are none")
+    return _Asker(parts[0], parts[1], dict(parts[2]))
+
+
+def _is_answer(value: Any) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [int, str]

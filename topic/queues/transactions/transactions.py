@@ -1,0 +1,278 @@
+"""The open transactions of one router's clients on queues (protocol 14.20), without I/O.
+
+    client ── declare ─▶ open ── post, retire ─▶ open ── discharge ─▶ deciding ── answer of the set ─▶ over
+                          ╰── its client fails or goes, or it lasts too long ──▶ rolled back: over
+
+Nothing of a transaction leaves the router before its discharge. Then the router asks the leader of the set for a
+`Commit`: that is one entry of the log. A rollback tells no other router anything: it forgets the messages, and the ends
+of the consumers have their deliveries as before.
+
+While the leader decides, only the log knows how the transaction ends. So the router asks each next leader, without end,
+also if the client has gone.
+
+Never here: links, and the form of messages and outcomes.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from itertools import count, groupby
+from typing import Any, Final
+
+import attrs
+
+from topic.actions import Discharged, LinkAction, RetirementsOver, TransactionEnd
+from topic.delivery.allowance import Allowance
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.queues.operations import Answer, Commit, Done, Post, Retirement
+from topic.queues.sets import ReplicaSets
+from topic.queues.transactions.decided import MOST_UNANSWERED
+
+MOST_OPEN: Final = 256
+"""Open transactions of one connection."""
+MOST_PARTS: Final = 10_000
+"""Messages and outcomes of one transaction."""
+NAME_BYTES: Final = 12
+"""Bytes of the name of a transaction: no state that has it is as short as the states that the tap does not parse
+(`router.amqp.frames.walk`)."""
+TIMEOUT_S: Final = 300.0
+"""How long a transaction may last, in seconds, from its first message or outcome."""
+MOST_DECIDING: Final = 64
+"""Transactions of one router that a set decides at a time, from the first one without an answer."""
+assert MOST_DECIDING <= MOST_UNANSWERED
+
+
+class UnknownTransactionError(Exception):
+    """The client has no open transaction of this name."""
+
+
+class TooManyTransactionsError(Exception):
+    """The client has as many open transactions as it may have."""
+
+
+@attrs.define(eq=False, slots=True)
+class Transaction:
+    """A transaction that is not over."""
+
+    id: bytes
+    connection: Any
+    coordinator: Any
+    """The end of the client's link to the coordinator."""
+    account: Allowance
+    set: str = ""
+    """The set of its queues; empty while it has none."""
+    posts: dict[str, list[bytes]] = attrs.Factory(dict)
+    """Keyed by queue: the messages for it, in order."""
+    retired: dict[Any, "Retired"] = attrs.Factory(dict)
+    """Keyed by delivery."""
+    count: int = 0
+    """Messages so far."""
+    size: int = 0
+    """Bytes of these messages."""
+    until: float = math.inf
+    """When its time is over; infinite while it is empty."""
+    end: TransactionEnd = TransactionEnd.COMMITTED
+    """How it ends, as far as this router knows."""
+    why: str = ""
+    """Why it can only be rolled back; empty if it may be committed."""
+
+
+@attrs.define(eq=False, slots=True)
+class Retired:
+    """The outcome of one delivery in a transaction."""
+
+    of: Transaction
+    link: Any
+    """The end of the consumer."""
+    record: Any
+    """The delivery."""
+    queue: str
+    consumer: bytes
+    """The name of the consumer's link."""
+    key: bytes
+    outcome: DeliveryOutcome
+    final: bool
+    failed: bool
+    annotations: bytes
+    """These three as in `Topic.outcomes`."""
+    is_settled: bool
+    """Whether the client has settled the delivery: if the transaction is rolled back, it has the message no longer."""
+
+
+class Transactions:
+    """The transactions of one router. `flush` is to be called after each call of another method."""
+
+    def __init__(self, router: str, incarnation: int, sets: ReplicaSets, most_bytes: int) -> None:
+        """`most_bytes`: bytes of the messages of one transaction, at most."""
+        self._router = router
+        self._incarnation = incarnation
+        self._sets = sets
+        self._most_bytes = most_bytes
+        self._names = count(1)
+        self._open: dict[bytes, Transaction] = {}
+        """Keyed by name."""
+        self._of: dict[Any, int] = {}
+        """Keyed by connection that has open transactions: how many."""
+        self._waiting: dict[str, deque[Transaction]] = {}
+        """Keyed by set: transactions that are to be committed, and that the set does not know."""
+        self._deciding: dict[int, tuple[Transaction, int]] = {}
+        """Keyed by request of this router: the transactions that the set decides, with their numbers there."""
+        self._numbers: dict[str, int] = {}
+        """Keyed by set: the number of the next transaction."""
+        self._out: list[LinkAction] = []
+
+    # events of clients
+
+    def declare(self, connection: Any, coordinator: Any, account: Allowance) -> bytes:
+        """Begin a transaction. Returns its name. Raises TooManyTransactionsError."""
+        if self._of.get(connection, 0) >= MOST_OPEN:
+            raise TooManyTransactionsError
+        self._of[connection] = self._of.get(connection, 0) + 1
+        name = next(self._names).to_bytes(NAME_BYTES)
+        self._open[name] = Transaction(name, connection, coordinator, account)
+        return name
+
+    def find(self, connection: Any, name: bytes) -> Transaction:
+        """The open transaction of this name. Raises UnknownTransactionError."""
+        found = self._open.get(name)
+        if found is None or found.connection is not connection:
+            raise UnknownTransactionError
+        return found
+
+    def post(self, to: Transaction, set_: str, queue: str, message: bytes, now: float) -> None:
+        """The client puts a message into a queue of this set."""
+        if not self._takes(to, set_, len(message), now):
+            return
+        to.posts.setdefault(queue, []).append(message)
+        to.count += 1
+        to.size += len(message)
+        to.account.add(len(message))
+
+    def retire(self, retired: Retired, set_: str, now: float) -> None:
+        """The client tells the outcome of a delivery of a queue of this set; or another one, of a delivery that the
+        transaction has already."""
+        if self._takes(retired.of, set_, 0, now):
+            retired.of.retired[retired.record] = retired
+        else:
+            self._tell([retired], committed=False)
+
+    def _takes(self, to: Transaction, set_: str, size: int, now: float) -> bool:
+        if to.set and to.set != set_:
+            why = f"it has queues of the sets {to.set} and {set_}, and a transaction has queues of one set"
+            self.fail(to, TransactionEnd.NOT_IMPLEMENTED, why)
+        elif to.count + len(to.retired) >= MOST_PARTS:
+            why = f"it has {MOST_PARTS} messages and outcomes, which is the most"
+            self.fail(to, TransactionEnd.TOO_LARGE, why)
+        elif to.size + size > self._most_bytes:
+            self.fail(to, TransactionEnd.TOO_LARGE, f"it has more than {self._most_bytes} bytes, which is the most")
+        elif size and (limit := to.account.refuses):
+            self.fail(to, TransactionEnd.TOO_LARGE, f"its client has as many bytes here as {limit} allows")
+        to.set = set_
+        to.until = min(to.until, now + TIMEOUT_S)
+        return not to.why
+
+    def fail(self, to: Transaction, end: TransactionEnd, why: str) -> None:
+        """The transaction can only be rolled back. Its client learns so when it discharges it. A transaction that is
+        discharged goes on."""
+        if not to.why and self._open.get(to.id) is to:
+            to.end, to.why = end, why
+            self._drop(to)
+
+    def leave(self, coordinator: Any) -> None:
+        """The link to the coordinator has ended: roll back all its transactions that no set knows yet."""
+        for one in [one for one in self._open.values() if one.coordinator is coordinator]:
+            self._close(one)
+            self._drop(one)
+        for waiting in self._waiting.values():
+            for one in [one for one in waiting if one.coordinator is coordinator]:
+                waiting.remove(one)
+                self._drop(one)
+
+    def discharge(self, one: Transaction, *, fail: bool) -> None:
+        """The client ends the transaction: roll it back (`fail`), or commit it. `Discharged` tells the end."""
+        self._close(one)
+        if fail or one.why:
+            self._over(one, TransactionEnd.ROLLED_BACK if fail else one.end, "" if fail else one.why)
+        elif one.posts or any(map(_is_for_set, one.retired.values())):
+            self._waiting.setdefault(one.set, deque()).append(one)
+        else:
+            self._over(one, TransactionEnd.COMMITTED)
+
+    def _close(self, one: Transaction) -> None:
+        """The transaction is no longer open."""
+        del self._open[one.id]
+        self._of[one.connection] -= 1
+        if not self._of[one.connection]:
+            del self._of[one.connection]
+
+    def _over(self, one: Transaction, end: TransactionEnd, why: str = "") -> None:
+        self._drop(one, committed=end is TransactionEnd.COMMITTED)
+        self._out.append(Discharged(one.coordinator, one.id, end, why))
+
+    def _drop(self, one: Transaction, *, committed: bool = False) -> None:
+        """Forget the messages, and tell the consumers what has become of their outcomes."""
+        one.account.add(-one.size)
+        one.posts, one.count, one.size = {}, 0, 0
+        retired, one.retired = [*one.retired.values()], {}
+        self._tell(retired, committed=committed)
+
+    def _tell(self, retired: list[Retired], *, committed: bool) -> None:
+        for link, outcomes in groupby(retired, lambda one: one.link):
+            self._out.append(RetirementsOver(link, [*outcomes], committed))
+
+    # the sets
+
+    def answered(self, number: int, answer: Answer) -> bool:
+        """A set has answered the request of this number. Returns whether this is one of a transaction."""
+        one, _ = self._deciding.pop(number, (None, 0))
+        if one is None:
+            return False
+        if isinstance(answer, Done):
+            self._over(one, TransactionEnd.COMMITTED)
+        else:
+            self._over(one, TransactionEnd.ROLLED_BACK, answer.why)
+        return True
+
+    def _ask(self, now: float) -> None:
+        """Ask the sets for the transactions that wait, as many as a set may decide at a time."""
+        for set_, waiting in self._waiting.items():
+            deciding = [number for one, number in self._deciding.values() if one.set == set_]
+            number = self._numbers.get(set_, 0)
+            floor = min(deciding, default=number)
+            while waiting and number < floor + MOST_DECIDING:
+                one = waiting.popleft()
+                self._deciding[self._sets.ask(self._commit(one, number, floor), now)] = one, number
+                number += 1
+            self._numbers[set_] = number
+        self._waiting = {set_: waiting for set_, waiting in self._waiting.items() if waiting}
+
+    def _commit(self, one: Transaction, number: int, floor: int) -> Commit:
+        posts = tuple(Post(queue, tuple(messages)) for queue, messages in one.posts.items())
+        keys: dict[tuple[str, bytes, bool], list[bytes]] = {}
+        for retired in filter(_is_for_set, one.retired.values()):
+            is_rejected = retired.outcome is DeliveryOutcome.REJECTED
+            keys.setdefault((retired.queue, retired.consumer, is_rejected), []).append(retired.key)
+        retirements = tuple(Retirement(queue, who, tuple(them), no) for (queue, who, no), them in keys.items())
+        name = posts[0].queue if posts else retirements[0].queue
+        return Commit(name, self._router, self._incarnation, number, floor, posts, retirements)
+
+    # time, and the actions
+
+    def look(self, now: float) -> None:
+        """Roll back the transactions whose time is over."""
+        for one in self._open.values():
+            if one.until <= now:
+                self.fail(one, TransactionEnd.TIMED_OUT, f"it has lasted for {TIMEOUT_S:g} s, which is the most")
+
+    def flush(self, now: float) -> Iterator[LinkAction]:
+        """Ask the sets, and take the actions on links."""
+        self._ask(now)
+        while self._out:
+            out, self._out = self._out, []
+            yield from out
+
+
+def _is_for_set(retired: Retired) -> bool:
+    """Whether the set decides the outcome with the transaction. A message that is given back stays in its queue: the
+    router tells of that when the transaction is committed."""
+    return retired.outcome in (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
