@@ -56,9 +56,9 @@ class JournalFile:
         kept: Retention | None = None,
         restate: Callable[[Name | None], None] = lambda first: None,
     ) -> None:
-        """`goes_on`: if the log cannot be written, it breaks off, and no later call raises. `kept`: how many segments
-        are kept. If `kept` is given, `restate` appends to the block the entries that each segment has to repeat; it
-        gets the first kept segment."""
+        """`goes_on`: if the log cannot be written, it breaks off, and no later call raises. `kept`: the limits of the
+        segments that are kept; None: all are kept. `restate`: a function that gets the first kept segment, and appends
+        to the block the entries that each segment has to repeat."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""

@@ -255,7 +255,7 @@ class Neighbours(Handler):
                 connection.wake()
 
     def follow(self) -> None:
-        """Close the links that the plan no longer has, after all their bodies."""
+        """Close the links that the plan no longer has, once all their bodies are written."""
         for name in [name for name in self._up if name not in self._linkstate.neighbours]:
             transport = self._up.pop(name)
             transport.fill()

@@ -35,8 +35,8 @@ class BodyConnection(Connection):
         self._is_open = False
         # True once our open frame is written.
         self._has_opened = False
-        # `_has_come`: bytes have arrived since the last tick, after the peer's open.
-        # `_has_gone`: we have sent bodies since the last tick.
+        # `_has_come` is true if bytes have arrived since the last tick, after the peer's open.
+        # `_has_gone` is true if we have sent bodies since the last tick.
         self._has_come = self._has_gone = False
         # True if we sent bodies between the last two ticks.
         self._is_heard = False

@@ -126,7 +126,7 @@ class TlsPipe(Pipe):
         """Encrypt the beginning of `data`. After a write that wrote nothing, the caller passes the same bytes again."""
         try:
             self._means = self.tls.write(data if len(data) <= PIECE else data[:PIECE])
-        # This happens after a damaged record.
+        # The error means that a TLS record was damaged.
         except ssl.SSLError as error:
             raise trio.BrokenResourceError(reason_of(error)) from None
         return self._go.read()

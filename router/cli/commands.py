@@ -90,7 +90,7 @@ def plain_errors() -> Iterator[None]:
             nobody_reads_on()
             raise click.ClickException(f"standard output: {error.strerror}") from None
         # An OSError with a file name is about a file that the user has given.
-        # Any other one is a bug, and keeps its traceback.
+        # Any other OSError is a bug, and keeps its traceback.
         if error.filename is None or isinstance(error, BrokenPipeError):
             raise
         raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None

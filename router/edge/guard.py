@@ -145,7 +145,7 @@ class Guard:
         """Check an attach to a topic. Raises Refusal if the user may not."""
         rule = self._rules.rule_of(connection.user)
         # Only the client of a dynamic node knows its address and tells it to others.
-        # So any right to send or receive is enough.
+        # So any right to send or receive is enough for the use of a dynamic node.
         if is_dynamic(address):
             allowed, what = bool(rule.receive if receives else rule.send), "use"
         elif receives:

@@ -85,7 +85,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         """The open deliveries of the former link, which this link continues, with their records. Empty once the attach
         is answered."""
         self.kept: dict[Handle, bytes] = {}
-        """The tags of deliveries that the client surely has and has yet to settle, by handle."""
+        """The tags of deliveries that the client still has, certainly, because it has not settled them. Keyed by
+        handle."""
         self._told: set[Handle] = set()
         """The handles of deliveries whose outcome the client got before its re-attach. Such an outcome
         does not change."""
@@ -225,7 +226,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             if action.alone:
                 self.alone += action.alone
                 # The client gets the count without asking for it.
-                # If this router is lost, the client cannot ask any more.
+                # If this router is lost, the client cannot ask it for the count any more.
                 self.link.answer_echo()
         else:
             condition, more = CONDITIONS[action.cause]

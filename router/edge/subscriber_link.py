@@ -172,7 +172,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
         found = list(map(self.records.get, handles))
         # A delivery without a record here is settled, or the core has not resumed it yet.
-        # The core then reads the state itself.
+        # The core itself reads the state of a delivery that it resumes later.
         if None in found:
             known = [record is not None for record in found]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))

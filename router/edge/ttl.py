@@ -90,7 +90,7 @@ def _says_nothing(message: bytes) -> bool:
 
 
 def _ends_in_creation(message: bytes, end: int) -> bool:
-    """Whether properties that end at `end`, with a creation-time as their last field, have no expiry before it."""
+    """Whether properties that end with a creation-time at `end` have no expiry before it."""
     return message[end - 10] == _NULL and message[end - 9] == _TIMESTAMP and message[end - 18] != _TIMESTAMP
 
 

@@ -79,7 +79,7 @@ ASKED_BY_SKSTAT: Final = (
     "saslConfigName", "timestampsInUTC", "timestampFormat", "metadata", "dataConnectionCount",
     "tenantId",
 )  # fmt: skip
-"""Attributes of a router that `skstat` of skupper-router reads, and that mean nothing here."""
+"""Attributes of a router that `skstat` of skupper-router needs, and that mean nothing in this project."""
 
 ROUTER: Final = Entity[ObservedRouter](
     "router",

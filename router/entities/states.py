@@ -10,8 +10,8 @@ from topic.edge.subscriber import LocalSubscriber
 
 STATES: Final = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
 PLACEHOLDER, UNCONFIRMED = "placeholder", "unconfirmed"
-"""The words for records in doubt that no home has confirmed. A placeholder has no message; the other one has its
-message."""
+"""The words for records in doubt that no home has confirmed. A placeholder has no message; an unconfirmed record has
+its message."""
 IN_DOUBT: Final = ("in_doubt", UNCONFIRMED, PLACEHOLDER)
 PUBLISHER: Final = ("attaching", "attached", "suspended")
 SUBSCRIBER: Final = ("joining", "attached", "suspended")

@@ -1,7 +1,7 @@
 """Passes once over all deliveries at this router, and finds the waits that they cause, and since when each was seen.
 
-Each report makes one pass (`router.entities.report`), because several of its parts need it. The path of a message only
-counts totals."""
+Each report makes one pass (`router.entities.report`), because several of its parts need it. The code that handles
+single messages does not look for waits: it only counts totals."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ class Ages:
 
 @frozen
 class DeliveryWait:
-    """A wait of deliveries in doubt here, or of gated subscribers."""
+    """A wait: deliveries that are in doubt here wait for an outcome, or gated subscribers wait for older deliveries."""
 
     awaited: str
     publishers: list[str]

@@ -1,1 +1,1 @@
-"""Makes a topology of the configuration of other routers: qpid-dispatch and skupper-router."""
+"""Makes a topology out of configurations of other routers: qpid-dispatch and skupper-router."""

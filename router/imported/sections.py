@@ -20,7 +20,7 @@ MAP: Final = re.compile(r'"?([$\w-]+)"?\s*:\s*\{')
 ITEM: Final = re.compile(r"([\w-]+)\s*:\s*(\S.*)")
 QUOTED: Final = re.compile(r'"[^"]*"')
 WITH_HASH: Final = ("pattern", "bindingKey", "hostname")
-"""Attributes whose value may have a `#`, which begins a comment elsewhere."""
+"""Attributes whose value may contain a `#`. In other values, a `#` begins a comment."""
 
 
 class ConfigurationError(FileError):
@@ -38,13 +38,13 @@ class Item:
 @frozen
 class ConfigSection:
     name: str
-    """In the form of JSON, such as `sslProfile`, without a prefix of its type."""
+    """The name of the section as in JSON, such as `sslProfile`, without a prefix of its type."""
     line: int
     items: dict[str, Item]
 
 
 def sections_of(path: Path) -> list[ConfigSection]:
-    """Raises ConfigurationError."""
+    """Read the sections of a configuration file. Raises ConfigurationError."""
     try:
         text = contents(path, WHAT)
         if re.match(rb"(\s*#[^\n]*\n)*\s*\[", text):
@@ -60,7 +60,7 @@ def sections_of(path: Path) -> list[ConfigSection]:
 
 
 def _camel(name: str) -> str:
-    """`ssl-profile` as `sslProfile`."""
+    """Turn a name such as `ssl-profile` into `sslProfile`."""
     first, *rest = re.split("[-_]", name)
     return first + "".join(word.capitalize() for word in rest)
 
@@ -72,7 +72,7 @@ def _named(name: str) -> str:
 
 
 def _of_json(text: bytes) -> list[ConfigSection]:
-    """YAML has JSON as a part, and the reader of YAML knows the line of each value."""
+    """Read the sections of a JSON file. The reader of YAML also reads JSON, and knows the line of each value."""
     lines = text.expandtabs(2).split(b"\n")
     root = read(b"\n".join(b"" if line.lstrip().startswith(b"#") else line for line in lines))
     if not isinstance(root, MarkedList):
@@ -96,7 +96,8 @@ def _pair(pair: Value) -> ConfigSection:
 def _of_conf(lines: list[str]) -> list[ConfigSection]:
     found: list[ConfigSection] = []
     section: ConfigSection | None = None
-    depth = 0  # of maps within the section
+    # The number of maps within the section that are open at this line.
+    depth = 0
     for number, line in enumerate(map(str.strip, lines), 1):
         bare = QUOTED.sub("", line).partition("#")[0]
         depth_after = depth + bare.count("{") - bare.count("}")

@@ -28,7 +28,7 @@ WHY: Final = {
     "log": "a router logs to its folder in the run directory",
     "authServicePlugin": "users are in the file security.users: oncemesh user add",
 }
-"""Why a section has no counterpart, or what to use in its place."""
+"""Maps a section without a counterpart to the reason, or to what the user can use in its place."""
 WHY_ATTRIBUTE: Final = {
     "authenticatePeer": "users are in the file security.users: oncemesh user add",
     "saslMechanisms": "users are in the file security.users: oncemesh user add",
@@ -59,7 +59,7 @@ SAID: Final = {
     "policy": ("maxConnections", "maxMessageSize"),
     "network": ("networkId",),
 }
-"""The attributes of each section that are read here."""
+"""The attributes of each section that this module reads."""
 SETTINGS: Final = {
     ("router", "helloIntervalSeconds"): ("timing", "hello", "{}s"),
     ("router", "helloMaxAgeSeconds"): ("timing", "dead", "{}s"),
@@ -71,13 +71,14 @@ SETTINGS: Final = {
     ("policy", "maxConnections"): ("limits", "connections", "{}"),
     ("policy", "maxMessageSize"): ("limits", "max_message", "{}"),
 }
-"""Attributes that become settings of the whole mesh: part, key, and form of the value."""
+"""Maps an attribute to the setting of the whole mesh that it becomes: the part of the topology, the key, and the form
+of the value."""
 FILES: Final = {"certFile": "certificate", "privateKeyFile": "key", "caCertFile": "ca"}
 
 
 @frozen(order=True)
 class Remark:
-    """What has no counterpart, or what a user has to look at."""
+    """A remark for the user: an attribute or section that has no counterpart, or that the user has to check."""
 
     path: Path
     line: int
@@ -98,26 +99,26 @@ class Dialled:
 
 @define
 class RouterFile:
-    """One router's configuration."""
+    """The configuration of one router."""
 
     path: Path
     name: str = ""
     line: int = 1
     host: str = ""
-    """The name of its host, if it is known."""
+    """The name of the router's host; empty if it is unknown."""
     listeners: dict[str, list[Address]] = field(factory=dict)
-    """The addresses of each kind of listener."""
+    """The addresses of the listeners, by the kind of listener."""
     open: dict[str, None] = field(factory=dict)
-    """Kinds of listeners that admit everybody."""
+    """The kinds of listeners that admit everybody."""
     dials: list[Dialled] = field(factory=list)
     bare: list[int] = field(factory=list)
-    """Lines of listeners without TLS."""
+    """The lines of the file that have listeners without TLS."""
     files: dict[str, str] = field(factory=dict)
-    """Keys of `security` that name files."""
+    """The file names for keys of `security`, by key."""
 
 
 class Importer:
-    """Makes one topology of several configurations. `remarks`: what has no counterpart."""
+    """Makes one topology out of several configurations. `remarks` lists what has no counterpart in the topology."""
 
     def __init__(self, mesh: str) -> None:
         self.mesh = mesh
@@ -127,7 +128,7 @@ class Importer:
         self._routers: list[RouterFile] = []
 
     def take(self, path: Path, sections: Iterable[ConfigSection]) -> None:
-        """Take the configuration of one router."""
+        """Take the configuration of one router from the sections of its file."""
         at = RouterFile(path)
         readers: dict[str, Callable[[RouterFile, ConfigSection], None]] = {
             "router": self._router, "listener": self._listener, "connector": self._connector, "address": self._address,
@@ -154,7 +155,8 @@ class Importer:
         self._say(at, line, f"{what} has no counterpart{': ' if why else ''}{why}")
 
     def _rest(self, at: RouterFile, section: ConfigSection) -> None:
-        """Take the attributes that become settings of the mesh, and list those that are not read."""
+        """Take those attributes of the section that become settings of the mesh. Add a remark for each attribute that
+        is not read."""
         for name, item in section.items.items():
             setting = SETTINGS.get((section.name, name))
             if setting is not None and _role(section) == "normal" and item.text is not None:
@@ -171,7 +173,7 @@ class Importer:
         elif (known := self._settings.setdefault(part, {}).setdefault(key, value)) != value:
             self._say(at, item.line, f"{what}: {part}.{key} is {known} for the whole mesh, not {value}")
 
-    # sections
+    # The methods from here on take sections of one router's configuration.
 
     def _router(self, at: RouterFile, section: ConfigSection) -> None:
         at.line, said = section.line, section.items.get("id")
@@ -258,10 +260,10 @@ class Importer:
         elif found:
             at.files = found
 
-    # the topology
+    # The methods from here on make the topology.
 
     def topology(self) -> dict[str, Any]:
-        """The topology, as its file has it."""
+        """The topology, as a mapping in the form of a topology file."""
         hosts = {address.host for router in self._routers for dialled in router.dials for address in (dialled.at,)}
         routers = {router.name: self._listeners(router, hosts) for router in self._routers}
         said: dict[str, Any] = {"mesh": self.mesh, "routers": routers}
@@ -318,7 +320,7 @@ class Importer:
         return list(links.values())
 
     def _dialled(self, router: RouterFile, dialled: Dialled) -> RouterFile | None:
-        """The router at which a connector arrives; None if no file has it."""
+        """The router to which a connector connects; None if no file has this router."""
         fitting = [
             other
             for other in self._routers
@@ -374,12 +376,12 @@ def _text(section: ConfigSection, name: str, default: str = "") -> str:
 
 
 def _is_of(router: RouterFile, host: str) -> bool:
-    """Whether a host's name looks like that of this router's host."""
+    """Whether a host's name looks like the name of this router or of its host."""
     own = (router.name.lower(), router.host.lower())
     return host.lower() in own or host.lower().partition(".")[0] in own
 
 
 def _name(said: str) -> str:
-    """A name of a router that is like the given one."""
+    """A valid name of a router that is like the given name."""
     name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9_.-]", "-", said)).strip(".-_")[:63] or "router"
     return name if names_a_router(name) else f"router-{name}"[:63].replace(".", "-")

@@ -128,7 +128,8 @@ class Agent:
         return tell
 
     async def _get_schema(self, request: Request) -> Outcome:
-        """The schema of the types, in the form of qpid-dispatch: the names of its own types lack their prefix."""
+        """Returns the schema of the types, in the form of qpid-dispatch. There the names of qpid-dispatch's own types
+        lack their prefix."""
         return OK, {
             "prefix": DISPATCH.rstrip("."),
             "entityTypes": {

@@ -59,9 +59,9 @@ class EntityType(Generic[T]):
     """The present entities, in order. To pass over all of them costs no more than to read each."""
     may: Operations[T] = READ_ONLY
     says: str = ""
-    """What the entities are."""
+    """A sentence about which entities the type has."""
     schema: Mapping[str, Mapping[str, str]] = attrs.Factory(dict)
-    """For each attribute its `type` and its `description`."""
+    """Maps each attribute to its `type` and its `description`."""
 
     @property
     def attribute_names(self) -> list[str]:

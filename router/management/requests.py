@@ -27,7 +27,7 @@ UNAVAILABLE: Final = 503
 TIMEOUT: Final = 504
 LONGEST_DESCRIPTION: Final = 2000
 MOST_DIGITS: Final = 20
-"""Digits of a number that comes as a text."""
+"""The most digits of a number that comes as a text."""
 
 _PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
@@ -67,8 +67,8 @@ class Request:
         return value
 
     def number(self, name: str, default: int, most: int = 2**32 - 1) -> int:
-        """An application property; `default` if the request has no such property. Tools on a command line send digits
-        as a text."""
+        """The number in an application property; `default` if the request has no such property. It may be a text of
+        digits, because tools on a command line send one."""
         said = self.asked.get(name)
         value = default if said is None else said
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS:

@@ -32,7 +32,7 @@ log = logging.getLogger("oncemesh.management")
 SKUPPER: Final = "io.skupper.router."
 PARTS_OF_ROUTER: Final = ("routerMetrics", "network")
 ADDRESSES: Final = {"router.address": ("identity", "name", "key"), "router.link": ("owningAddr",)}
-"""The attributes of types that have an address with its phase."""
+"""The attributes that contain an address with its phase, for each type that has some."""
 
 
 def types_at(at: ObservedRouter, ask: AskSets, read: ReadSet) -> Iterator[EntityType[Any]]:
@@ -62,7 +62,8 @@ def _close(peer: Peer) -> None:
 
 
 def other_names(types: Mapping[str, EntityType[Any]]) -> dict[str, EntityType[Any]]:
-    """The types by their other full names. Each shows the name by which a client asked for it."""
+    """The types by the other full names that clients may use for them. Each shows the name by which the client asked
+    for it."""
     found = {name.removeprefix(DISPATCH): kind for name, kind in types.items() if name.startswith(DISPATCH)}
     if ROUTER.managed in types:
         found |= dict.fromkeys(PARTS_OF_ROUTER, types[ROUTER.managed])
@@ -70,7 +71,7 @@ def other_names(types: Mapping[str, EntityType[Any]]) -> dict[str, EntityType[An
 
 
 def full_name(name: str, types: Mapping[str, EntityType[Any]]) -> str:
-    """The full name of a type, if `name` lacks the prefix of one of these types."""
+    """The full name of a type. If `name` is the name of one of these types without its prefix, the prefix is added."""
     return next((full for prefix in (DISPATCH, OURS) if (full := f"{prefix}{name}") in types), name)
 
 

@@ -219,8 +219,8 @@ class RunDirectory:
             self.write(record)
 
     def check_idle(self, name: str) -> None:
-        """Raise RunError if this router already runs here in another process. A caller asks before it listens, so that
-        the error names this reason and not an address in use."""
+        """Raise RunError if this router already runs here in another process. A caller that calls this before it
+        listens can name this reason, and not only an address in use."""
         earlier = self.running().get(name) if self.exists() else None
         if earlier is not None and earlier.pid != os.getpid():
             raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")

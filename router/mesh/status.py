@@ -15,8 +15,8 @@ from router.mesh.quantities import Address
 from router.mesh.rundir import RouterEntry, RunDirectory
 from router.mesh.topology import reachable
 
-# The arguments are host, port and seconds, and the result is the status.
-# It raises OSError, trio.BrokenResourceError or trio.TooSlowError.
+# A function that asks the router at a host and port for its status, for at most the given seconds.
+# The function raises OSError, trio.BrokenResourceError or trio.TooSlowError.
 FetchStatus = Callable[[str, int, float], Awaitable[dict[str, Any]]]
 
 PATIENCE_S = 2.0

@@ -36,7 +36,7 @@ PARTS = ("mesh", "routers", "links", "addresses", "queues", "timing", "limits", 
 
 ROUTERS_NAMED = "expected at most 63 letters, digits, - and _, with single dots between them"
 # The run directory has these names beside the folders of routers, so no router may have such a name.
-# They are the folder of the clients' logs, and files.
+# The first is the folder of the clients' logs. The others are endings of the names of files.
 _CLIENTS = "clients"
 _FILES = (".json", ".yaml", ".lock", ".new")
 
@@ -194,7 +194,7 @@ class _Reader(Reader):
         if timing.forget < timing.terminus:
             self.too_short(root, "forget", timing.forget, "terminus", timing.terminus)
         # A neighbour notices only after `dead` that the router's former incarnation is over.
-        # So a booting router has to wait longer than that.
+        # So a booting router has to wait for longer than `dead`.
         if timing.boot_wait < timing.dead:
             self.too_short(root, "boot_wait", timing.boot_wait, "dead", timing.dead)
         return timing

@@ -214,7 +214,7 @@ class MqttEdge:
         if is_over(known):
             _expired_just_now(session, connection)
         # The session has continued at another router, which was not known at the CONNECT.
-        # The client continues it after its next CONNECT.
+        # The client continues the session after its next CONNECT.
         elif not session.is_whole(known):
             connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:

@@ -24,8 +24,8 @@ their own (MQTT 5 4.6)."""
 
 
 def _name(host: EndHost, node: Node, address: str) -> str:
-    """A link name that neither another router uses, nor an end of this router that still transfers messages of a client
-    that has gone."""
+    """A link name that is new: no other router uses it, and no end of this router that still transfers messages of a
+    client that has gone."""
     name = first = f"{LINK_QOS_0}-{node.name}"
     while known := node.topic.directory.publisher(link_name(identity_at(host, name, address))):
         if not known.live:

@@ -51,7 +51,7 @@ class ReceivedMessage:
     # True once the client knows the outcome, so that only the mesh still has to settle the delivery.
     released: bool = False
     # True if the client has sent the message on this connection.
-    # If not, the client will send a copy, or PUBREL, and the router then answers.
+    # Otherwise the client will send a copy of the message, or PUBREL, and the router then answers.
     is_read: bool = True
     # The outcome, while it waits for the client's copy of the message (`PublisherHost.answer`).
     outcome: tuple[bool, str] | None = None
@@ -287,7 +287,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self._resumes, self._credit = True, action.credit
         self._begins = self._is_unproven
         # The client may be at a router that does not know this life, and may continue an earlier life there.
-        # So the new life waits for a proof.
+        # So a new life begins only after a proof that the client is here.
         if self._begins:
             self.when_certain(self._granted)
         else:

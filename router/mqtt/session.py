@@ -189,9 +189,9 @@ class MqttSession:
         self._touched[incoming.end] = None
 
     def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
-        """Send PUBCOMP for a message that the mesh has settled. PUBCOMP waits for this: otherwise the client could
-        publish an equal message under the same identifier and be cut off, and the next router would take the copy of
-        that message for a copy of this one."""
+        """Send PUBCOMP for messages that the mesh has settled, and free their identifiers. An earlier PUBCOMP would be
+        unsafe: the client could publish an equal message under the same identifier and lose its connection. The next
+        router would then take the copy of the new message for a copy of the old one."""
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]

@@ -46,7 +46,7 @@ class RoutersNode:
         self._young = YOUNG * dead
         self._balance = Balance(alternates.router, PATIENCE * dead, trio.current_time())
         self._ends: dict[Host, RoutersEnd] = {}
-        """The end of each connection's link here, keyed by connection, in the order of the attaches."""
+        """Connection -> the end of its link here, in the order of the attaches."""
         self._known = alternates.known()
 
     def attach(self, link: Link) -> None:

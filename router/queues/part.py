@@ -79,10 +79,11 @@ class Part:
     kept: int = 0
     """The number of entries before the log that have bodies of the snapshot."""
     pieces: RowSums = attrs.Factory(RowSums)
-    """Pieces of the snapshot that a leader sends, perhaps behind those of earlier snapshots."""
+    """The rows of the table `piece`: pieces of the snapshot that a leader sends. Pieces of earlier snapshots may come
+    before them."""
     staged: tuple[int, int] = (0, 0)
-    """The index of that snapshot, and the number of its first piece. The file does not have them, because the next
-    process has no use for pieces."""
+    """The index of the snapshot that the leader sends, and the number of its first piece. The file does not have these
+    numbers, because the next process has no use for pieces."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
     """The checksums of the rows of those entries that follow the snapshot."""
     total: int = 0

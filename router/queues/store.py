@@ -71,9 +71,9 @@ LOOSE: Final = 1024
 VACUUM: Final = 1024
 """One merge gives at most this many free pages back to the file system."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
-"""Rows of a table that one scrub reads, at most, in the order of the tables."""
+"""The most rows of each table that one scrub reads. The tables are read in this order."""
 IN_RUNS: Final = 20_000
-"""Messages in the runs of one piece of a snapshot, at most."""
+"""The most messages in the runs of one piece of a snapshot. A run is a row of messages with consecutive positions."""
 SCRUBBED_BYTES: Final = 16 << 20
 """The bytes, about, that one scrub reads. It may exceed them by one row."""
 STORE: Final = "queues.db"
@@ -313,7 +313,8 @@ class QueueStore:
             [there] = self._connection.execute(count, keys).fetchone()
             if there != expected:
                 raise DamagedError(f"its state has {there} {what}, expected {expected}")
-        if part.pieces.count:  # the replica does not know any more what they have
+        # The replica no longer knows what the pieces contain.
+        if part.pieces.count:
             self._drop_pieces(part)
             self._put(part)
         self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), rows)
@@ -511,7 +512,7 @@ class QueueStore:
             part.rows.add(row[-1])
 
     def _put_aside(self, part: Part, piece: StagedPiece) -> None:
-        """Keep a piece of a leader's snapshot (`StagedPiece`)."""
+        """Store a piece of a leader's snapshot in the file (`StagedPiece`)."""
         if not piece.place:
             self._drop_pieces(part)
         if not piece.index:
@@ -524,8 +525,9 @@ class QueueStore:
         part.pieces.add(row[-1])
 
     def _restore(self, part: Part) -> None:
-        """Make the rows of the state of the kept pieces, and of the messages here before those in the pieces. A piece
-        without rows is skipped: the replica cannot read it either, and begins anew."""
+        """Replace the state by the leader's snapshot. Its rows come from the stored pieces. The messages before those
+        in the pieces are here already. A piece without rows is skipped: the replica cannot read it either, and begins
+        anew."""
         runs, others = self._tail(part)
         lowest, highest = keys_of("row", part.place)
         self._delete_keys(part, lowest, part.row_key(MESSAGE))
@@ -540,7 +542,8 @@ class QueueStore:
         self._drop_pieces(part)
 
     def _tail(self, part: Part) -> tuple[SnapshotRuns, list[tuple[bytes, bytes]]]:
-        """The runs and the other rows of the snapshot that was sent last. They are behind its messages."""
+        """The runs and the other rows of the snapshot that the leader has sent last. The pieces have them after the
+        snapshot's messages."""
         tail: list[list[tuple[bytes, bytes]]] = []
         for number in range(part.pieces.count - 1, part.staged[1] - 1, -1):
             tail.append(self._piece(part, number))
@@ -557,12 +560,13 @@ class QueueStore:
         return runs, others
 
     def _staged(self, part: Part) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of messages in the pieces."""
+        """The rows about messages in the stored pieces."""
         rows = chain.from_iterable(self._piece(part, number) for number in range(part.pieces.count))
         return ((key, value) for key, value in rows if section_of(key) is Section.MESSAGES)
 
     def _piece(self, part: Part, number: int) -> list[tuple[bytes, bytes]]:
-        """The rows of a kept piece."""
+        """The rows of a stored piece; empty if it cannot be read. Raises DamagedError if the piece is missing or
+        damaged."""
         found = self._connection.execute("SELECT * FROM piece WHERE key = ?", (part.piece_key(number),)).fetchone()
         if found is None or not is_whole(found):
             raise DamagedError("a piece of a leader's snapshot does not match its checksum")
@@ -612,7 +616,8 @@ class QueueStore:
             return piece_of(self._rows_behind(part, piece.after))
 
     def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes] | None]:
-        """The rows of the snapshot behind this key, in the order of `order_of`. None ends a piece."""
+        """The rows of the snapshot that follow this key, in the order of `order_of`. None in place of a row means that
+        the piece ends here."""
         section = section_of(after)
         if section is Section.MESSAGES:
             messages: dict[int, Sequence[bytes]] = {}
@@ -634,8 +639,8 @@ class QueueStore:
             yield row[0].removeprefix(part.row_key(b"")), row[1]
 
     def _run_rows(self, part: Part, behind: int) -> Iterator[tuple[bytes, bytes] | None]:
-        """The runs of the snapshot behind this position. A piece has those of some messages, as it takes time to find
-        them."""
+        """The rows with the runs of the snapshot's messages that follow this position. One piece has the runs of a
+        limited number of messages, because it takes time to find them. None means that the piece ends here."""
         low = part.row_key(body_key(behind) if behind >= 0 else MESSAGE)
         found = [position_in(key) or 0 for key in self._message_keys(part, low, IN_RUNS)]
         yield from map(run_row, runs_of(found))

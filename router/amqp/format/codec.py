@@ -62,8 +62,8 @@ def _damaged(what: str) -> AmqpError:
 
 
 _Room: TypeAlias = list[int]
-"""A list with one number: how much of `MOST_EMPTY` the rest of a value may still use. It is a list because it is passed
-on and changed, and a list is made without a call."""
+"""A list with one number: how much of `MOST_EMPTY` the rest of a value may still use. A list can be changed by the
+functions that it is passed to, and Python makes it without a call."""
 
 
 def _take_room(room: _Room, count: int) -> None:

@@ -44,7 +44,7 @@ class FlowFrame(NamedTuple):
 
     @property
     def is_odd(self) -> bool:
-        """Whether the flow says more than an amount of credit or room."""
+        """Whether the flow says more than how much credit or room there is."""
         return self.echo or self.drain or self.turns or self.lowers
 
 

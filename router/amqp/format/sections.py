@@ -126,8 +126,8 @@ def write_message(sections: Mapping[str, Any]) -> bytes:
 
 
 def not_text(error: UnicodeEncodeError) -> str:
-    """The text of the error for a text that cannot be encoded. Such a text may come from bytes, in which Python has
-    replaced what is no text by special characters."""
+    """The text of the error for a text that cannot be encoded. Python uses special characters for input bytes that are
+    no text, and these cannot be encoded."""
     encoding, expected = ("ASCII", "ASCII characters") if error.encoding == "ascii" else ("UTF-8", "a text")
     return f"{error.object[error.start : error.end]!r} is not {encoding}, expected {expected}"
 

@@ -55,7 +55,7 @@ class Settlements:
         self._sessions: dict[bytes, _Session] = {}
 
     def begin(self, channel: bytes, link: Link) -> None:
-        """Note a publisher with mode second whose attach on this channel is answered."""
+        """Note a publisher in receiver settle mode second, whose attach on this channel is now answered."""
         session = self._sessions.get(channel)
         if session is None:
             session = self._sessions[channel] = _Session(link.wire[0])

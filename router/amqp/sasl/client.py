@@ -21,8 +21,8 @@ from router.amqp.sasl.scram import SCRAM
 from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
 
 WANTED: Final = {SCRAM: "a user and a password", PLAIN: "a user and a password", EXTERNAL: "a certificate"}
-"""Maps each mechanism that the server may offer to the credential that it needs. The error of an anonymous client names
-the credential in these words."""
+"""Maps each mechanism that the server may offer to the credential that a client needs for it. An error text names these
+credentials to a client that has none."""
 
 
 class Proof(Protocol):

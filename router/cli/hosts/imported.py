@@ -38,7 +38,7 @@ def import_(files: tuple[Path, ...], mesh: str) -> None:
 
 
 def _faults(text: str) -> list[str]:
-    """What the topology lacks, by the lines of the printed one."""
+    """The faults of the printed topology, each with its line there."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "topology"
         path.write_text(f"#\n{text}")

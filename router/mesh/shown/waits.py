@@ -23,8 +23,8 @@ Status = Mapping[str, Any]
 
 @frozen
 class Wait:
-    """A wait in a router's report. A wait for another router leaves out some publishers: if the other router itself
-    reports a wait for a publisher's deliveries and names the subscriber, the publisher is in that wait."""
+    """A wait in a router's report. If the router waits for another router, some publishers are left out of
+    `publishers`: the other router itself reports a wait for their deliveries, and names the subscriber."""
 
     router: str
     awaited: str
