@@ -65,9 +65,9 @@ class Dispositions:
 
 @define
 class PostedMessage:
-    """A complete message that belongs to a transaction (AMQP 1.0 4.4.1). The handle of a settled one is None."""
+    """A complete message that belongs to a transaction (AMQP 1.0 4.4.1). The handle of a settled message is None."""
 
     handle: Handle
     message: bytes
     transaction: bytes
-    """The name of the transaction; empty if the peer has told none."""
+    """The name of the transaction; empty if the peer has named none."""

@@ -54,7 +54,7 @@ class Handler:
         method."""
 
     def on_posted(self, link: Link, posted: PostedMessage) -> None:
-        """A complete message within a transaction has come."""
+        """A complete message within a transaction has arrived."""
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         """Dispositions of the peer have come."""

@@ -132,7 +132,8 @@ class Inbox:
             lib.pn_delivery_settle(delivery)
         else:
             lib.pn_link_advance(link.pointer)
-        self.hand_over()  # the events before it count first
+        # The events before this message take effect first.
+        self.hand_over()
         if self._are_fit(link, [tag]):
             self._recipient.on_posted(link, PostedMessage(None if settled else delivery, message, transaction))
         else:

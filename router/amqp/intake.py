@@ -102,7 +102,7 @@ class Intake:
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
             # The calls of the handler cause events, too.
-            # The events of these calls are handled now, so that the next event is the event of this flow.
+            # The next event has to be the event of this flow, so all other events are handled now.
             self.handle_events()
         elif isinstance(note, LaterDisposition | TransactionalDisposition):
             # This frame may change states that the handler has not read yet.

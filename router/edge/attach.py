@@ -194,7 +194,7 @@ def is_anonymous(link: Link) -> bool:
 
 
 def is_coordinator(link: Link) -> bool:
-    """Whether the client attaches to the coordinator of transactions."""
+    """Whether the client attaches its link to the coordinator of transactions."""
     target = None if link.is_sender else link.remote_target
     return target is not None and target.coordinator
 

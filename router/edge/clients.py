@@ -41,7 +41,7 @@ log = logging.getLogger("oncemesh.clients")
 FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
 """The addresses of nodes that do not show the links of other clients."""
 OF_ROUTERS: Final = "_topo/"
-"""The addresses of single routers' nodes begin so. Only users with permission see them (`router.management`)."""
+"""The addresses of single routers' nodes begin with this. Only users with permission see them (`router.management`)."""
 ROUTERS_NAMED: Final = 8
 """The most routers that an error names, because the error has to fit into a frame."""
 

@@ -67,7 +67,7 @@ def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> No
 
 
 def pass_through(window: CreditWindow, size: int) -> None:
-    """The window learns the size of a message that it does not hold."""
+    """Let a message pass through the window: count its size, and give its room back at once."""
     window.take([size])
     window.give_back([size])
 
@@ -151,7 +151,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             start = end
 
     def on_posted(self, posted: PostedMessage) -> None:
-        """Put a message of a transaction into it. The core does not see the message, so the window is as before."""
+        """Put a message of a transaction into it. The core does not see the message, so the message takes no room in
+        the window."""
         if posting(self.link, self.node, self.identity.address, posted):
             pass_through(self.stream.window, len(posted.message))
             self.grant(self.stream.window.due())

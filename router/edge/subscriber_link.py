@@ -109,8 +109,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         return self.claim(named, complete=not former.subscriber.incomplete)
 
     def _state_of(self, handle: Handle) -> tuple[int, bool]:
-        """The last state that the client has sent for a delivery, and whether it has settled the delivery. A state
-        within a transaction does not count: the transaction ended with the former link."""
+        """The last state that the client has sent for a delivery, and whether the client has settled the delivery. A
+        state within a transaction does not count, because the transaction ended with the former link."""
         state, settled = self.link.remote_state(handle)
         return 0 if state == TRANSACTIONAL else state, settled
 

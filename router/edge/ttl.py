@@ -28,13 +28,14 @@ from topic.node import Node
 _TTL: Final = list(FIELDS["header"]).index("ttl")
 _EXPIRY: Final = list(FIELDS["properties"]).index("absolute-expiry-time")
 _BEHIND: Final = b"\x00\x53" + bytes([APPLICATION_PROPERTIES])
-"""A message with neither header nor properties begins with bytes that lie between these and `_END`."""
+"""A message with neither header nor properties begins with bytes in the range from these bytes to `_END`."""
 _END: Final = b"\x00\x54"
 _LIST0, _LIST8, _MAP8, _MAP32, _NULL, _TIMESTAMP = 0x45, 0xC0, 0xC1, 0xD1, 0x40, 0x83
 
 
 def times_of(messages: Sequence[bytes], node: Node) -> list[float] | None:
-    """The time at which each message that has just come expires, for `Topic.publish`; None if no message has a time."""
+    """The time at which each of these messages expires, for `Topic.publish`. The messages have just arrived. None if no
+    message has such a time."""
     saying = _saying(messages)
     if saying is None:
         return None

@@ -59,7 +59,7 @@ def _set_of(at: ObservedRouter, queue: Queue) -> str | None:
 
 
 def _messages(at: ObservedRouter, queue: Queue) -> QueuedMessages:
-    """The replica of all messages of the queue's set. This router has one."""
+    """The messages of the queue's set, in the replica that this router has."""
     name = _set_of(at, queue)
     assert at.node.sets is not None and name is not None
     return at.node.sets.state(name).messages

@@ -99,7 +99,7 @@ class Watcher:
         self._feed = feed
         self._reads_events = reads_events
         self._seen = -1
-        """The number of the last look that was sent. It is -1 before the first one, which is sent with all earlier
+        """The number of the last look that was sent. It is -1 until the first look is sent, together with all earlier
         points of the charts."""
         self.waits = False
         self.served = trio.current_time()

@@ -155,8 +155,8 @@ def _linked(view: RouterView) -> set[str]:
 
 def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
     """A text about the neighbours whose link is not up; empty if all links are up. The router may still be in contact
-    with these neighbours through other routers. A link is up if both ends report it. If a neighbour is in `names`, the
-    check of that neighbour covers its end."""
+    with these neighbours through other routers. A link is up if both ends report it. The neighbours in `names` are
+    checked themselves, so the reports of their ends are not needed here."""
     missing = [
         other
         for other in neighbours

@@ -70,7 +70,8 @@ class LaterDisposition(NamedTuple):
 
 
 class TransactionalDisposition(NamedTuple):
-    """A receiver's disposition within a transaction. It counts before the frames after it, such as the discharge."""
+    """A receiver's disposition within a transaction. It takes effect before the frames that follow it, such as the
+    discharge of the transaction."""
 
 
 class UnnamedFrame(NamedTuple):

@@ -1,4 +1,4 @@
-"""Outcomes within transactional states, which proton does not read (AMQP 1.0 4.5.8)."""
+"""Reads the outcomes in transactional states, which proton does not read (AMQP 1.0 4.5.8)."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ _NAMES: Final = {
 
 
 def outcome_of(value: Any) -> OutcomeDetails:
-    """The outcome that a decoded value describes; one without a state if it describes none."""
+    """The outcome that a decoded value describes. If the value describes none, the result has no state."""
     if not isinstance(value, Described) or not isinstance(value.value, list):
         return OutcomeDetails()
     code = _NAMES.get(value.descriptor, value.descriptor) if isinstance(value.descriptor, str) else value.descriptor

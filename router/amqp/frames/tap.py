@@ -90,7 +90,7 @@ class Tap:
         self.asked: dict[Link, int | None] = {}
         self.quiet: set[Wire] = set()
         self.settlements = Settlements()
-        # The first argument is the size limit for frames of the peer.
+        # The walk gets the size limit for frames of the peer.
         self._walk = Walk(max(max_frame, MIN_MAX_FRAME), self.settlements.told)
         self.additions = Additions(self._walk, self.settlements)
         self.flows = Flows()

@@ -273,7 +273,7 @@ class LinkDeliveries:
             self.update(handle, MODIFIED, settle)
 
     def declare(self, handle: Handle, transaction: bytes) -> None:
-        """Answer the declaration of a transaction, settled (AMQP 1.0 4.5.7)."""
+        """Answer the declaration of a transaction with the transaction's name, settled (AMQP 1.0 4.5.7)."""
         self._tell(handle, DECLARED, [transaction])
 
     def take_provisionally(self, handle: Handle, transaction: bytes) -> None:
@@ -287,8 +287,8 @@ class LinkDeliveries:
 
     @staticmethod
     def remote_transaction(handle: Handle) -> tuple[bytes, OutcomeDetails]:
-        """The name of the transaction in a transactional state of the peer, and the outcome in it; for use inside
-        `on_dispositions` and `on_posted`. Both are empty if they are malformed."""
+        """The peer's last state for a delivery, if it is transactional: the name of the transaction, and the outcome in
+        the state. Both are empty if the state is malformed. For use inside `on_dispositions` and `on_posted`."""
         told = read_data(lib.pn_disposition_data(lib.pn_delivery_remote(handle)))
         fields = [*told, None, None] if isinstance(told, list) else [None, None]
         return fields[0] if isinstance(fields[0], bytes) else b"", outcome_of(fields[1])

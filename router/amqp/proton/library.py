@@ -154,7 +154,7 @@ def write_map(values: Mapping[str, Any] | None, data: Any) -> None:
 
 
 def write_list(values: Sequence[Any], data: Any) -> None:
-    """Replace the value in `data`."""
+    """Replace the value in `data` by a list of these values."""
     lib.pn_data_clear(data)
     encoded = encode([*values])
     assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)

@@ -1,7 +1,7 @@
-"""The coordinator of transactions: a link on which a client declares and discharges them (AMQP 1.0 4.2, 4.3).
+"""The coordinator of transactions: a link on which a client begins transactions (declares them) and ends them
+(discharges them; AMQP 1.0 4.2, 4.3).
 
-The transactions of a connection are known on all its sessions. They end with the link to their coordinator.
-"""
+The transactions of a connection are known on all its sessions. They end with the link to their coordinator."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,9 +32,9 @@ from topic.queues.transactions.transactions import (
 )
 
 CAPABILITIES: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
-"""What a transaction may be (AMQP 1.0 4.5.3)."""
+"""The capabilities of transactions that the router supports (AMQP 1.0 4.5.3)."""
 CREDIT: Final = 100
-"""Declarations and discharges that a client may send at once."""
+"""The most declarations and discharges that a client may send at once."""
 DECLARE: Final = (0x31, "amqp:declare:list")
 DISCHARGE: Final = (0x32, "amqp:discharge:list")
 CONDITIONS: Final[Mapping[TransactionEnd, str]] = {
@@ -56,14 +56,15 @@ class CoordinatorLink(End):
         self._transactions = transactions
         self._allowance = allowance
         self._discharging: dict[bytes, Handle] = {}
-        """Keyed by transaction: the delivery that discharges it; None if it is settled."""
+        """Maps the name of a transaction to the delivery that discharges it. The handle is None if the delivery is
+        settled."""
 
     def begin(self) -> None:
-        """Answer the attach."""
+        """Answer the attach of the client."""
         self.link.answer(expiry_policy=EXPIRE_LINK, capabilities=CAPABILITIES)
         self.link.flow(CREDIT)
 
-    # events of the link
+    # The methods from here on handle events of the link.
 
     def on_transfers(self, transfers: Transfers) -> None:
         for handle, _, message, _ in transfers:
@@ -72,7 +73,8 @@ class CoordinatorLink(End):
         self.node.transacts()
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
-        """Nothing is resumed: a transaction ends with the link to its coordinator."""
+        """Take resumed transfers as new ones if they have a message. Nothing is resumed, because a transaction ends
+        with the link to its coordinator."""
         if (new := resumed.as_new()).handles:
             self.on_transfers(new)
 
@@ -90,7 +92,8 @@ class CoordinatorLink(End):
         if fields[:1] not in ([], [None]):
             self._refuse(handle, NOT_IMPLEMENTED, "a global transaction, expected a local one: without a global-id")
             return
-        if handle is None:  # the client cannot learn the name
+        # The client has settled the declaration, so it cannot learn the name of the transaction.
+        if handle is None:
             return
         try:
             name = self._transactions.declare(self.link.connection, self, self._allowance)
@@ -119,7 +122,7 @@ class CoordinatorLink(End):
         self._transactions.leave(self)
         self.node.transacts()
 
-    # actions of the core
+    # The core calls the methods from here on.
 
     def perform(self, action: LinkAction) -> None:
         assert isinstance(action, Discharged)
@@ -131,7 +134,7 @@ class CoordinatorLink(End):
 
 
 def _asked_in(message: bytes) -> Any:
-    """The value that the message consists of; None if it is another message."""
+    """The value of a message whose body is an amqp-value; None for any other message."""
     try:
         sections = dict(sections_of(message))
     except AmqpError:

@@ -1,6 +1,5 @@
-"""The parts of transactions, on the links to queues: messages that publishers put into a queue, and outcomes that
-consumers tell (AMQP 1.0 4.4.1, 4.4.2).
-"""
+"""The parts of transactions that arrive on links to queues: messages for a queue from publishers, and outcomes from
+consumers (AMQP 1.0 4.4.1, 4.4.2)."""
 
 from typing import Final
 
@@ -16,8 +15,8 @@ NONE_OF_THIS_NAME: Final = "there is no open transaction of this name on the con
 
 
 def transaction_of(link: Link, node: Node, address: str, name: bytes) -> tuple[Transactions, Transaction] | None:
-    """The open transaction of this name, for a part that concerns the address in the mesh. None, and the link is
-    detached, if there is none, or if no transaction may have such a part."""
+    """The open transaction of this name, for a part that concerns the given address in the mesh. If there is no such
+    transaction, or if the address is no queue, the link is detached, and the result is None."""
     transactions = node.transactions
     try:
         found = transactions.find(link.connection, name) if transactions is not None else None
@@ -34,8 +33,8 @@ def transaction_of(link: Link, node: Node, address: str, name: bytes) -> tuple[T
 
 
 def posting(link: Link, node: Node, address: str, posted: PostedMessage) -> bool:
-    """Put a message to this address in the mesh into its transaction, and answer it. Returns whether the link lives
-    on."""
+    """Put a message for this address in the mesh into its transaction, and answer it. Returns False if the link is
+    detached instead."""
     found = transaction_of(link, node, address, posted.transaction)
     if found is None:
         return False

@@ -1,9 +1,8 @@
 """The deliveries of one consumer whose outcomes belong to transactions (AMQP 1.0 4.4.2).
 
-The core hears of such an outcome when the transaction is committed, not before. If the transaction is rolled back, the
-consumer has the delivery as before. But if the consumer has settled it, the message goes back to its queue, as failed:
-the consumer may have begun to process it.
-"""
+The core gets such an outcome only when the transaction is committed. If the transaction is rolled back, the consumer
+has the delivery as before. If the consumer has settled it, however, the message goes back to its queue as a failed
+delivery, because the consumer may have begun to process it."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -24,18 +23,18 @@ OUTCOMES = {int(outcome): outcome for outcome in DeliveryOutcome}
 
 
 class RetiringEnd(Protocol):
-    """The end of a consumer: `router.edge.subscriber_link`."""
+    """The end of a consumer's link: `router.edge.subscriber_link`."""
 
     link: Link
     node: Node
     subscriber: LocalSubscriber
 
     def settle_here(self, records: Sequence[Record]) -> None:
-        """Settle deliveries on the link."""
+        """Settle deliveries on this link."""
 
 
 class RetiredDeliveries:
-    """Those of one link."""
+    """The deliveries of one consumer's link whose outcomes belong to transactions."""
 
     def __init__(self, end: RetiringEnd) -> None:
         self._end = end
@@ -45,7 +44,7 @@ class RetiredDeliveries:
         return bool(self._retired)
 
     def take(self, handles: Iterable[Handle], records: Iterable[Record], settled: Iterable[bool]) -> bool:
-        """Take dispositions within transactions. Returns False if the link is detached for one of them."""
+        """Take dispositions within transactions. Returns False if one of them has made the router detach the link."""
         end, address = self._end, self._end.subscriber.identity.address
         for handle, record, is_settled in zip(handles, records, settled, strict=True):
             name, told = end.link.remote_transaction(handle)
@@ -76,7 +75,9 @@ class RetiredDeliveries:
             queue=queue,
             consumer=self._end.subscriber.name,
             key=record.key,
-            outcome=OUTCOMES.get(told.state, DeliveryOutcome.RELEASED),  # none: our default-outcome
+            outcome=OUTCOMES.get(
+                told.state, DeliveryOutcome.RELEASED
+            ),  # the default-outcome of our source, if the client names none
             final=told.undeliverable,
             failed=told.failed,
             annotations=told.annotations if len(told.annotations) <= MOST_ANNOTATIONS else b"",
@@ -85,8 +86,8 @@ class RetiredDeliveries:
         transactions.retire(retired, set_, self._end.node.now())
 
     def replace(self, records: Sequence[Record], states: Sequence[int], settled: Sequence[bool]) -> None:
-        """The client tells outcomes of deliveries without a transaction. If one of them belongs to a transaction, that
-        can only be rolled back."""
+        """Take outcomes of deliveries outside of transactions. If one of these deliveries belongs to a transaction
+        already, the transaction can only be rolled back."""
         for record, state, is_settled in zip(records, states, settled, strict=True):
             retired = self._retired.pop(record, None) if state or is_settled else None
             if retired is not None:
@@ -99,18 +100,20 @@ class RetiredDeliveries:
         self._end.node.transacts()
 
     def forget(self, records: Iterable[Record]) -> None:
-        """The core has settled these deliveries."""
+        """Forget deliveries that the core has settled."""
         for record in records:
             self._retired.pop(record, None)
 
     def drop_all(self) -> None:
-        """The link has ended: its transactions can only be rolled back."""
+        """Let all transactions with deliveries of this link fail, because the link has ended. They can only be rolled
+        back."""
         retired, self._retired = self._retired, {}
         for one in retired.values():
             self._fail(one, "a link has ended on which it has outcomes")
 
     def over(self, action: RetirementsOver) -> None:
-        """A transaction is over."""
+        """Handle the end of a transaction. After a commit, the core gets the outcomes. After a rollback, settled
+        deliveries go back to their queue as failed."""
         outcomes: Sequence[Retired] = action.outcomes
         there = [one for one in outcomes if self._retired.get(one.record) is one]
         for one in there:
