@@ -19,6 +19,7 @@ from router.amqp.format.values import (
     RECEIVED,
     REJECTED,
     RELEASED,
+    TRANSACTIONAL,
     DeliveryState,
 )
 
@@ -29,6 +30,7 @@ _NAMES: Final = {
     "amqp:rejected:list": REJECTED,
     "amqp:released:list": RELEASED,
     "amqp:modified:list": MODIFIED,
+    "amqp:transactional-state:list": TRANSACTIONAL,
 }
 _ENCODED: Final = {
     NO_STATE: NULL,
@@ -99,6 +101,8 @@ def _state(data: bytes, at: int) -> tuple[DeliveryState, int]:
     code = _NAMES.get(value.descriptor, NO_STATE) if isinstance(value.descriptor, str) else value.descriptor
     if code == RECEIVED:
         return _received(value.value), at
+    if code == TRANSACTIONAL:  # its transaction has ended with the former link
+        return _STATES[NO_STATE], at
     if not isinstance(code, int) or code not in _STATES or code == NO_STATE:
         raise AmqpError(DECODE_ERROR, "the unsettled map has an unknown delivery state")
     return _STATES[code], at

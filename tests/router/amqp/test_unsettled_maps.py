@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from router.amqp.connection import Connection
 from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, AmqpError
 from router.amqp.format.unsettled import decode_map, encode_entries
-from router.amqp.format.values import ACCEPTED, MODIFIED, NO_STATE, RECEIVED, REJECTED, RELEASED, DeliveryState
+from router.amqp.format.values import (
+    ACCEPTED,
+    MODIFIED,
+    NO_STATE,
+    RECEIVED,
+    REJECTED,
+    RELEASED,
+    TRANSACTIONAL,
+    DeliveryState,
+)
 from tests.router.amqp.frames import ATTACH, SOURCE, TARGET, Described, Raw, Symbol, encode, frame, opening
 from tests.router.amqp.pair import Pair
 from tests.router.amqp.server import condition_of, server
@@ -131,6 +140,11 @@ def test_other_encodings_of_the_same() -> None:
     assert decode_map(b"\xc1\x01\x00") == {}
 
 
+def test_a_state_within_a_transaction_is_none() -> None:
+    """The transaction has ended with the link to its coordinator."""
+    assert read({b"t": Described(TRANSACTIONAL, b"txn", Described(ACCEPTED))}) == {b"t": DeliveryState()}
+
+
 HOSTILE = {
     "no map": (b"text", DECODE_ERROR),
     "odd": (Raw(b"\xd1\x00\x00\x00\x07\x00\x00\x00\x01\xa0\x01t"), DECODE_ERROR),
@@ -143,7 +157,7 @@ HOSTILE = {
     "a tag too long": ({b"t" * 33: None}, INVALID_FIELD),
     "a long tag too long": ({b"t" * 300: None}, INVALID_FIELD),
     "no state": ({b"t": True}, DECODE_ERROR),
-    "an unknown state": ({b"t": Described(0x34, b"txn")}, DECODE_ERROR),
+    "an unknown state": ({b"t": Described(0x35, b"txn")}, DECODE_ERROR),
     "received of text": ({b"t": Described(RECEIVED, "a", "b")}, DECODE_ERROR),
     "nested": ({b"t": Raw(b"\x00" * 5000)}, DECODE_ERROR),
 }

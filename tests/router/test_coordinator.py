@@ -1,0 +1,167 @@
+"""Messages to the coordinator of transactions, and outcomes within transactions, as strangers write them (AMQP 1.0
+4.5)."""
+
+from collections import deque
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.amqp.batches import Transfers
+from router.amqp.format.codec import Described, Symbol, encode
+from router.amqp.format.errors import (
+    DECODE_ERROR,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT,
+    ROLLBACK,
+    TRANSACTION_TIMEOUT,
+    UNKNOWN_ID,
+)
+from router.amqp.format.message import VALUE
+from router.amqp.format.states import outcome_of
+from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from router.amqp.proton.link import Link
+from router.edge.transactions.coordinator import CoordinatorLink
+from topic.actions import TransactionEnd
+from topic.delivery.allowance import unbounded
+from topic.node import Node
+from topic.queues.sets import ReplicaSets
+from topic.queues.transactions import transactions
+from topic.queues.transactions.transactions import Transactions
+
+
+class Controller:
+    """A client with a link to the coordinator."""
+
+    def __init__(self) -> None:
+        self.link: Any = create_autospec(Link, instance=True)
+        self.link.connection, self.link.ended = object(), False
+        self.node: Any = create_autospec(Node, instance=True)
+        self.all = Transactions("a", 1, create_autospec(ReplicaSets, instance=True), 1000)
+        self.end = CoordinatorLink(self.link, self.node, self.all, unbounded())
+        self._handles = deque(range(1, 1000))
+
+    def send(self, *messages: bytes, settled: bool = False) -> None:
+        handles = [None if settled else self._handles.popleft() for _ in messages]
+        self.end.on_transfers(Transfers(handles, [b""] * len(messages), [*messages], [settled] * len(messages)))
+        for action in self.all.flush(0.0):
+            self.end.perform(action)
+
+    def declare(self) -> bytes:
+        self.send(asked(0x31, []))
+        name: bytes = self.link.declare.call_args.args[1]
+        return name
+
+    @property
+    def refused(self) -> list[str]:
+        return [call.args[1] for call in self.link.reject.call_args_list]
+
+    @property
+    def accepted(self) -> list[int]:
+        return [call.args[0] for call in self.link.update.call_args_list]
+
+
+def asked(descriptor: Any, fields: Any) -> bytes:
+    return encode(Described(VALUE, Described(descriptor, fields)))
+
+
+@pytest.mark.parametrize("descriptor", [0x31, Symbol("amqp:declare:list")])
+@pytest.mark.parametrize("fields", [[], [None]])
+def test_a_transaction_is_declared_and_discharged(descriptor: Any, fields: list[Any]) -> None:
+    controller = Controller()
+    controller.send(asked(descriptor, fields))
+    name = controller.link.declare.call_args.args[1]
+    for discharge in (asked(0x32, [name, False]), asked(Symbol("amqp:discharge:list"), [name])):
+        controller.send(discharge)
+    assert controller.accepted == [2] and controller.refused == [UNKNOWN_ID], "it is over"
+
+
+@pytest.mark.parametrize(
+    ("message", "condition"),
+    [
+        (asked(0x31, [b"global"]), NOT_IMPLEMENTED),
+        (asked(0x32, [b"there is none", False]), UNKNOWN_ID),
+        (asked(0x32, []), DECODE_ERROR),
+        (asked(0x32, ["text", False]), DECODE_ERROR),
+        (asked(0x33, []), DECODE_ERROR),
+        (asked(0x31, {}), DECODE_ERROR),
+        (encode(Described(VALUE, [])), DECODE_ERROR),
+        (b"", DECODE_ERROR),
+        (b"\xff", DECODE_ERROR),
+    ],
+)
+def test_what_is_no_request_is_refused(message: bytes, condition: str) -> None:
+    controller = Controller()
+    controller.send(message)
+    assert controller.refused == [condition] and not controller.link.declare.called
+    controller.send(message, settled=True)
+
+
+@given(st.binary(max_size=60), st.integers(0, 40))
+def test_any_bytes_have_an_answer(noise: bytes, at: int) -> None:
+    controller = Controller()
+    name = controller.declare()
+    good = asked(0x32, [name, True])
+    controller.send(noise, good[:at] + noise + good[at:], good[:at])
+    answered = len(controller.refused) + len(controller.accepted) + controller.link.declare.call_count
+    assert answered == 4
+    assert controller.declare() != name
+
+
+def test_too_many_open_transactions_are_refused() -> None:
+    controller = Controller()
+    for _ in range(transactions.MOST_OPEN):
+        controller.declare()
+    controller.send(asked(0x31, []))
+    assert controller.refused == [RESOURCE_LIMIT]
+
+
+@pytest.mark.parametrize(
+    ("end", "condition"),
+    [
+        (TransactionEnd.ROLLED_BACK, ROLLBACK),
+        (TransactionEnd.TIMED_OUT, TRANSACTION_TIMEOUT),
+        (TransactionEnd.TOO_LARGE, RESOURCE_LIMIT),
+        (TransactionEnd.NOT_IMPLEMENTED, NOT_IMPLEMENTED),
+    ],
+)
+def test_a_commit_that_failed_says_why(end: TransactionEnd, condition: str) -> None:
+    controller = Controller()
+    name = controller.declare()
+    controller.all.fail(controller.all.find(controller.link.connection, name), end, "it is too large")
+    controller.send(asked(0x32, [name, False]))
+    assert controller.refused == [condition] and controller.accepted == []
+
+
+def test_a_transaction_is_discharged_on_the_link_that_declared_it() -> None:
+    controller, other = Controller(), Controller()
+    other.link.connection, other.all = controller.link.connection, controller.all
+    other.end = CoordinatorLink(other.link, other.node, controller.all, unbounded())
+    name = controller.declare()
+    other.send(asked(0x32, [name, False]))
+    assert other.refused == [UNKNOWN_ID]
+    controller.send(asked(0x32, [name, False]))
+    assert controller.accepted == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [
+        (Described(0x24, []), ACCEPTED),
+        (Described(Symbol("amqp:rejected:list"), []), REJECTED),
+        (Described(0x26, []), RELEASED),
+        (Described(0x27, [True, False, {Symbol("x"): 1}]), MODIFIED),
+        (Described(0x27, [None]), MODIFIED),
+        (Described(0x23, [0, 0]), 0),
+        (Described(0x34, [b"x"]), 0),
+        (Described("amqp:nothing:list", []), 0),
+        (Described(0x24, {}), 0),
+        (None, 0),
+        (7, 0),
+    ],
+)
+def test_an_outcome_within_a_transaction_is_read(value: Any, state: int) -> None:
+    told = outcome_of(value)
+    assert told.state == state and told.failed is (value == Described(0x27, [True, False, {Symbol("x"): 1}]))
