@@ -98,7 +98,8 @@ class Connection(DrivenConnection):
         idle_timeout: float = 0.0,
         # The engine calls this when the peer asks for an echo. None: the engine answers at once.
         asked: Callable[[Link], None] | None = None,
-        sasl: SaslLayer | None = None,  # None: no SASL, and the peer stays anonymous
+        # Without a SASL layer (None), the peer stays anonymous.
+        sasl: SaslLayer | None = None,
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from typing import Final
 
 STOP: Final = signal.SIGTERM
 STOP_ALL: Final = signal.SIGQUIT
-"""Tells a router to stop, as all routers of its mesh do."""
+"""Tells a router to stop together with all routers of its mesh."""
 DRAIN: Final = signal.SIGUSR1
 APPLY: Final = signal.SIGUSR2
 """Tells a router that its mesh is to match the topology in its run directory."""

@@ -31,8 +31,8 @@ def read_queues(
         return None
     said = given(root, "addresses")
     is_read = not isinstance(said, list) or len(said) == len(addresses)
-    # ^If a rule could not be read, it may be a rule for queues. So a missing rule is a fault only if all rules were
-    # read.
+    # A rule that could not be read may be a rule for queues.
+    # So a missing rule is a fault only if all rules were read.
     if not rules and is_read:
         what = "expected also an address rule such as {prefix: queue/, kind: queue}"
         reader.fail(found.line, f"queues: no address is of kind queue, {what}")

@@ -108,7 +108,7 @@ FORM: Final = FileForm(
     settings=(
         *("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"),
         f"journal_size_limit = {4 * MERGE}",
-        # ^If `secure_delete` were on, SQLite would write each freed page again.
+        # If `secure_delete` were on, SQLite would write each freed page again.
         "secure_delete = OFF",
     ),
     held="locked: another running process uses it",
@@ -706,8 +706,8 @@ class QueueStore:
         if free > LOOSE + (pages - free):
             self._connection.executescript(
                 f"PRAGMA incremental_vacuum({VACUUM})"
-                # ^The statement frees one page for each step. `executescript` does all steps; `execute` would do only
-                # one.
+                # The statement frees one page for each step.
+                # `executescript` does all steps; `execute` would do only one.
             )
 
     def _checkpoint(self, mode: str) -> None:

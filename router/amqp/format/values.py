@@ -94,7 +94,8 @@ class ErrorCondition:
     description: str = ""
     info: Mapping[str, Any] = {}
     limit: str = ""
-    """The topology's name of the limit that the peer exceeded, if this is the error of a detach of ours."""
+    """The name, in the topology, of the limit that the peer has exceeded. Empty unless this is the error of a detach of
+    ours."""
 
 
 class HeldBytes(Protocol):

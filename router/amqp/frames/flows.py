@@ -174,8 +174,8 @@ class Flows:
 
 
 def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
-    """Rewrite a credit or a window, which is two fields: the number from which it counts (`start`), and the amount.
-    Afterwards it counts from `used`, and ends at the same number; the amount is at least 0. Returns that number."""
+    """Move the start of a credit or a window to `used`, without a change of its end. The peer gives it as two fields:
+    the number from which it counts (`start`), and its size, which is at least 0 afterwards. Returns the end."""
     size = 0 if fields[amount] == NULL else _checked(fields[amount])
     left = ((0 if fields[start] == NULL else _checked(fields[start])) + size - used) % UINTS
     if left >= HALF > size:

@@ -75,9 +75,8 @@ class RetiredDeliveries:
             queue=queue,
             consumer=self._end.subscriber.name,
             key=record.key,
-            outcome=OUTCOMES.get(
-                told.state, DeliveryOutcome.RELEASED
-            ),  # the default-outcome of our source, if the client names none
+            # A client that names no outcome means the default-outcome of our source.
+            outcome=OUTCOMES.get(told.state, DeliveryOutcome.RELEASED),
             final=told.undeliverable,
             failed=told.failed,
             annotations=told.annotations if len(told.annotations) <= MOST_ANNOTATIONS else b"",
