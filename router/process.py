@@ -439,8 +439,7 @@ class Process:
         """Tell the core that the process of this neighbour has ended."""
         log.info("router %s has ended: its host refuses connections to its port", neighbour)
         with self._outbound:
-            self.node.now()
-            self.node.topic.refused(neighbour)
+            self.node.refused(neighbour)
             self.node.pump()
 
     async def _dial(self, neighbour: str, address: Address) -> None:

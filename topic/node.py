@@ -56,6 +56,8 @@ from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece,
 from topic.queues.transactions.transactions import Transactions
 from topic.queues.wire import SETS
 from topic.settings import KINDS, TOPIC, Settings, is_under
+from topic.wills.will import WILLS
+from topic.wills.wills import Wills
 
 BESIDE = b"\xc1"
 """The first byte of a payload from one shell to another, which the topic cores do not read. No batch begins with it,
@@ -190,6 +192,7 @@ class Node:
         """The reason why the state store lacks the latest changes; empty if it has them."""
         self._plan: Plan | None = None
         """The changed plan, until the store has it; None if the store has it."""
+        self.wills = Wills(self)
         self._later: dict[Callable[[], None], None] = {}
         self._put_off: deque[Callable[[], None]] = deque()
         self._performs = False
@@ -229,6 +232,7 @@ class Node:
             self._catch_up()
         self.mesh.handle_timer(now)
         self.topic.handle_timer(now)
+        self.wills.handle_timer(now)
         if self._port is not None:
             self._port.sets.handle_timer(now)
         if self._leaders is not None:
@@ -243,7 +247,7 @@ class Node:
     def deadline(self) -> float:
         if self._put_off:
             return self._shell.now()
-        due = min(self.mesh.deadline(), self.topic.deadline(), self._look)
+        due = min(self.mesh.deadline(), self.topic.deadline(), self.wills.deadline(), self._look)
         if self._port is not None and self._leaders is not None:
             due = min(due, self._port.sets.deadline(), self._leaders.deadline)
         return due
@@ -376,11 +380,13 @@ class Node:
             elif isinstance(action, ContactMade):
                 self._shell.note(action)
                 self.topic.contact(action.router, action.incarnation, now)
+                self.wills.contact(action.router, action.incarnation, now)
                 if self._port is not None:
                     self._port.sets.contact(action.router, now)
             elif isinstance(action, Replanned):
                 self._plan = action.plan
                 self.topic.peers.follow(action.plan)
+                self.wills.follow(action.plan.listed, now)
                 if self._port is not None:
                     self._port.sets.follow(sorted(action.plan.members))
                 self._shell.note(action)
@@ -390,7 +396,9 @@ class Node:
                 self._lost(action.router, now)
 
     def _lost(self, router: str, now: float) -> None:
+        incarnation = self.topic.directory.contacts[router]
         self.topic.contact_lost(router, now)
+        self.wills.contact_lost(router, incarnation, now)
         if self._port is not None:
             self._port.sets.contact_lost(router, now)
 
@@ -399,6 +407,20 @@ class Node:
         leaves with the next pump."""
         self.mesh.send((router,), BESIDE + payload, self._shell.now())
 
+    def send_about_wills(self, routers: Collection[str], payload: bytes) -> None:
+        """Send a payload about wills to these routers, in order with all other payloads."""
+        self.mesh.send(tuple(routers), payload, self._shell.now())
+
+    def waits_for(self, router: str) -> bool:
+        """Whether this router would do something if it knew that the process of a router out of contact is gone."""
+        return self.topic.grace.waits_for(router) or self.wills.waits_for(router)
+
+    def refused(self, router: str) -> None:
+        """Note that a neighbour out of contact refuses connections, so its process is gone (8, Lost router)."""
+        now = self.now()
+        self.topic.refused(router)
+        self.wills.refused(router, now)
+
     def receive(self, received: Received, now: float) -> None:
         """Pass on a payload from a router in contact. If the payload breaks the protocol, drop the contact."""
         if received.router not in self.topic.directory.contacts:
@@ -406,6 +428,8 @@ class Node:
         try:
             if received.payload.startswith(BESIDE):
                 self._shell.receive_from_shell(received.router, received.payload[len(BESIDE) :])
+            elif received.payload.startswith(WILLS):
+                self.wills.receive(received.router, received.payload, now)
             elif received.payload.startswith(SETS):
                 if self._port is not None:  # without queues in this router's topology, there is no port
                     self._port.sets.receive(received.router, received.payload, now)

@@ -297,6 +297,10 @@ class MqttConnection(DrivenConnection):
             self.send(disconnect(reason, description))
         self.wake()
 
+    def taken_over(self) -> None:
+        """The client has connected at another router (`topic.wills.wills.WillHolder`)."""
+        self.leave(Reason.TAKEN_OVER, "the client has connected again")
+
     def _fail(self, error: MqttError) -> None:
         self.error = error
         if self.opened and self.version == V5:

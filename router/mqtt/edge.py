@@ -19,6 +19,7 @@ from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere, is_over, living
 from router.mqtt.format.packets import (
     AckPacket,
+    AskedWill,
     ConnectPacket,
     DisconnectPacket,
     PublishPacket,
@@ -37,6 +38,7 @@ from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.ends.nobody import end_link
 from topic.identity import Epoch, LinkIdentity, is_of_sets, link_name, shown_address
 from topic.node import Node
+from topic.wills.will import NO_EXPIRY, Will
 
 log = logging.getLogger("oncemesh.mqtt")
 
@@ -80,6 +82,7 @@ class MqttEdge:
         self._at_first_word: dict[MqttConnection, Callable[[], None]] = {}
         """Calls that wait for the client's first packet, which shows that the client has read its CONNACK."""
         self.entrances: dict[MqttConnection, Entrance] = {}
+        self._wills: dict[MqttConnection, Will] = {}
 
     # The methods from here on begin and end connections.
 
@@ -88,13 +91,9 @@ class MqttEdge:
             raise MqttError(
                 Reason.BAD_AUTHENTICATION, "the client asks for enhanced authentication, which is not supported"
             )
-        if packet.will is not None:
-            raise MqttError(
-                Reason.IMPLEMENTATION,
-                "the client asks for a will, which is not supported: no router would publish it if this one failed",
-            )
         client, told = self._name_of(packet)
         connection.user = self.entrances[connection].user_of(packet)
+        will = self._permissions.will_of(connection, packet.will) if packet.will is not None else b""
         self._admit(connection)
         asked = 0 if packet.version == V5 or packet.clean else NEVER
         timeout = min(packet.properties.get("session-expiry-interval", asked), self._longest)
@@ -111,7 +110,45 @@ class MqttEdge:
             "shared-subscription-available": 0,
         }
         connection.send(connack(packet.version, Reason.SUCCESS, present=present, told=told))
+        self._end_earlier_wills(client, connection, continues=present)
+        if packet.will is not None:
+            self._keep_will(client, connection, packet.will, will)
         self._begin(session, connection, timeout, present=present)
+
+    def _end_earlier_wills(self, client: str, connection: MqttConnection, *, continues: bool) -> None:
+        """Once it is certain that the client is here, its earlier connections count as over. Their wills are published
+        now, or not at all."""
+        wills = self._node.wills
+        if not wills.is_known(client, connection.user):
+            return
+
+        def certain() -> None:
+            if not connection.is_over:
+                will = self._wills.get(connection)
+                wills.connected(client, connection.user, will, self._node.now(), continues=continues)
+
+        if connection.can_prove:
+            connection.prove(certain)
+        else:
+            certain()
+
+    def _keep_will(self, client: str, connection: MqttConnection, asked: AskedWill, message: bytes) -> None:
+        address = address_inside(self._node, asked.topic, receives=False)
+        delay = min(asked.properties.get("will-delay-interval", 0), self._longest)
+        expiry = asked.properties.get("message-expiry-interval", NO_EXPIRY)
+        self._wills[connection] = self._node.wills.keep(
+            client, connection.user, address, message, delay, connection, presettled=not asked.qos, expiry=expiry
+        )
+
+    def _end_will(self, connection: MqttConnection, packet: DisconnectPacket | None, lasts: float) -> None:
+        """The connection is over. Its will is published, unless the client has said goodbye (MQTT 5, 3.14.4). The
+        client's session `lasts` for these seconds."""
+        if (will := self._wills.pop(connection, None)) is None:
+            return
+        if packet is not None and packet.reason == Reason.SUCCESS:
+            self._node.wills.withdraw(will)
+        else:
+            self._node.wills.left(will, min(will.delay, lasts), self._node.now())
 
     def _name_of(self, packet: ConnectPacket) -> tuple[str, dict[str, object]]:
         if len(packet.client) > LONGEST_CLIENT:
@@ -284,6 +321,7 @@ class MqttEdge:
         # The client's return was not proven, so the session still counts as one whose client is away.
         is_away = told is not None and session.was_here
         closed = wants_end or not session.timeout or not is_kept(session, connection, said_goodbye=packet is not None)
+        self._end_will(connection, packet, 0 if closed else session.timeout)
         session.gone(self._node.now(), closed=closed)
         if told and packet is not None and (wants_end or not session.resumes):
             self._end_links(session, told)

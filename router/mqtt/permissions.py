@@ -11,13 +11,15 @@ from router.edge.queue_address import address_inside
 from router.edge.topics import durable_of, is_known_dynamic
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.format.packets import FilterRequest, PublishPacket, ack
+from router.mqtt.format.packets import AskedWill, FilterRequest, PublishPacket, ack
 from router.mqtt.format.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
+from router.mqtt.translation import to_amqp
 from topic.node import Node
 from topic.settings import is_under
+from topic.wills.will import MOST_WILL
 
 log = logging.getLogger("oncemesh.mqtt")
 
@@ -82,6 +84,29 @@ class Permissions:
     ) -> tuple[Reason, str] | None:
         """The reason for which the client may not use this topic; None if it may. If the client has too many topics,
         the new one replaces an idle one."""
+        if why := self._forbidden(connection, address, receives=receives):
+            return why
+        if why := self._cannot_begin(connection):
+            return why
+        if self._is_full(session, self._limits.links - fresh):
+            what = f"the client has more than {self._limits.links} topics"
+            return Reason.QUOTA, self._guard.exceed("links", str(session), what)
+        return None
+
+    def will_of(self, connection: MqttConnection, will: AskedWill) -> bytes:
+        """The message of a will. Raises MqttError if the client may not publish it, or if it is too large."""
+        if why := self._forbidden(connection, will.topic, receives=False):
+            raise MqttError(*why)
+        message = to_amqp(will.payload, will.qos, will.properties)
+        if len(message) > MOST_WILL:
+            what = f"the will has {len(message)} bytes, expected at most {MOST_WILL}"
+            raise MqttError(Reason.QUOTA, what)  # a CONNECT that is too large would get no answer
+        if not self._node.wills.has_room(len(message)):
+            raise MqttError(Reason.QUOTA, "the wills of this router's clients take all the memory for wills")
+        return message
+
+    def _forbidden(self, connection: MqttConnection, address: str, *, receives: bool) -> tuple[Reason, str] | None:
+        """Why the topic does not exist, or the rules of the client's user do not allow it."""
         is_there = is_under(address, self._prefixes) or (not receives and is_known_dynamic(self._node, address))
         if not is_there or len(address) > LONGEST_ADDRESS:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)
@@ -101,11 +126,6 @@ class Permissions:
             self._guard.attaches(connection, address, receives=receives)
         except Refusal as refusal:
             return Reason.NOT_AUTHORIZED, str(refusal)
-        if why := self._cannot_begin(connection):
-            return why
-        if self._is_full(session, self._limits.links - fresh):
-            what = f"the client has more than {self._limits.links} topics"
-            return Reason.QUOTA, self._guard.exceed("links", str(session), what)
         return None
 
     def _is_full(self, session: MqttSession, most: int) -> bool:

@@ -40,7 +40,7 @@ class Probes:
             self._nursery.start_soon(self._probe, router)
 
     async def _probe(self, router: str) -> None:
-        while (address := self._where(router)) and self._node.topic.grace.waits_for(router):
+        while (address := self._where(router)) and self._node.waits_for(router):
             if await is_refused(Address.parse(address)):
                 self._gone(router)
                 return

@@ -279,6 +279,28 @@ async def write(process: Popen[bytes], numbers: range) -> None:
     await trio.to_thread.run_sync(process.stdin.flush)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_will_is_published_once_also_if_its_router_is_killed(
+    mesh: RunningMesh, paho: Make, version: MQTTProtocolVersion
+) -> None:
+    topic = f"topic/will {version}"
+    reader, mortal = paho(f"reader of {topic}", version), paho(f"mortal {version}", version)
+    await reader.connect(mesh.mqtt("c"))
+    await reader.subscribe(topic, 2)
+    mortal.client.will_set(topic, b"0", 2)
+    await mortal.connect(mesh.mqtt("a"))
+    mortal.cut()
+    await reader.until(lambda: len(reader.received) == 1)
+    await mortal.until(lambda: len(mortal.present) == 2)
+    mesh.signal("a", SIGKILL)
+    await mesh.ending("a")
+    await reader.until(lambda: len(reader.received) == 2)
+    await mesh.start("a")
+    await mortal.until(lambda: len(mortal.present) == 3)
+    await mortal.leave()
+    assert reader.numbers == [0, 0]
+
+
 async def test_the_audit_holds_over_all_of_this(mesh: RunningMesh) -> None:
     """Last: the mesh is stopped for it. What a subscriber of MQTT was sent again after its router was killed it names:
     that was at least once."""

@@ -20,7 +20,7 @@ _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USER = 0x02, 0x04, 0x20, 0x40, 0x80
 
 
 @frozen
-class Will:
+class AskedWill:
     topic: str
     payload: bytes
     qos: int
@@ -36,7 +36,7 @@ class ConnectPacket:
     """The keep-alive, in seconds; 0: no limit."""
     user: str | None
     password: bytes | None
-    will: Will | None
+    will: AskedWill | None
     properties: Properties
 
 
@@ -183,12 +183,12 @@ def _wrong_flags(flags: int) -> str:
     return "the QoS of the will is 3, expected 0, 1 or 2" if (flags >> 3) & 3 == 3 else ""
 
 
-def _will(reader: FieldReader, flags: int, version: int) -> Will:
+def _will(reader: FieldReader, flags: int, version: int) -> AskedWill:
     if flags & _WILL_RETAIN:
         raise MqttError(Reason.NO_RETAIN, "the client asks for a retained will, which is not supported")
     found = reader.properties(WILL) if version == V5 else {}
     topic, payload = _topic(reader.text()), reader.binary()
-    return Will(topic, payload, (flags >> 3) & 3, found)
+    return AskedWill(topic, payload, (flags >> 3) & 3, found)
 
 
 def _topic(name: str) -> str:
