@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from router.amqp.driven import DrivenConnection
+from router.mqtt.aliases import ALIAS, ReceivedAliases, SentAliases
 from router.mqtt.format.packets import (
     PINGRESP,
     AckPacket,
@@ -47,8 +48,6 @@ MOST_ANSWERS: Final = 8 * 1024 * 1024
 subscriptions bound them. The answers to 65,535 identifiers take 5 MB."""
 OVERHEAD: Final = 64
 """The bytes of memory, about, that each of these packets takes besides its own."""
-AT_LEAST_ONCE: Final = 0b0110
-"""The mask of the QoS bits in the first byte of a PUBLISH."""
 
 
 class MqttHandler(Protocol):
@@ -82,6 +81,9 @@ class MqttConnection(DrivenConnection):
         """Whether the client has sent a packet after its CONNECT."""
         self.error: MqttError | None = None
         self.version = V5
+        self.aliases = SentAliases(0)
+        """The topic aliases of messages to the client."""
+        self._aliases = ReceivedAliases()
         self.max_packet = max_packet
         self._handler = handler
         self._opening = opening
@@ -181,7 +183,7 @@ class MqttConnection(DrivenConnection):
     def _handle(self, packet: Packet) -> None:
         match packet:
             case PublishPacket():
-                self._handler.on_publish(self, packet)
+                self._handler.on_publish(self, self._named(packet))
             case AckPacket():
                 self._handler.on_ack(self, packet)
             case PingPacket():
@@ -197,6 +199,9 @@ class MqttConnection(DrivenConnection):
                 if self.opened:
                     raise MqttError(Reason.PROTOCOL_ERROR, "the client sent a second CONNECT")
                 self._handler.on_connect(self, packet)
+
+    def _named(self, packet: PublishPacket) -> PublishPacket:
+        return self._aliases.named(packet) if ALIAS in packet.properties else packet
 
     def open(self, client: str, keep_alive: int) -> None:
         """Accept the client under this name. `keep_alive` is in seconds; 0: none."""
@@ -223,8 +228,12 @@ class MqttConnection(DrivenConnection):
                     self._handle(packet)
                 self._handle(read_packet(first, bytes(self._buffer[start:end]), self.version))
                 break
-            if first >> 4 == PacketKind.PUBLISH and not first & AT_LEAST_ONCE:
-                settled.append(read_packet(first, bytes(self._buffer[start:end]), self.version))
+            if first >> 4 == PacketKind.PUBLISH:
+                packet = read_packet(first, bytes(self._buffer[start:end]), self.version)
+                assert isinstance(packet, PublishPacket)
+                named = self._named(packet)
+                if not packet.qos:
+                    settled.append(named)
 
     def _held_packets(self) -> Iterator[tuple[int, int, int]]:
         """Yield, for each packet that came after the CONNECT, its first byte, and the offsets at which its body begins

@@ -14,6 +14,7 @@ from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
 from router.edge.queue_address import address_inside
 from router.mesh.config import Limits
+from router.mqtt.aliases import MOST_ALIASES
 from router.mqtt.away import Away, is_kept
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere, is_over, living
@@ -105,6 +106,7 @@ class MqttEdge:
             "session-expiry-interval": timeout,
             "receive-maximum": self._receive_maximum,
             "maximum-packet-size": connection.max_packet,
+            "topic-alias-maximum": MOST_ALIASES,
             "retain-available": 0,
             "subscription-identifier-available": 0,
             "shared-subscription-available": 0,

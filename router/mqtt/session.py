@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from typing import Any, Protocol
 
+from router.mqtt.aliases import ALIAS, SentAliases
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import are_whole
+from router.mqtt.format.fields import extended
 from router.mqtt.format.packets import AckPacket, PublishPacket, ack, publish, suback
 from router.mqtt.format.values import REFUSED, V3, MqttError, PacketKind, Reason
 from router.mqtt.identifiers import MOST_SENT, Identifiers
@@ -80,6 +82,7 @@ class MqttSession:
         self.presettled = {index: end for index, end in self.presettled.items() if end.comes_back()}
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
         self._largest = asked.get("maximum-packet-size", 0)
+        connection.aliases = SentAliases(asked.get("topic-alias-maximum", 0))
 
     @property
     def was_here(self) -> bool:
@@ -310,10 +313,14 @@ class MqttSession:
         """Send a message. Returns False if the packet is larger than the client accepts."""
         connection = self.connection
         assert connection is not None
-        found = b"" if connection.version == V3 else content.properties
-        packet = publish(topic, content.payload, qos, number, found, dup=dup)
+        found, aliases, shown = b"" if connection.version == V3 else content.properties, connection.aliases, topic
+        if alias := aliases.alias_of(topic):
+            found, shown = extended(found, {ALIAS: alias}), aliases.shown(topic)
+        packet = publish(shown, content.payload, qos, number, found, dup=dup)
         if 0 < self._largest < len(packet):
             return False
+        if alias:
+            aliases.was_sent(topic, alias)
         connection.send(packet)
         return True
 

@@ -58,7 +58,10 @@ ENDED: dict[str, tuple[bytes, bytes, str]] = {
     "a message that is too large": (CONNECT + by_hand.publish(TOPIC, bytes(2 * MAX_MESSAGE)), gone(0x95), "a packet"),
     "a packet of 256 MB": (CONNECT + b"\x30\xff\xff\xff\x7f", gone(0x95), "a packet of 268435455 bytes"),
     "a length without end": (CONNECT + b"\x30\xff\xff\xff\xff\xff", gone(0x81), "too many bytes"),
-    "a topic alias": (CONNECT + by_hand.publish("", b"", found={"topic-alias": 1}), gone(0x94), "a topic alias"),
+    "an unknown alias": (CONNECT + by_hand.publish("", b"", found={"topic-alias": 1}), gone(0x82), "topic alias 1"),
+    "an alias of 0": (CONNECT + by_hand.publish(TOPIC, b"", found={"topic-alias": 0}), gone(0x94), "topic alias 0"),
+    "an alias too high": (CONNECT + by_hand.publish(TOPIC, b"", found={"topic-alias": 65}), gone(0x94), "alias 65"),
+    "no topic, no alias": (CONNECT + by_hand.publish("", b""), gone(0x90), "cannot publish to"),
     "a subscription identifier": (
         CONNECT + by_hand.packet(0x82, b"\0\1\2\x0b\1\0\1t\0"), gone(0xA1), "subscription identifiers",
     ),

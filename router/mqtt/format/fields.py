@@ -234,9 +234,21 @@ _WRITTEN: Final = {known.name: (bytes((code,)), known.write) for code, known in 
 
 def properties(values: Mapping[str, Any]) -> bytes:
     """Encode properties, with their length before them."""
+    whole = _encoded(values)
+    return number(len(whole)) + whole
+
+
+def extended(known: bytes, values: Mapping[str, Any]) -> bytes:
+    """Add properties to encoded ones, which have their length before them."""
+    reader = FieldReader(known)
+    reader.number()
+    whole = _encoded(values) + reader.rest()
+    return number(len(whole)) + whole
+
+
+def _encoded(values: Mapping[str, Any]) -> bytes:
     parts = []
     for name, value in values.items():
         code, write = _WRITTEN[name]
         parts += [code + write(each) for each in (value if name == USER else (value,))]
-    whole = b"".join(parts)
-    return number(len(whole)) + whole
+    return b"".join(parts)

@@ -43,6 +43,7 @@ class ConnectPacket:
 @frozen
 class PublishPacket:
     topic: str
+    """Empty if the packet has a topic alias alone."""
     payload: bytes
     qos: int
     dup: bool
@@ -208,11 +209,10 @@ def _publish(flags: int, reader: FieldReader, version: int) -> PublishPacket:
     name = reader.text()
     identifier = reader.identifier() if qos else 0
     found = reader.properties(PacketKind.PUBLISH) if version == V5 else {}
-    if "topic-alias" in found:
-        raise MqttError(Reason.BAD_ALIAS, "the client used a topic alias, but this router allows none")
     if "subscription-identifier" in found:
         raise MqttError(Reason.PROTOCOL_ERROR, "the PUBLISH has a subscription identifier, which clients may not send")
-    return PublishPacket(_topic(name), reader.rest(), qos, dup, identifier, found)
+    topic = name if not name and "topic-alias" in found else _topic(name)
+    return PublishPacket(topic, reader.rest(), qos, dup, identifier, found)
 
 
 def _subscribe(reader: FieldReader, version: int) -> SubscribePacket:

@@ -1,0 +1,59 @@
+"""The topic aliases of one connection, in both directions (MQTT 5 3.3.2.3.4). They end with the connection."""
+
+from typing import Final
+
+from attrs import evolve
+
+from router.edge.attach import LONGEST_ADDRESS
+from router.mqtt.format.fields import text
+from router.mqtt.format.packets import PublishPacket
+from router.mqtt.format.values import MqttError, Reason
+
+MOST_ALIASES: Final = 64
+"""Topic aliases in each direction."""
+ALIAS: Final = "topic-alias"
+SHORTEST: Final = 8
+"""Bytes of a topic for which the router uses an alias. With its length a shorter topic is as short as the alias."""
+NO_TOPIC: Final = text("")
+
+
+class ReceivedAliases:
+    """The topics that a client has given aliases."""
+
+    def __init__(self) -> None:
+        self._topics: dict[int, str] = {}
+
+    def named(self, packet: PublishPacket) -> PublishPacket:
+        """The packet with its topic and without its alias. Raises MqttError if the alias is too high or unknown."""
+        found = dict(packet.properties)
+        alias = found.pop(ALIAS)
+        if not 0 < alias <= MOST_ALIASES:
+            raise MqttError(Reason.BAD_ALIAS, f"the client used the topic alias {alias}, expected 1 to {MOST_ALIASES}")
+        if packet.topic:
+            self._topics[alias] = packet.topic[: LONGEST_ADDRESS + 1]  # a longer topic is refused each time
+        elif alias not in self._topics:
+            raise MqttError(Reason.PROTOCOL_ERROR, f"the client used the topic alias {alias} before it gave its topic")
+        return evolve(packet, topic=packet.topic or self._topics[alias], properties=found)
+
+
+class SentAliases:
+    """The aliases that the router uses for a client: one for each of the first topics that it sends."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: the *topic alias maximum* of the client's CONNECT."""
+        self._most = min(most, MOST_ALIASES)
+        self._aliases: dict[bytes, int] = {}
+
+    def alias_of(self, topic: bytes) -> int:
+        """The alias of this encoded topic, which the client may not know yet; 0 if it gets none."""
+        if len(topic) - len(NO_TOPIC) < SHORTEST:
+            return 0
+        return self._aliases.get(topic) or (len(self._aliases) + 1 if len(self._aliases) < self._most else 0)
+
+    def shown(self, topic: bytes) -> bytes:
+        """The encoded topic for a PUBLISH with its alias: empty if the client knows the alias."""
+        return NO_TOPIC if topic in self._aliases else topic
+
+    def was_sent(self, topic: bytes, alias: int) -> None:
+        """The client has got this alias with its topic."""
+        self._aliases[topic] = alias
