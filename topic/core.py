@@ -296,6 +296,7 @@ class Topic:
         told: bool = False,
         wants: Wants | None = None,
         clock: int = 0,
+        options: int = 0,
     ) -> LocalSubscriber:
         """Attach a subscriber (6.1). The core answers the attach when all routers in contact have joined the
         subscriber.
@@ -307,7 +308,7 @@ class Topic:
         `seen`: the epoch that the client echoes. `first`: the link has receiver settle mode first. `sends_settled`: the
         link has sender settle mode settled. `told`: the client states that it knows that routers have ended its last
         link (8, Apart). `wants`: the subscriber's filter. `clock`: the clock of the attach if the leader of a set makes
-        it (14.2); 0 otherwise.
+        it (14.2); 0 otherwise. `options`: as in `LinkEntry`.
         """
         name = link_name(identity)
         known, latest = self.directory.subscriber(name), self.directory.latest((Role.SUBSCRIBER, name))
@@ -335,7 +336,9 @@ class Topic:
             subscriber.named(named)
         resumed = unsettled is not None or (known is not None and known.live)
         aware = epoch.hlc - 1 if told else known.aware_until if known is not None else 0
-        entry = LinkEntry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware)
+        entry = LinkEntry(
+            Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware, options=options
+        )
         self.changes.write(entry)
         self.edge.delivery.finished([record for record in named if not record.open])
         self.attaches.answer_subscriber(subscriber)

@@ -201,6 +201,10 @@ class MqttConnection(DrivenConnection):
                 self._handler.on_connect(self, packet)
 
     def _named(self, packet: PublishPacket) -> PublishPacket:
+        """The packet with its topic. Raises MqttError if the client may not send its properties."""
+        if "subscription-identifier" in packet.properties:
+            why = "the PUBLISH has a subscription identifier, which clients may not send"
+            raise MqttError(Reason.PROTOCOL_ERROR, why)
         return self._aliases.named(packet) if ALIAS in packet.properties else packet
 
     def open(self, client: str, keep_alive: int) -> None:

@@ -27,6 +27,7 @@ from router.mqtt.format.packets import (
     SubscribePacket,
     UnsubscribePacket,
     connack,
+    options_of,
 )
 from router.mqtt.format.values import REFUSED, V3, V5, MqttError, Reason
 from router.mqtt.permissions import Permissions, overflow, refuse
@@ -108,7 +109,6 @@ class MqttEdge:
             "maximum-packet-size": connection.max_packet,
             "topic-alias-maximum": MOST_ALIASES,
             "retain-available": 0,
-            "subscription-identifier-available": 0,
             "shared-subscription-available": 0,
         }
         connection.send(connack(packet.version, Reason.SUCCESS, present=present, told=told))
@@ -287,7 +287,8 @@ class MqttEdge:
             if not self._permissions.allow(connection, address, receives=receives):
                 end_link(self._node, entry)
             elif receives:
-                subscriber = MqttSubscriber(session, self._node, address, entry.lifetime.durable)
+                options = options_of(entry.options)
+                subscriber = MqttSubscriber(session, self._node, address, entry.lifetime.durable, options)
                 session.subscribers[address] = subscriber
                 subscriber.subscribe(resumes=True)
             else:
@@ -375,12 +376,11 @@ class MqttEdge:
         self._of[connection].acknowledge(packet)
 
     def on_subscribe(self, connection: MqttConnection, packet: SubscribePacket) -> None:
-        if "subscription-identifier" in packet.properties:
-            raise MqttError(Reason.NO_IDENTIFIERS, "the client uses subscription identifiers, which are not supported")
         session = self._of[connection]
         granted = self._permissions.grant(connection, session, packet.filters)
         subscribe = partial(session.subscribe, packet.identifier, granted)
-        if connection.can_prove and any(qos < REFUSED and self._is_elsewhere(session, name) for name, qos in granted):
+        taken = (asked.filter for asked, qos in granted if qos < REFUSED)
+        if connection.can_prove and any(self._is_elsewhere(session, name) for name in taken):
             connection.hold(subscribe)
         else:
             subscribe()

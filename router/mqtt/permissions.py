@@ -41,13 +41,13 @@ class Permissions:
 
     def grant(
         self, connection: MqttConnection, session: MqttSession, filters: Iterable[FilterRequest]
-    ) -> list[tuple[str, int]]:
+    ) -> list[tuple[FilterRequest, int]]:
         """Answer one SUBSCRIBE: each filter with its granted QoS, or with the reason code of its refusal."""
-        granted, fresh, kept = list[tuple[str, int]](), set[str](), set[str]()
+        granted, fresh, kept = list[tuple[FilterRequest, int]](), set[str](), set[str]()
         durable = durable_of(self._node, connection.user)
         for asked in filters:
             qos = self._grant(connection, session, asked, len(fresh), durable + len(kept))
-            granted.append((asked.filter, qos))
+            granted.append((asked, qos))
             if qos < REFUSED and asked.filter not in session.subscribers:
                 fresh.add(asked.filter)
             if qos < REFUSED and _begins_to_last(session, asked):
@@ -64,12 +64,11 @@ class Permissions:
             why = Reason.NO_SHARED, "shared subscriptions are not supported"
         elif any(len(level) > 1 and ("+" in level or "#" in level) for level in address.split("/")):
             why = Reason.BAD_FILTER, "a wildcard is only a part of a level, expected a whole level"
-        elif asked.no_local:
-            why = Reason.IMPLEMENTATION, "no-local is not supported"
+        elif asked.options.no_local and not self._node.topic.kinds.of(address).takes_filters:
+            why = Reason.IMPLEMENTATION, f"{address!r} is no topic: no-local is not supported there"
         elif (known := session.subscribers.get(address)) is None:
             why = self.refusal(connection, session, address, fresh, receives=True)
-        # A change of the QoS attaches the link of the subscription again.
-        elif known.qos != asked.qos:
+        elif (known.qos, known.chosen) != (asked.qos, asked.options):  # its link is attached again
             why = self._cannot_begin(connection)
         if why is None and _begins_to_last(session, asked):
             why = self._cannot_be_kept(connection, durable)

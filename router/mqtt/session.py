@@ -15,7 +15,15 @@ from router.mqtt.aliases import ALIAS, SentAliases
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import are_whole
 from router.mqtt.format.fields import extended
-from router.mqtt.format.packets import AckPacket, PublishPacket, ack, publish, suback
+from router.mqtt.format.packets import (
+    AckPacket,
+    FilterRequest,
+    PublishPacket,
+    SubscriptionOptions,
+    ack,
+    publish,
+    suback,
+)
 from router.mqtt.format.values import REFUSED, V3, MqttError, PacketKind, Reason
 from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.presettled import PresettledPublisher
@@ -292,7 +300,7 @@ class MqttSession:
 
     def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
         number, qos = self._identifiers.take(), min(end.qos, content.qos)
-        if not self._send(end.topic_of(record), content, qos, number):
+        if not self._send(end, record, content, qos, number):
             self._identifiers.give_back(number)
             end.refuse([record])
             return
@@ -302,20 +310,22 @@ class MqttSession:
         assert outgoing.end is not None
         if not outgoing.released and outgoing.connection is not self.connection:
             outgoing.connection = self.connection
-            topic = outgoing.end.topic_of(outgoing.record)
-            self._send(topic, content, outgoing.qos, outgoing.identifier, dup=True)
+            self._send(outgoing.end, outgoing.record, content, outgoing.qos, outgoing.identifier, dup=True)
 
     def carry_settled(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
-        if not self._send(end.topic_of(record), content, 0, 0):
+        if not self._send(end, record, content, 0, 0):
             end.refuse([record])
 
-    def _send(self, topic: bytes, content: MqttContent, qos: int, number: int, *, dup: bool = False) -> bool:
-        """Send a message. Returns False if the packet is larger than the client accepts."""
-        connection = self.connection
+    def _send(
+        self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int, number: int, *, dup: bool = False
+    ) -> bool:
+        """Returns False if the packet is larger than the client accepts."""
+        connection, topic = self.connection, end.topic_of(record)
         assert connection is not None
-        found, aliases, shown = b"" if connection.version == V3 else content.properties, connection.aliases, topic
+        aliases, shown, more = connection.aliases, topic, end.told_of_each
         if alias := aliases.alias_of(topic):
-            found, shown = extended(found, {ALIAS: alias}), aliases.shown(topic)
+            shown, more = aliases.shown(topic), more | {ALIAS: alias}
+        found = b"" if connection.version == V3 else extended(content.properties, more) if more else content.properties
         packet = publish(shown, content.payload, qos, number, found, dup=dup)
         if 0 < self._largest < len(packet):
             return False
@@ -337,22 +347,26 @@ class MqttSession:
 
     # The methods from here on are about subscriptions.
 
-    def subscribe(self, identifier: int, granted: Sequence[tuple[str, int]]) -> None:
+    def subscribe(self, identifier: int, granted: Sequence[tuple[FilterRequest, int]]) -> None:
         """Subscribe to topics, each with its granted QoS, or with a reason code of at least 0x80 if it was refused."""
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
-        # If topics of the SUBSCRIBE are equal, the last one counts.
-        for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():
-            self._subscribe(address, qos, waiting)
+        last = {asked.filter: (qos, asked.options) for asked, qos in granted if qos < REFUSED}  # of equal topics
+        for address, (qos, options) in last.items():
+            self._subscribe(address, qos, options, waiting)
         if waiting.count_down():
             self._say_suback(waiting)
 
-    def _subscribe(self, address: str, qos: int, waiting: WaitingSuback) -> None:
+    def _subscribe(self, address: str, qos: int, options: SubscriptionOptions, waiting: WaitingSuback) -> None:
         end = self.subscribers.get(address)
-        if end is not None and end.qos == qos:
+        if end is not None and (end.qos, end.chosen) == (qos, options):
             if not end.is_answered:
                 self._subacks.wait(end, waiting)
             return
-        new = self.subscribers[address] = end.successor(qos) if end else MqttSubscriber(self, self._node, address, qos)
+        if end is None:
+            new = MqttSubscriber(self, self._node, address, qos, options)
+        else:
+            new = end.successor(qos, options)
+        self.subscribers[address] = new
         if end is not None:
             self._subacks.hand_over(end, new)
         self._subacks.wait(new, waiting)

@@ -22,14 +22,17 @@ from router.edge.unfit import refuse_for
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LINK, EndHost, MqttEnd, identity_at
 from router.mqtt.format.fields import text
+from router.mqtt.format.packets import SubscriptionOptions
 from router.mqtt.translation import MqttContent, from_amqp, is_topic
 from topic.actions import AnswerSubscriber, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
+from topic.edge.filters import NoLocal
 from topic.edge.subscriber import ROOM
 from topic.node import Node
 
+PLAIN: Final = SubscriptionOptions()
 CREDIT: Final = 1000
 """The most deliveries of one subscription that its client has not answered, including deliveries that wait for an
 identifier."""
@@ -77,7 +80,9 @@ class SendingHost(EndHost, Protocol):
 class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
     host: SendingHost
 
-    def __init__(self, host: SendingHost, node: Node, address: str, qos: int) -> None:
+    def __init__(
+        self, host: SendingHost, node: Node, address: str, qos: int, options: SubscriptionOptions = PLAIN
+    ) -> None:
         identity = identity_at(host, LINK, address)
         ClientSubscribingEnd.__init__(
             self, node, identity, host.lifetime(qos), settles_first=qos == 1, sends_settled=not qos
@@ -85,6 +90,10 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         self.host = host
         self.qos = qos
         """The QoS that was granted."""
+        self.chosen = options
+        self.options = options.packed
+        self.told_of_each = {"subscription-identifier": options.identifier} if options.identifier else {}
+        """The properties of each PUBLISH of this subscription."""
         self._topic = None if is_pattern(address) else text(address)
         self.records: dict[bytes, SentMessage] = {}
         """The messages that were sent and not answered, keyed by delivery key. A key means the same at all routers; an
@@ -107,13 +116,14 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         answered = {key: int(outcome) for key, outcome in self._answered.items()}
         now, claim = self.node.now(), self.claim(answered | dict.fromkeys(self.records, 0) if resumes else None)
         self.lifetime = self.host.lifetime(self.qos)
-        self.attach(claim, now)
+        own = self.identity.container, self.identity.user
+        self.attach(claim, now, wants=NoLocal(*own, None) if self.chosen.no_local else None)
         self.node.perform()
 
-    def successor(self, qos: int) -> "MqttSubscriber":
-        """An end for another QoS, which attaches with all deliveries of this one and takes the link over. This end is
-        then over. So the terminus continues, even if it would end with its link."""
-        other = MqttSubscriber(self.host, self.node, self.identity.address, qos)
+    def successor(self, qos: int, options: SubscriptionOptions) -> "MqttSubscriber":
+        """An end for another QoS or other options, which attaches with all deliveries of this one and takes the link
+        over. This end is over then. So the terminus continues, even if it would end with its link."""
+        other = MqttSubscriber(self.host, self.node, self.identity.address, qos, options)
         other.records, other._answered = self.records, self._answered
         for outgoing in other.records.values():
             outgoing.end = other

@@ -62,8 +62,11 @@ ENDED: dict[str, tuple[bytes, bytes, str]] = {
     "an alias of 0": (CONNECT + by_hand.publish(TOPIC, b"", found={"topic-alias": 0}), gone(0x94), "topic alias 0"),
     "an alias too high": (CONNECT + by_hand.publish(TOPIC, b"", found={"topic-alias": 65}), gone(0x94), "alias 65"),
     "no topic, no alias": (CONNECT + by_hand.publish("", b""), gone(0x90), "cannot publish to"),
-    "a subscription identifier": (
-        CONNECT + by_hand.packet(0x82, b"\0\1\2\x0b\1\0\1t\0"), gone(0xA1), "subscription identifiers",
+    "a subscription identifier of 0": (
+        CONNECT + by_hand.packet(0x82, b"\0\1\2\x0b\0\0\1t\0"), gone(0x82), "the value of a property is 0",
+    ),
+    "a subscription identifier of a publisher": (
+        CONNECT + by_hand.publish(TOPIC, b"", found={"subscription-identifier": 1}), gone(0x82), "clients may not send",
     ),
     "an AUTH": (CONNECT + by_hand.packet(0xF0), gone(0x82), "sent AUTH"),
     "a packet of no type": (CONNECT + b"\0\0", gone(0x82), "type 0"),

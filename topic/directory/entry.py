@@ -87,6 +87,9 @@ class LinkEntry:
     aware: int = 0
     """The clock of the latest ending of which the subscriber's client can have known when it attached. The router tells
     the client of any later ending (8, Apart)."""
+    options: int = 0
+    """The options of a subscription, as its client's protocol packs them. The mesh hands them to the client's next
+    router, and does not read them."""
 
     @property
     def live(self) -> bool:
@@ -164,7 +167,7 @@ class LinkEntry:
         lifetime = (self.lifetime.timeout, self.lifetime.policy, self.lifetime.durable)
         epoch, status = tuple(self.epoch), int(self.status)
         fields = [int(self.role), identity, epoch, self.generation, status, *lifetime]
-        return [*fields, self.resumed, self.ending, self.aware]
+        return [*fields, self.resumed, self.ending, self.aware, *([self.options] if self.options else ())]
 
 
 def configured_subscriber(identity: LinkIdentity) -> LinkEntry:

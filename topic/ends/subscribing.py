@@ -43,6 +43,8 @@ class SubscribingEnd(LinkEnd):
         LinkEnd.__init__(self, node, identity, lifetime, settles_first=settles_first)
         self.sends_settled = sends_settled
         """Whether the end sends deliveries already settled. They count as accepted once they are sent."""
+        self.options = 0
+        """As in `LinkEntry`."""
         self.named: dict[bytes, int] = {}
         """The deliveries in the map of the last attach that are neither resumed nor settled yet, by delivery key, with
         their states in the map."""
@@ -67,6 +69,7 @@ class SubscribingEnd(LinkEnd):
             told=told,
             wants=wants,
             clock=claim.clock,
+            options=self.options,
         )
         self.epoch = self.subscriber.epoch
 

@@ -141,16 +141,17 @@ def _is_keys(value: Any) -> bool:
 
 
 _ENTRY = [int, list, list, bytes, int, int, str, int, bool, str, int]
+_ENTRY_WITH_OPTIONS = [*_ENTRY, int]
 
 
 def is_entry(value: Any) -> bool:
     """Whether the value is an entry of a link in its packed form."""
-    if not isinstance(value, list) or list(map(type, value)) != _ENTRY:
+    if not isinstance(value, list) or list(map(type, value)) not in (_ENTRY, _ENTRY_WITH_OPTIONS):
         return False
-    role, identity, epoch, generation, status, timeout, _, durable, *_, aware = value
+    role, identity, epoch, generation, status, timeout, _, durable, _, _, *counts = value
     if list(map(type, identity)) not in _IDENTITIES or not _is_epoch(epoch) or status not in iter(Status):
         return False
-    if not all(map(_is_count, (timeout, durable, aware))):
+    if not all(map(_is_count, (timeout, durable, *counts))):
         return False
     length = {Role.PUBLISHER: GENERATION_LENGTH, Role.SUBSCRIBER: 0}.get(role)
     return len(generation) == length

@@ -13,6 +13,8 @@ from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason, ret
 
 Properties = Mapping[str, Any]
 _DUP, _RETAIN = 0x08, 0x01
+MOST_IDENTIFIER: Final = (1 << 28) - 1
+"""The highest subscription identifier."""
 MOST_FILTERS: Final = 1000
 """The most topic filters of one SUBSCRIBE or UNSUBSCRIBE. Each filter begins or ends a link, and all do
 so in one turn."""
@@ -62,19 +64,37 @@ class AckPacket:
 
 
 @frozen
+class SubscriptionOptions:
+    """The options of a subscription beside its QoS. *Retain as published* and *retain handling* have no effect, because
+    there are no retained messages."""
+
+    no_local: bool = False
+    identifier: int = 0
+    """The subscription identifier; 0: none."""
+
+    @property
+    def packed(self) -> int:
+        """The options as one number, which other routers keep (`LinkEntry.options`)."""
+        return self.identifier << 1 | self.no_local
+
+
+def options_of(packed: int) -> SubscriptionOptions:
+    return SubscriptionOptions(bool(packed & 1), packed >> 1 & MOST_IDENTIFIER)
+
+
+@frozen
 class FilterRequest:
-    """A topic filter of a SUBSCRIBE, with its options."""
+    """A topic filter of a SUBSCRIBE."""
 
     filter: str
     qos: int
-    no_local: bool
+    options: SubscriptionOptions
 
 
 @frozen
 class SubscribePacket:
     identifier: int
     filters: tuple[FilterRequest, ...]
-    properties: Properties
 
 
 @frozen
@@ -209,8 +229,6 @@ def _publish(flags: int, reader: FieldReader, version: int) -> PublishPacket:
     name = reader.text()
     identifier = reader.identifier() if qos else 0
     found = reader.properties(PacketKind.PUBLISH) if version == V5 else {}
-    if "subscription-identifier" in found:
-        raise MqttError(Reason.PROTOCOL_ERROR, "the PUBLISH has a subscription identifier, which clients may not send")
     topic = name if not name and "topic-alias" in found else _topic(name)
     return PublishPacket(topic, reader.rest(), qos, dup, identifier, found)
 
@@ -218,16 +236,17 @@ def _publish(flags: int, reader: FieldReader, version: int) -> PublishPacket:
 def _subscribe(reader: FieldReader, version: int) -> SubscribePacket:
     identifier = reader.identifier()
     found = reader.properties(PacketKind.SUBSCRIBE) if version == V5 else {}
+    subscription = found.get("subscription-identifier", 0)
     filters = []
     while not reader.is_over():
         name, options = reader.text(), reader.byte()
         if options & 3 == 3 or options & (0xC0 if version == V5 else 0xFC) or options & 0x30 == 0x30:
             raise malformed(f"the SUBSCRIBE has the wrong options {options:#x}")
-        filters.append(FilterRequest(name, options & 3, bool(options & 4)))
+        filters.append(FilterRequest(name, options & 3, SubscriptionOptions(bool(options & 4), subscription)))
         _bounded(filters)
     if not filters:
         raise MqttError(Reason.PROTOCOL_ERROR, "the SUBSCRIBE has no topic filter")
-    return SubscribePacket(identifier, tuple(filters), found)
+    return SubscribePacket(identifier, tuple(filters))
 
 
 def _unsubscribe(reader: FieldReader, version: int) -> UnsubscribePacket:

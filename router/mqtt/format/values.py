@@ -61,7 +61,6 @@ class Reason(IntEnum):
     ADMINISTRATIVE = 0x98
     NO_RETAIN = 0x9A
     NO_SHARED = 0x9E
-    NO_IDENTIFIERS = 0xA1
 
 
 REFUSED: Final = 0x80

@@ -64,8 +64,11 @@ def ack(kind: PacketKind, identifier: int, reason: int | None = None) -> bytes:
     return packet(kind << 4 | flags, pack_uint16(identifier) + (bytes((reason,)) if reason is not None else b""))
 
 
-def subscribe(identifier: int, filters: Sequence[tuple[str, int]], version: int = V5) -> bytes:
-    body = pack_uint16(identifier) + (b"\0" if version == V5 else b"")
+def subscribe(
+    identifier: int, filters: Sequence[tuple[str, int]], version: int = V5, *, subscription: int = 0
+) -> bytes:
+    found = {"subscription-identifier": subscription} if subscription else {}
+    body = pack_uint16(identifier) + (properties(found) if version == V5 else b"")
     return packet(0x82, body + b"".join(text(name) + bytes((options,)) for name, options in filters))
 
 
