@@ -62,6 +62,9 @@ class MqttHandler(Protocol):
     def on_subscribe(self, connection: "MqttConnection", packet: SubscribePacket) -> None: ...
     def on_unsubscribe(self, connection: "MqttConnection", packet: UnsubscribePacket) -> None: ...
 
+    def on_disconnect(self, connection: "MqttConnection", packet: DisconnectPacket) -> None:
+        """The client says goodbye. `on_close` follows."""
+
     def on_batch(self, connection: "MqttConnection") -> None:
         """Called when all packets of one read have been handled."""
 
@@ -194,6 +197,7 @@ class MqttConnection(DrivenConnection):
                 self._handler.on_unsubscribe(self, packet)
             case DisconnectPacket():
                 self._handler.on_batch(self)
+                self._handler.on_disconnect(self, packet)
                 self._finish(packet)
             case ConnectPacket():
                 if self.opened:

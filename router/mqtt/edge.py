@@ -308,6 +308,15 @@ class MqttEdge:
             if told is None or told.get(entry.index) == entry.epoch:
                 end_link(self._node, entry)
 
+    def on_disconnect(self, connection: MqttConnection, packet: DisconnectPacket) -> None:
+        """Let the session last as long as the client asks for now. If it is to end, `on_close` ends it."""
+        session, asked = self._of[connection], packet.properties.get("session-expiry-interval", 0)
+        if asked and not session.timeout:
+            why = "the client asks for a session expiry in its DISCONNECT, but its CONNECT had none"
+            raise MqttError(Reason.PROTOCOL_ERROR, why)
+        if asked and session.told is None:  # else its former links are not attached here yet
+            session.last(min(asked, self._longest))
+
     def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
         self.entrances.pop(connection, None)
         self._at_first_word.pop(connection, None)

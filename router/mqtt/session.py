@@ -124,6 +124,18 @@ class MqttSession:
         for publisher in list(self.publishers.values()):
             publisher.resume()
 
+    def last(self, timeout: int) -> None:
+        """The session outlives its connection for another time, in seconds. Its links attach again, because the time of
+        a link belongs to its attach."""
+        if timeout == self.timeout:
+            return
+        self.timeout = timeout
+        for subscriber in list(self.subscribers.values()):
+            subscriber.leave(self._node.now(), closed=False)
+            subscriber.subscribe(resumes=True)
+        for publisher in list(self.publishers.values()):
+            publisher.resume()
+
     def is_whole(self, known: Collection[LinkEntry]) -> bool:
         """Whether the identifiers still stand for the same messages, judged by the client's links in the directory."""
         return are_whole(known, self.ends)

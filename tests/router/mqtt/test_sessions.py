@@ -5,7 +5,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 import pytest
 
-from router.mqtt.format.values import V3, V5, PacketKind
+from router.mqtt.format.values import V3, V5, PacketKind, Reason
 from router.security.rules import Rule
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, leave, publish
@@ -304,3 +304,38 @@ def test_a_connection_that_is_over_late_is_not_that_of_the_session_that_follows(
     client.leave()
     late.leave()
     assert bench.client("a", "client", clean=False, expiry=4).is_present
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 1), (1, 4)])
+def test_a_client_may_change_its_session_expiry_as_it_leaves(bench: MqttBench, before: int, after: int) -> None:
+    client = both(bench, "b", before)
+    assert links(bench) == {("SUBSCRIBER", "b"), ("PUBLISHER", "b")}
+    client.say(by_hand.disconnect(0, {"session-expiry-interval": after}))
+    assert "DISCONNECT" not in client.kinds()
+    client.leave()
+    wait(bench, 3)
+    again = bench.client("b", "client", clean=False)
+    assert again.is_present == (after == 4)
+    publish(bench.client("a", "writer"), b"m", 1, 1)
+    assert again.payloads == ([b"m"] if after == 4 else [])
+    again.leave()
+
+
+def test_what_is_under_way_as_the_session_expiry_changes_comes_again(bench: MqttBench) -> None:
+    reader, writer = bench.reader("b", "client", expiry=1, acks=False), bench.client("a", "writer")
+    publish(writer, b"m", 2, 1)
+    reader.say(by_hand.disconnect(0, {"session-expiry-interval": 4}))
+    wait(bench, 3)
+    assert writer.told(PacketKind.PUBREC) == []
+    again = bench.client("b", "client", clean=False)
+    assert (reader.payloads, again.payloads, again.messages[0].dup) == ([b"m"], [b"m"], True)
+    assert writer.told(PacketKind.PUBREC) == [(1, 0)]
+    again.leave()
+
+
+def test_a_session_that_was_not_to_last_cannot_be_made_to_last(bench: MqttBench) -> None:
+    client = bench.client("b", "client")
+    client.say(by_hand.disconnect(0, {"session-expiry-interval": 4}))
+    assert [(heard.kind, heard.reason) for heard in client.heard[1:]] == [
+        (PacketKind.DISCONNECT, Reason.PROTOCOL_ERROR)
+    ]
