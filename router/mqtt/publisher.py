@@ -45,7 +45,8 @@ class ReceivedMessage:
     dup: bool
     tag: bytes
     message: bytes
-    until: float = inf  # the time at which the message expires
+    until: float = inf  # the time at which the message expires, by the node's clock
+    until_ms: int | None = None  # the same by the wall clock, as the message states it
     record: Record | None = None
     told: bool = False  # True once the router has sent the client the outcome
     # True once the client knows the outcome, so that only the mesh still has to settle the delivery.

@@ -29,7 +29,7 @@ from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
 from router.mqtt.subscriber import MqttSubscriber, SentMessage, Subacks, WaitingSuback
-from router.mqtt.translation import MqttContent, read_again, to_amqp
+from router.mqtt.translation import EXPIRY, MqttContent, read_again, to_amqp
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
@@ -169,31 +169,35 @@ class MqttSession:
     def publish(self, packet: PublishPacket, most: int) -> None:
         """Take a PUBLISH for which there is an end. A message has at most `most` bytes. Raises MqttError if it is
         larger."""
-        message, index = to_amqp(packet.payload, packet.qos, packet.properties), (packet.topic, packet.qos)
+        index, expiry, until_ms = (packet.topic, packet.qos), packet.properties.get(EXPIRY), None
+        if expiry is not None:
+            until_ms = self._node.topic.outlet.time_us // 1000 + 1000 * expiry
+        message = to_amqp(packet.payload, packet.qos, packet.properties, until_ms)
         if len(message) > most:
             why = f"the message has {len(message)} bytes, expected at most {most}"
             raise MqttError(Reason.TOO_LARGE, why, "max_message")
-        expiry = packet.properties.get("message-expiry-interval")
         until = inf if expiry is None else self._node.now() + expiry
         if not packet.qos:
             # The link moves to the end, because the most recently used one is the last.
             once = self.presettled[index] = self.presettled.pop(index)
             once.take(message, until)
             self._touched[once] = None
-        elif not self._is_known(packet, message):
+        elif not self._is_known(packet):
             end = self.publishers[index] = self.publishers.pop(index)
-            tag = end.tag(packet.identifier, message)
-            incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message, until)
+            same = message if until_ms is None else to_amqp(packet.payload, packet.qos, packet.properties)
+            tag = end.tag(packet.identifier, same)  # a copy has another time, and the same tag
+            incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message, until, until_ms)
             self.received[packet.identifier] = incoming
             end.take(incoming)
             self._touched[end] = None
 
-    def _is_known(self, packet: PublishPacket, message: bytes) -> bool:
+    def _is_known(self, packet: PublishPacket) -> bool:
         """Whether the packet is a copy of a message in progress. If another message has its identifier, the client has
         released that message."""
         known = self.received.get(packet.identifier)
         if known is None:
             return False
+        message = to_amqp(packet.payload, packet.qos, packet.properties, known.until_ms)
         if known.qos == packet.qos and known.message == message and known.end.topic == packet.topic:
             known.is_read = True
             if known.outcome is not None:
@@ -335,6 +339,8 @@ class MqttSession:
         connection, topic = self.connection, end.topic_of(record)
         assert connection is not None
         aliases, shown, more = connection.aliases, topic, end.told_of_each
+        if content.until_ms is not None:
+            more = more | content.expiry_at(self._node.topic.outlet.time_us // 1000)
         if alias := aliases.alias_of(topic):
             shown, more = aliases.shown(topic), more | {ALIAS: alias}
         found = b"" if connection.version == V3 else extended(content.properties, more) if more else content.properties

@@ -32,8 +32,9 @@ USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
 """The annotation with all user properties, as a list of names and values in turn. AMQP's application-properties have
 only the last value of each name."""
 CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
-# The indexes of fields: TTL in the header, the others in the properties.
-_TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6
+_TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE, _UNTIL = 2, 4, 5, 6, 8
+"""Field indexes: TTL in the header, others in properties."""
+EXPIRY: Final = "message-expiry-interval"
 _MS: Final = 1000
 _MOST: Final = 2**32 - 1
 _DATA_BEGIN: Final = data_section(b"")[:4]
@@ -49,6 +50,18 @@ class MqttContent:
     """The highest QoS with which the message may be sent."""
     properties: bytes
     """The encoded properties of MQTT 5, with their length before them."""
+    until_ms: int | None = None
+    """The time at which the message expires, in ms since 1970. If it is given, `properties` has no expiry."""
+    expiry_s: int | None = None
+    """The message expiry interval of its publisher, if `until_ms` is given."""
+
+    def expiry_at(self, wall_ms: int) -> dict[str, int]:
+        """The property *message expiry interval* of a PUBLISH that is sent now; empty if `properties` has it, or if the
+        message does not expire."""
+        if self.until_ms is None:
+            return {}
+        left = max(0, -(-(self.until_ms - wall_ms) // _MS))
+        return {EXPIRY: min(left, _MOST if self.expiry_s is None else self.expiry_s)}
 
 
 FLAT: Final = b"\xa0\xb0\xa1\xb1"
@@ -63,13 +76,14 @@ twice."""
 MOST_SECTIONS: Final = 300
 
 
-def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
-    """Encode an AMQP message. `found` are the properties of the PUBLISH."""
+def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any], until_ms: int | None = None) -> bytes:
+    """Encode an AMQP message. `found` are the properties of the PUBLISH. `until_ms`: the time at which the message
+    expires, in ms since 1970."""
     body = data_section(payload)
     if not found:
         return _OF_QOS_1 + body if qos == 1 else body
     sections = []
-    if (expiry := found.get("message-expiry-interval")) is not None:
+    if (expiry := found.get(EXPIRY)) is not None:
         sections.append(Described(HEADER, [None, None, uint(min(expiry * _MS, _MOST))]))
     annotations: dict[Symbol, Any] = {QOS: ubyte(1)} if qos == 1 else {}
     if "payload-format-indicator" in found:
@@ -83,6 +97,8 @@ def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
         sections.append(Described(MESSAGE_ANNOTATIONS, annotations))
     fields = [None, None, None, None, found.get("response-topic"), found.get("correlation-data")]
     fields.append(Symbol(content_type) if content_type is not None else None)
+    if until_ms is not None:
+        fields += [None, Timestamp(until_ms)]
     if any(field is not None for field in fields):
         sections.append(Described(PROPERTIES, fields))
     if pairs:
@@ -109,7 +125,7 @@ def from_amqp(message: bytes) -> MqttContent | None:
     if told is None or all(part is None for part in body):
         return None
     payload = b"".join(part for part in body if part is not None)
-    return MqttContent(payload, min(qos, told.qos), told.properties)
+    return MqttContent(payload, min(qos, told.qos), told.properties, told.until_ms, told.expiry_s)
 
 
 def _parted(message: bytes) -> tuple[bytes, list[int]]:
@@ -144,10 +160,12 @@ def _bytes_of(section: Any) -> bytes | None:
 
 @frozen
 class _Told:
-    """The QoS and properties of a message, as in `MqttContent`."""
+    """The QoS, properties and expiry of a message, as in `MqttContent`."""
 
     qos: int
     properties: bytes
+    until_ms: int | None
+    expiry_s: int | None
 
 
 @lru_cache(maxsize=64)
@@ -158,12 +176,12 @@ def _told(beside: bytes) -> _Told | None:
         sections = sections_of(beside)
     except AmqpError:
         return None
-    qos, found, annotated = 2, dict[str, Any](), dict[str, Any]()
+    qos, found, annotated, until_ms = 2, dict[str, Any](), dict[str, Any](), None
     for code, value in sections:
         if code == HEADER and isinstance(value, list):
             ttl = value[_TTL] if len(value) > _TTL else None
             if isinstance(ttl, int) and 0 <= ttl <= _MOST:
-                found["message-expiry-interval"] = -(-ttl // _MS)
+                found[EXPIRY] = -(-ttl // _MS)
         elif code == MESSAGE_ANNOTATIONS and isinstance(value, dict):
             qos = 1 if value.get(QOS) == 1 else qos
             if isinstance(value.get(IS_TEXT), bool):
@@ -171,10 +189,18 @@ def _told(beside: bytes) -> _Told | None:
             annotated = _annotated(value)
         elif code == PROPERTIES and isinstance(value, list):
             found |= _properties(value)
+            until_ms = _expiry_time(value)
         elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
             texts = ((name, _text(each)) for name, each in value.items() if _fits(name))
             found[USER] = [(name, text) for name, text in texts if text is not None]
-    return _Told(qos, properties(found | annotated))
+    expiry_s = found.pop(EXPIRY, None) if until_ms is not None else None
+    return _Told(qos, properties(found | annotated), until_ms, expiry_s)
+
+
+def _expiry_time(fields: list[Any]) -> int | None:
+    """The absolute-expiry-time of the properties; None if there is none."""
+    value = fields[_UNTIL] if len(fields) > _UNTIL else None
+    return int(value) if isinstance(value, Timestamp) and value > 0 else None
 
 
 def _annotated(annotations: dict[Any, Any]) -> dict[str, Any]:

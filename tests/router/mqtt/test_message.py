@@ -197,3 +197,23 @@ def test_what_is_published_reads_as_amqp_says() -> None:
         "message-annotations": {"x-opt-mqtt-qos": 1, "x-opt-mqtt-payload-is-text": True},
         "data": b"p",
     }
+
+
+def test_the_expiry_that_is_left_is_counted_down() -> None:
+    message = to_amqp(b"p", 1, {"message-expiry-interval": 10, "content-type": "t"}, 1_000_010_000)
+    assert read_message(message)["properties"] == {"content-type": "t", "absolute-expiry-time": 1_000_010_000}
+    content = from_amqp(message)
+    assert content is not None
+    assert FieldReader(content.properties).properties(PacketKind.PUBLISH) == {"content-type": "t"}
+    told = [content.expiry_at(1_000_000_000 + late) for late in (-5000, 0, 1, 1000, 9999, 10_000, 99_999)]
+    assert [one["message-expiry-interval"] for one in told] == [10, 10, 10, 9, 1, 0, 0]
+
+
+def test_an_expiry_of_amqp_without_a_ttl_is_one_of_mqtt() -> None:
+    content = from_amqp(write_message({"properties": {"absolute-expiry-time": 5000}, "data": b"d"}))
+    assert content is not None and content.expiry_at(2000) == {"message-expiry-interval": 3}
+
+
+def test_a_message_without_a_time_has_no_expiry() -> None:
+    content = from_amqp(to_amqp(b"p", 1, {"content-type": "t"}))
+    assert content is not None and content.expiry_at(0) == {}

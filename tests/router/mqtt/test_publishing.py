@@ -320,3 +320,36 @@ def test_what_was_asked_of_a_connection_that_is_over_attaches_nothing() -> None:
     bench.flow()
     one.leave()
     bench.finish(two)
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_a_copy_with_an_expiry_is_the_same_message_later(bench: MqttBench, router: str) -> None:
+    """The time at which it expires is another, by the router's clock."""
+    reader = bench.reader("c", expiry=4, acks=False)
+    writer = bench.client("a", "writer", expiry=4)
+    found = {"message-expiry-interval": 9}
+    writer.say(by_hand.publish(TOPIC, b"m", 2, 1, found=found))
+    writer.leave()
+    bench.time(2.0)
+    again = bench.client(router, "writer", clean=False, expiry=4)
+    again.say(by_hand.publish(TOPIC, b"m", 2, 1, dup=True, found=found))
+    answer_all(reader)
+    assert (reader.payloads, reader.messages[0].properties) == ([b"m"], found)
+    assert again.told(PacketKind.PUBREC) == [(1, 0)]
+    again.say(by_hand.ack(PacketKind.PUBREL, 1))
+    again.say(by_hand.disconnect(0, {"session-expiry-interval": 0}))
+    reader.say(by_hand.disconnect(0, {"session-expiry-interval": 0}))
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_subscriber_gets_the_expiry_that_is_left(bench: MqttBench, qos: int) -> None:
+    reader, writer = bench.reader("c", qos=max(qos, 1), expiry=5), bench.client("a", "writer")
+    writer.say(by_hand.publish(TOPIC, b"m", qos, min(qos, 1), found={"message-expiry-interval": 9}))
+    assert reader.messages[-1].properties == {"message-expiry-interval": 9}
+    if qos:
+        reader.leave()
+        writer.say(by_hand.publish(TOPIC, b"m", qos, 2, found={"message-expiry-interval": 9}))
+        bench.time(3.0)
+        back = bench.client("c", "reader", clean=False, expiry=5)
+        assert back.messages[-1].properties == {"message-expiry-interval": 6}
+        back.say(by_hand.disconnect(0, {"session-expiry-interval": 0}))
