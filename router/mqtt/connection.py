@@ -87,6 +87,8 @@ class MqttConnection(DrivenConnection):
         self.aliases = SentAliases(0)
         """The topic aliases of messages to the client."""
         self._aliases = ReceivedAliases()
+        self.gives_reasons = True
+        """Whether acknowledgements may say why (MQTT 5 3.1.2.11.7)."""
         self.max_packet = max_packet
         self._handler = handler
         self._opening = opening
@@ -203,6 +205,10 @@ class MqttConnection(DrivenConnection):
                 if self.opened:
                     raise MqttError(Reason.PROTOCOL_ERROR, "the client sent a second CONNECT")
                 self._handler.on_connect(self, packet)
+
+    def told(self, why: str) -> str:
+        """The reason string of an acknowledgement."""
+        return why if self.gives_reasons else ""
 
     def _named(self, packet: PublishPacket) -> PublishPacket:
         """The packet with its topic. Raises MqttError if the client may not send its properties."""

@@ -190,4 +190,4 @@ def refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str
     log.warning("%s: a message was refused: %s", session, why)
     if packet.qos:
         kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
-        connection.send(ack(V5, kind, packet.identifier, reason, why))
+        connection.send(ack(V5, kind, packet.identifier, reason, connection.told(why)))

@@ -90,6 +90,7 @@ class MqttSession:
         self.presettled = {index: end for index, end in self.presettled.items() if end.comes_back()}
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
         self._largest = asked.get("maximum-packet-size", 0)
+        connection.gives_reasons = bool(asked.get("request-problem-information", 1))
         connection.aliases = SentAliases(asked.get("topic-alias-maximum", 0))
 
     @property
@@ -241,12 +242,14 @@ class MqttSession:
         refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
         if incoming.qos == 1:
             self.received.pop(incoming.identifier, None)
-            connection.send(ack(connection.version, PacketKind.PUBACK, incoming.identifier, refused, why))
+            connection.send(
+                ack(connection.version, PacketKind.PUBACK, incoming.identifier, refused, connection.told(why))
+            )
             return
         if refused:
             self.received.pop(incoming.identifier, None)
             incoming.released = True
-        connection.send(ack(connection.version, PacketKind.PUBREC, incoming.identifier, refused, why))
+        connection.send(ack(connection.version, PacketKind.PUBREC, incoming.identifier, refused, connection.told(why)))
 
     # The methods from here on handle the client's answers.
 

@@ -69,3 +69,13 @@ def test_messages_that_wait_are_no_answers() -> None:
     assert not guest.connection.is_over
     guest.connection.data_to_send()
     bench.finish(guest)
+
+
+@pytest.mark.parametrize("asked", [{}, {"request-problem-information": 1}, {"request-problem-information": 0}])
+def test_a_client_that_wants_no_reasons_reads_the_code_alone(bench: MqttBench, asked: dict[str, int]) -> None:
+    writer = bench.stranger("a")
+    writer.say(by_hand.connect("writer", found=asked))
+    writer.say(by_hand.publish("elsewhere", b"m", 1, 1) + by_hand.publish("elsewhere", b"m", 2, 2))
+    puback, pubrec = writer.heard[-2:]
+    assert puback.reason == pubrec.reason == Reason.BAD_TOPIC
+    assert (len(puback.body) == 3, len(pubrec.body) == 3) == ((0 in asked.values(),) * 2)
