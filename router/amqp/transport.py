@@ -256,7 +256,7 @@ class _Driver:
             self._connection.is_behind = len(self._unsent) > 0
 
     async def _wait(self, connection: DrivenConnection) -> None:
-        # The deadline stays the first one, because every tick ends this wait.
+        # The deadline stays the first one, although every tick ends this wait and begins it anew.
         if connection.closing:
             self._patience = min(self._patience, trio.current_time() + GOODBYE_S)
         with trio.move_on_at(self._patience) as patience:

@@ -240,7 +240,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def _modify(self, record: Record, outcome: OutcomeDetails) -> None:
         """Note a modified outcome of the client (AMQP 1.0 3.4.5)."""
         failures, annotations = self.modified.get(record, (0, b""))
-        # Malformed annotations change nothing.
+        # If the annotations are malformed, they change nothing.
         with suppress(AmqpError):
             annotations = merged(annotations, outcome.annotations)
         if outcome.failed or annotations:

@@ -56,7 +56,7 @@ class WaitingReplicas(Protocol):
 
 
 class OpenDoors(Protocol):
-    """The admission of clients."""
+    """The part of the router that admits clients."""
 
     is_open: bool
 

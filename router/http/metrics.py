@@ -38,7 +38,7 @@ class SeriesCollector(Collector):
 
 class Metrics:
     def __init__(self, take: Callable[[], Awaitable[list[MeasuredSeries]]]) -> None:
-        """`take` measures all series."""
+        """`take` measures all series and returns them."""
         self._series = SeriesCollector()
         self._registry = CollectorRegistry()
         self._registry.register(self._series)

@@ -28,7 +28,7 @@ WHY: Final = {
     "log": "a router logs to its folder in the run directory",
     "authServicePlugin": "users are in the file security.users: oncemesh user add",
 }
-"""Maps a section without a counterpart to the reason, or to what the user can use in its place."""
+"""Maps a section without a counterpart to the reason, or to a setting for the user to use in its place."""
 WHY_ATTRIBUTE: Final = {
     "authenticatePeer": "users are in the file security.users: oncemesh user add",
     "saslMechanisms": "users are in the file security.users: oncemesh user add",

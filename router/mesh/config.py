@@ -19,16 +19,16 @@ from topic.settings import TOPIC
 class RouterConfig:
     name: str
     amqp: Address
-    """Listener for clients."""
+    """The listener for AMQP clients."""
     inter: Address | None = None
-    """Listener for other routers; None = any free port, chosen and published by the launcher."""
+    """The listener for other routers. None: any free port, which the launcher chooses and publishes."""
     advertise: Address | None = None
     """The address at which clients find the router, if it is not `amqp`. It may be a host's name, or a forwarded port,
     and it is needed if `amqp` listens at every address."""
     http: Address | None = None
-    """Listener for metrics, health and the console; None: the router has none."""
+    """The listener for metrics, health and the console; None: the router has none."""
     mqtt: Address | None = None
-    """Listener for clients that speak MQTT; None: the router has none."""
+    """The listener for clients that speak MQTT; None: the router has none."""
     more: Mapping[str, Address] = attrs.Factory(dict)
     """Further listeners, keyed by the listener's name (`kind_of`)."""
 

@@ -40,7 +40,7 @@ Turn = Callable[[], Awaitable[None]]
 
 
 class Driver(Protocol):
-    """Drives connections: `router.process`."""
+    """An object that drives connections: `router.process`."""
 
     async def drive(
         self,

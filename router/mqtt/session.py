@@ -66,8 +66,8 @@ class MqttSession:
         self.publishers: dict[tuple[str, int], MqttPublisher] = {}
         """The publishers for QoS 1 and 2, keyed by topic and QoS. The least recently used one is first."""
         self.presettled: dict[tuple[str, int], PresettledPublisher] = {}
-        """The publishers for QoS 0, keyed by topic and 0: those of this connection, and those of a former connection
-        with messages that still wait."""
+        """The publishers for QoS 0, keyed by topic and 0. Publishers of a former connection are among them as long as
+        messages of them still wait."""
         self.subscribers: dict[str, MqttSubscriber] = {}
         self.received: dict[int, ReceivedMessage] = {}
         """The client's messages that are not over, keyed by packet identifier."""

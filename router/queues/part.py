@@ -85,9 +85,9 @@ class Part:
     """The index of the snapshot that the leader sends, and the number of its first piece. The file does not have these
     numbers, because the next process has no use for pieces."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
-    """The checksums of the rows of those entries that follow the snapshot."""
+    """The checksums of the rows of all entries that follow the snapshot."""
     total: int = 0
-    """The sum of `sums`."""
+    """The sum of the checksums in `sums`."""
 
     @property
     def last(self) -> int:

@@ -576,7 +576,7 @@ class QueueStore:
             return []
 
     def _delete_gone(self, part: Part, runs: SnapshotRuns) -> None:
-        """Delete two kinds of messages: those that the leader's snapshot lacks, and those that its pieces have."""
+        """Delete all messages that the leader's snapshot lacks, and all messages that are in its pieces."""
         first = next((key for key, _ in self._staged(part)), AFTER_MESSAGES)
         has = runs.reader()
         keys = self._message_keys(part, part.row_key(MESSAGE))
@@ -706,8 +706,7 @@ class QueueStore:
         if free > LOOSE + (pages - free):
             self._connection.executescript(
                 f"PRAGMA incremental_vacuum({VACUUM})"
-                # The statement frees one page for each step.
-                # `executescript` does all steps; `execute` would do only one.
+                # Each step of the statement frees one page; `executescript` does all steps, `execute` only one.
             )
 
     def _checkpoint(self, mode: str) -> None:

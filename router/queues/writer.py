@@ -57,7 +57,7 @@ class Asker(Protocol):
         """Report that the results of one transaction, or of one scrub, are complete."""
 
     def noted(self, text: str) -> None:
-        """Log this line."""
+        """Write this line to the log."""
 
 
 class QueueWriter:

@@ -47,7 +47,7 @@ class Symbol(str):
 
 
 class Timestamp(int):
-    """Milliseconds since 1970, UTC."""
+    """A time: milliseconds since 1970, UTC."""
 
 
 class Described(NamedTuple):

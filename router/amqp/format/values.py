@@ -81,7 +81,7 @@ class DeliveryState:
     """The entry of a delivery in an unsettled map."""
 
     state: int = NO_STATE
-    # In `received`: the sender continues the message at this section and at `section_offset`.
+    # If the state is `received`: the sender continues the message at this section and at `section_offset`.
     section_number: int = 0
     section_offset: int = 0
 

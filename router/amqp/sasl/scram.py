@@ -23,7 +23,8 @@ SCRAM: Final = Symbol("SCRAM-SHA-256")
 ITERATIONS: Final = 16_384
 """The PBKDF2 iterations that each guess of a password costs. They take milliseconds, and a router's loop waits for them
 at each PLAIN."""
-LEAST_ITERATIONS: Final = 4096  # RFC 7677, section 4
+# RFC 7677, section 4, names this number as the least.
+LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 1_000_000
 """The most iterations that the client computes, because the server is not authenticated yet. The client also refuses
 fewer than `LEAST_ITERATIONS`, because a false server could test guesses of the password against the client's answer."""

@@ -89,7 +89,8 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
 
 
 def shown_at(views: Iterable[RouterView]) -> str:
-    """The addresses at which routers serve HTTP and MQTT, and those of further listeners; empty if there are none."""
+    """The addresses at which routers serve HTTP and MQTT, and the addresses of further listeners; empty if there are
+    none."""
     found: dict[str, list[str]] = {}
     for view in views:
         for what, place in {"console": view.http, "MQTT": view.mqtt, **view.more}.items():
