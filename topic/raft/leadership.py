@@ -160,20 +160,20 @@ class Leadership:
             self._tell_by = min(self._tell_by, now + self._limits.told)
         is_due = now >= self._tell_by
         for member, progress in self.progress.items():
-            self._replicate_to(member, progress, is_due=is_due)
+            self._replicate_to(member, progress, now, is_due=is_due)
         if not self._owes_commit():
             self._tell_by = math.inf
 
     def _owes_commit(self) -> bool:
         return any(progress.lacks_commit(self._log) for progress in self.progress.values())
 
-    def _replicate_to(self, member: Replica, progress: FollowerProgress, *, is_due: bool) -> None:
+    def _replicate_to(self, member: Replica, progress: FollowerProgress, now: float, *, is_due: bool) -> None:
         log, window = self._log, self._limits.window
         if progress.lacks_entries(log):
             self._send(member, progress.ask_again(log, self.term))
         while (append := progress.next_append(log, self.term, window, is_due=is_due)) is not None:
             self._send(member, append)
-        if (has := progress.next_piece()) is not None:
+        if (has := progress.next_piece(log.last, now)) is not None:
             self.reads.append(Read(member, log.snapshot.index, has.pieces, has.index, has.end))
 
     # The methods from here on are about snapshots.
@@ -221,7 +221,7 @@ class Leadership:
             self._take_in(member, now)
         for member in [member for member in self.progress if member not in configuration.members]:
             # The leader still sends to the removed member, so that it may learn of its removal.
-            self._replicate_to(member, self.progress.pop(member), is_due=True)
+            self._replicate_to(member, self.progress.pop(member), now, is_due=True)
         return self._log.last
 
     def mend(self, now: float) -> None:
@@ -322,9 +322,10 @@ class Leadership:
 
     @property
     def deadline(self) -> float:
-        """When the present change of leadership has failed, or members have to be told the commit index; infinite if
-        neither applies."""
-        return min(self._tell_by, self._handing_over.until if self._handing_over is not None else math.inf)
+        """When the present change of leadership has failed, members have to be told the commit index, or a piece of a
+        snapshot has to be read; infinite if none of these applies."""
+        pieces = min((progress.reads_at for progress in self.progress.values()), default=math.inf)
+        return min(self._tell_by, pieces, self._handing_over.until if self._handing_over is not None else math.inf)
 
     def _send(self, member: Replica, body: Body) -> None:
         self.messages.append((member, body))

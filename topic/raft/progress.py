@@ -1,5 +1,6 @@
 """What a leader knows about one other member, and the next message to this member (protocol 13.4)."""
 
+import math
 from typing import Final
 
 import attrs
@@ -9,6 +10,8 @@ from topic.raft.messages import Append, Lead, Piece
 
 BATCH: Final = 256 * 1024
 """The limit of the bytes of entries in one `Append`. A single entry may be larger."""
+MOST_REST: Final = 1.0
+"""The most seconds for which a leader rests between two pieces of a snapshot."""
 
 
 @attrs.frozen(slots=True)
@@ -43,6 +46,11 @@ class FollowerProgress:
         """Whether the shell is reading the next piece."""
         self.copied = 0
         """Bytes of the pieces that this leader has sent, without those that the member has dropped."""
+        self._asked: tuple[float, int] | None = None
+        """When the shell was asked for the last piece, and the last index of the log then; None if the leader has seen
+        since that the member has this piece."""
+        self._rests_until = -math.inf
+        """The leader asks for no piece before this time."""
         self.since = now
         """When this leader began to keep the member's progress."""
         self._round_began, self._round_to = now, last
@@ -118,7 +126,7 @@ class FollowerProgress:
     def send_snapshot(self, has: SnapshotPart) -> None:
         """The log has no longer the entries that the member lacks: send the snapshot, behind what the member has."""
         self.next, self.probe = 0, None
-        self._piece, self._sent, self._is_reading = has, None, False
+        self._piece, self._sent, self._is_reading, self._asked = has, None, False, None
         if not has.pieces:
             self.copied = 0
 
@@ -126,11 +134,26 @@ class FollowerProgress:
     def needs_snapshot(self) -> bool:
         return self._piece is not None
 
-    def next_piece(self) -> SnapshotPart | None:
-        """If the shell is to read a piece now: what the member has before it. None if there is none."""
+    @property
+    def reads_at(self) -> float:
+        """When the leader asks the shell for the next piece, at the earliest; infinite if there is none."""
+        is_waiting = self._piece is not None and self._sent is None and not self._is_reading
+        return self._rests_until if is_waiting else math.inf
+
+    def next_piece(self, last: int, now: float) -> SnapshotPart | None:
+        """If the shell is to read a piece now: what the member has before it. None if there is none. If the log has
+        grown meanwhile (`last` is its last index), the leader rests after a piece for as long as the piece took. So
+        under load, a copy leaves half of the time of disks and network to others."""
         if self._piece is None or self._sent is not None or self._is_reading:
             return None
+        if self._asked is not None:
+            asked, former = self._asked
+            self._asked = None
+            self._rests_until = now + min(now - asked, MOST_REST) if last > former else now
+        if now < self._rests_until:
+            return None
         self._is_reading = True
+        self._asked = now, last
         return self._piece
 
     def read_anew(self) -> None:

@@ -765,6 +765,22 @@ MUTANTS = [
     ),
     M(
         FollowerProgress,
+        "next_piece",
+        "if last > former else now",
+        "if False else now",
+        "a leader rests between pieces while the log grows",
+        "test_a_leader_rests_between_pieces_while_the_log_grows",
+    ),
+    M(
+        Leadership,
+        "deadline",
+        "self._tell_by, pieces, ",
+        "self._tell_by, ",
+        "a leader that rests goes on",
+        "test_a_leader_that_rests_goes_on_by_itself",
+    ),
+    M(
+        FollowerProgress,
         "take_piece",
         " or self._sent is not None",
         "",

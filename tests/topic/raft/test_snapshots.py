@@ -1,5 +1,7 @@
 """Snapshots, and digests of the state, as scenarios (protocol 13.6)."""
 
+import math
+
 import attrs
 import pytest
 
@@ -10,7 +12,7 @@ from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import Entry, RaftLog, Snapshot
 from topic.raft.messages import Piece
-from topic.raft.progress import FollowerProgress
+from topic.raft.progress import FollowerProgress, SnapshotPart
 
 SNAPSHOT = Snapshot(7, 2, Configuration((Replica("a", b"1"),)))
 
@@ -284,6 +286,41 @@ def test_a_piece_of_a_former_snapshot_is_not_sent() -> None:
     cluster.compact("a")
     cluster.finish("a")
     assert not any(isinstance(envelope.body, Piece) for _, envelope in cluster.channels["a", "c"])
+    cluster.settle()
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+def stored(progress: FollowerProgress, place: int) -> None:
+    """The shell has read this piece, and the member's disk has it."""
+    has = SnapshotPart(0 if not place else 9, place, b"%d" % place if place else b"")
+    assert progress.take_piece(has, Piece(1, attrs.evolve(SNAPSHOT, index=9), place, b"", b"%d" % (place + 1), False))
+    progress.staged(place)
+
+
+def test_a_leader_rests_between_pieces_while_the_log_grows() -> None:
+    """As long as the piece before took: a second at most."""
+    progress = FollowerProgress(9, 0.0)
+    progress.send_snapshot(SnapshotPart(0, 0, b""))
+    assert progress.next_piece(10, 5.0) is not None and progress.reads_at == math.inf
+    stored(progress, 0)
+    assert progress.next_piece(11, 5.25) is None and progress.reads_at == 5.5
+    assert progress.next_piece(11, 5.5) is not None
+    stored(progress, 1)
+    assert progress.next_piece(11, 6.0) is not None, "nothing else has come"
+    stored(progress, 2)
+    assert progress.next_piece(12, 9.0) is None and progress.reads_at == 10.0
+
+
+def test_a_leader_that_rests_goes_on_by_itself() -> None:
+    cluster = behind()
+    until(cluster, say.Staged, "c", "a")
+    cluster.now += 0.25
+    cluster.propose("a", b"more")
+    while cluster.step_without_time():
+        pass
+    a = raft(cluster, "a")
+    assert a.deadline == cluster.now + 0.25 and not raft(cluster, "c").log.snapshot.index
+    cluster.tick("a")
     cluster.settle()
     assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
 
