@@ -10,27 +10,29 @@ from router.mqtt.format.packets import PublishPacket
 from router.mqtt.format.values import MqttError, Reason
 
 MOST_ALIASES: Final = 64
-"""Topic aliases in each direction."""
+"""The most topic aliases in each direction."""
 ALIAS: Final = "topic-alias"
 SHORTEST: Final = 8
-"""Bytes of a topic for which the router uses an alias. With its length a shorter topic is as short as the alias."""
+"""The router uses an alias only for a topic of at least this many bytes. With its length, a shorter topic is as short
+as the alias."""
 NO_TOPIC: Final = text("")
 
 
 class ReceivedAliases:
-    """The topics that a client has given aliases."""
+    """The topics to which a client has given aliases."""
 
     def __init__(self) -> None:
         self._topics: dict[int, str] = {}
 
     def named(self, packet: PublishPacket) -> PublishPacket:
-        """The packet with its topic and without its alias. Raises MqttError if the alias is too high or unknown."""
+        """The packet with its topic in place of its alias. Raises MqttError if the alias is too high, or unknown."""
         found = dict(packet.properties)
         alias = found.pop(ALIAS)
         if not 0 < alias <= MOST_ALIASES:
             raise MqttError(Reason.BAD_ALIAS, f"the client used the topic alias {alias}, expected 1 to {MOST_ALIASES}")
         if packet.topic:
-            self._topics[alias] = packet.topic[: LONGEST_ADDRESS + 1]  # a longer topic is refused each time
+            # A topic that is too long is cut, and refused at each use.
+            self._topics[alias] = packet.topic[: LONGEST_ADDRESS + 1]
         elif alias not in self._topics:
             raise MqttError(Reason.PROTOCOL_ERROR, f"the client used the topic alias {alias} before it gave its topic")
         return evolve(packet, topic=packet.topic or self._topics[alias], properties=found)
@@ -45,15 +47,15 @@ class SentAliases:
         self._aliases: dict[bytes, int] = {}
 
     def alias_of(self, topic: bytes) -> int:
-        """The alias of this encoded topic, which the client may not know yet; 0 if it gets none."""
+        """The alias of this encoded topic; 0 if the topic gets none. The client may not know the alias yet."""
         if len(topic) - len(NO_TOPIC) < SHORTEST:
             return 0
         return self._aliases.get(topic) or (len(self._aliases) + 1 if len(self._aliases) < self._most else 0)
 
     def shown(self, topic: bytes) -> bytes:
-        """The encoded topic for a PUBLISH with its alias: empty if the client knows the alias."""
+        """The encoded topic that a PUBLISH with the topic's alias shows. It is empty if the client knows the alias."""
         return NO_TOPIC if topic in self._aliases else topic
 
     def was_sent(self, topic: bytes, alias: int) -> None:
-        """The client has got this alias with its topic."""
+        """Note that the client has received this alias together with its topic."""
         self._aliases[topic] = alias

@@ -63,7 +63,7 @@ class MqttHandler(Protocol):
     def on_unsubscribe(self, connection: "MqttConnection", packet: UnsubscribePacket) -> None: ...
 
     def on_disconnect(self, connection: "MqttConnection", packet: DisconnectPacket) -> None:
-        """The client says goodbye. `on_close` follows."""
+        """Called when the client sends a DISCONNECT. `on_close` follows."""
 
     def on_batch(self, connection: "MqttConnection") -> None:
         """Called when all packets of one read have been handled."""
@@ -85,10 +85,10 @@ class MqttConnection(DrivenConnection):
         self.error: MqttError | None = None
         self.version = V5
         self.aliases = SentAliases(0)
-        """The topic aliases of messages to the client."""
+        """The topic aliases for messages that the router sends to the client."""
         self._aliases = ReceivedAliases()
         self.gives_reasons = True
-        """Whether acknowledgements may say why (MQTT 5 3.1.2.11.7)."""
+        """Whether acknowledgements may carry a reason string (MQTT 5 3.1.2.11.7)."""
         self.max_packet = max_packet
         self._handler = handler
         self._opening = opening
@@ -207,11 +207,11 @@ class MqttConnection(DrivenConnection):
                 self._handler.on_connect(self, packet)
 
     def told(self, why: str) -> str:
-        """The reason string of an acknowledgement."""
+        """The reason string that an acknowledgement carries; empty if the client wants none."""
         return why if self.gives_reasons else ""
 
     def _named(self, packet: PublishPacket) -> PublishPacket:
-        """The packet with its topic. Raises MqttError if the client may not send its properties."""
+        """The packet with its topic. Raises MqttError if it has a property that clients may not send."""
         if "subscription-identifier" in packet.properties:
             why = "the PUBLISH has a subscription identifier, which clients may not send"
             raise MqttError(Reason.PROTOCOL_ERROR, why)
@@ -321,7 +321,7 @@ class MqttConnection(DrivenConnection):
         self.wake()
 
     def taken_over(self) -> None:
-        """The client has connected at another router (`topic.wills.wills.WillHolder`)."""
+        """End the connection, because the client has connected at another router (`topic.wills.wills.WillHolder`)."""
         self.leave(Reason.TAKEN_OVER, "the client has connected again")
 
     def _fail(self, error: MqttError) -> None:

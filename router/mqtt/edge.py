@@ -118,8 +118,8 @@ class MqttEdge:
         self._begin(session, connection, timeout, present=present)
 
     def _end_earlier_wills(self, client: str, connection: MqttConnection, *, continues: bool) -> None:
-        """Once it is certain that the client is here, its earlier connections count as over. Their wills are published
-        now, or not at all."""
+        """End the wills of the client's earlier connections, once it is certain that the client is here: these
+        connections then count as over. The wills are published now, or not at all."""
         wills = self._node.wills
         if not wills.is_known(client, connection.user):
             return
@@ -143,8 +143,8 @@ class MqttEdge:
         )
 
     def _end_will(self, connection: MqttConnection, packet: DisconnectPacket | None, lasts: float) -> None:
-        """The connection is over. Its will is published, unless the client has said goodbye (MQTT 5, 3.14.4). The
-        client's session `lasts` for these seconds."""
+        """End the will of a connection that is over. A normal DISCONNECT withdraws the will; otherwise the will is
+        published after its delay (MQTT 5, 3.14.4). `lasts`: the seconds for which the client's session goes on."""
         if (will := self._wills.pop(connection, None)) is None:
             return
         if packet is not None and packet.reason == Reason.SUCCESS:
@@ -309,12 +309,14 @@ class MqttEdge:
                 end_link(self._node, entry)
 
     def on_disconnect(self, connection: MqttConnection, packet: DisconnectPacket) -> None:
-        """Let the session last as long as the client asks for now. If it is to end, `on_close` ends it."""
+        """Change how long the session outlives its connection, as the client asks. If the session is to end, `on_close`
+        ends it."""
         session, asked = self._of[connection], packet.properties.get("session-expiry-interval", 0)
         if asked and not session.timeout:
             why = "the client asks for a session expiry in its DISCONNECT, but its CONNECT had none"
             raise MqttError(Reason.PROTOCOL_ERROR, why)
-        if asked and session.told is None:  # else its former links are not attached here yet
+        # If `told` is not None, the client's former links are not attached here yet.
+        if asked and session.told is None:
             session.last(min(asked, self._longest))
 
     def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:

@@ -68,7 +68,8 @@ class Permissions:
             why = Reason.IMPLEMENTATION, f"{address!r} is no topic: no-local is not supported there"
         elif (known := session.subscribers.get(address)) is None:
             why = self.refusal(connection, session, address, fresh, receives=True)
-        elif (known.qos, known.chosen) != (asked.qos, asked.options):  # its link is attached again
+        # A change of the QoS or of the options attaches the link of the subscription again.
+        elif (known.qos, known.chosen) != (asked.qos, asked.options):
             why = self._cannot_begin(connection)
         if why is None and _begins_to_last(session, asked):
             why = self._cannot_be_kept(connection, durable)
@@ -99,13 +100,15 @@ class Permissions:
         message = to_amqp(will.payload, will.qos, will.properties)
         if len(message) > MOST_WILL:
             what = f"the will has {len(message)} bytes, expected at most {MOST_WILL}"
-            raise MqttError(Reason.QUOTA, what)  # a CONNECT that is too large would get no answer
+            # The size is checked here, because a CONNECT that is too large as a packet would get no answer.
+            raise MqttError(Reason.QUOTA, what)
         if not self._node.wills.has_room(len(message)):
             raise MqttError(Reason.QUOTA, "the wills of this router's clients take all the memory for wills")
         return message
 
     def _forbidden(self, connection: MqttConnection, address: str, *, receives: bool) -> tuple[Reason, str] | None:
-        """Why the topic does not exist, or the rules of the client's user do not allow it."""
+        """The reason for which a client may not use this topic: it does not exist, or the rules of the client's user do
+        not allow it. None if the client may."""
         is_there = is_under(address, self._prefixes) or (not receives and is_known_dynamic(self._node, address))
         if not is_there or len(address) > LONGEST_ADDRESS:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)

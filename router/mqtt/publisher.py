@@ -46,7 +46,7 @@ class ReceivedMessage:
     tag: bytes
     message: bytes
     until: float = inf  # the time at which the message expires, by the node's clock
-    until_ms: int | None = None  # the same by the wall clock, as the message states it
+    until_ms: int | None = None  # the same time by the wall clock, in ms since 1970; None if the message names none
     record: Record | None = None
     told: bool = False  # True once the router has sent the client the outcome
     # True once the client knows the outcome, so that only the mesh still has to settle the delivery.

@@ -126,8 +126,8 @@ class MqttSession:
             publisher.resume()
 
     def last(self, timeout: int) -> None:
-        """The session outlives its connection for another time, in seconds. Its links attach again, because the time of
-        a link belongs to its attach."""
+        """Let the session outlive its connection for another time, in seconds. Its links attach again, because the time
+        of a link belongs to its attach."""
         if timeout == self.timeout:
             return
         self.timeout = timeout
@@ -186,7 +186,8 @@ class MqttSession:
         elif not self._is_known(packet):
             end = self.publishers[index] = self.publishers.pop(index)
             same = message if until_ms is None else to_amqp(packet.payload, packet.qos, packet.properties)
-            tag = end.tag(packet.identifier, same)  # a copy has another time, and the same tag
+            # A copy of the message expires at another time, so its tag is made from the message without that time.
+            tag = end.tag(packet.identifier, same)
             incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message, until, until_ms)
             self.received[packet.identifier] = incoming
             end.take(incoming)
@@ -338,7 +339,7 @@ class MqttSession:
     def _send(
         self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int, number: int, *, dup: bool = False
     ) -> bool:
-        """Returns False if the packet is larger than the client accepts."""
+        """Send a message. Returns False if the packet is larger than the client accepts."""
         connection, topic = self.connection, end.topic_of(record)
         assert connection is not None
         aliases, shown, more = connection.aliases, topic, end.told_of_each
@@ -371,7 +372,8 @@ class MqttSession:
     def subscribe(self, identifier: int, granted: Sequence[tuple[FilterRequest, int]]) -> None:
         """Subscribe to topics, each with its granted QoS, or with a reason code of at least 0x80 if it was refused."""
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
-        last = {asked.filter: (qos, asked.options) for asked, qos in granted if qos < REFUSED}  # of equal topics
+        # If topics of the SUBSCRIBE are equal, the last one counts.
+        last = {asked.filter: (qos, asked.options) for asked, qos in granted if qos < REFUSED}
         for address, (qos, options) in last.items():
             self._subscribe(address, qos, options, waiting)
         if waiting.count_down():

@@ -93,7 +93,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         self.chosen = options
         self.options = options.packed
         self.told_of_each = {"subscription-identifier": options.identifier} if options.identifier else {}
-        """The properties of each PUBLISH of this subscription."""
+        """The properties that each PUBLISH of this subscription has."""
         self._topic = None if is_pattern(address) else text(address)
         self.records: dict[bytes, SentMessage] = {}
         """The messages that were sent and not answered, keyed by delivery key. A key means the same at all routers; an
@@ -122,7 +122,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
 
     def successor(self, qos: int, options: SubscriptionOptions) -> "MqttSubscriber":
         """An end for another QoS or other options, which attaches with all deliveries of this one and takes the link
-        over. This end is over then. So the terminus continues, even if it would end with its link."""
+        over. This end is then over. So the terminus continues, even if it would end with its link."""
         other = MqttSubscriber(self.host, self.node, self.identity.address, qos, options)
         other.records, other._answered = self.records, self._answered
         for outgoing in other.records.values():

@@ -33,7 +33,7 @@ USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
 only the last value of each name."""
 CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
 _TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE, _UNTIL = 2, 4, 5, 6, 8
-"""Field indexes: TTL in the header, others in properties."""
+"""The indexes of fields: TTL in the header, the others in the properties."""
 EXPIRY: Final = "message-expiry-interval"
 _MS: Final = 1000
 _MOST: Final = 2**32 - 1
@@ -53,11 +53,11 @@ class MqttContent:
     until_ms: int | None = None
     """The time at which the message expires, in ms since 1970. If it is given, `properties` has no expiry."""
     expiry_s: int | None = None
-    """The message expiry interval of its publisher, if `until_ms` is given."""
+    """The message expiry interval that the publisher gave, if `until_ms` is given."""
 
     def expiry_at(self, wall_ms: int) -> dict[str, int]:
-        """The property *message expiry interval* of a PUBLISH that is sent now; empty if `properties` has it, or if the
-        message does not expire."""
+        """The property *message expiry interval* for a PUBLISH that is sent now. Empty if `properties` has it already,
+        or if the message does not expire."""
         if self.until_ms is None:
             return {}
         left = max(0, -(-(self.until_ms - wall_ms) // _MS))
@@ -160,7 +160,7 @@ def _bytes_of(section: Any) -> bytes | None:
 
 @frozen
 class _Told:
-    """The QoS, properties and expiry of a message, as in `MqttContent`."""
+    """The QoS, the properties and the expiry of a message, as in `MqttContent`."""
 
     qos: int
     properties: bytes
@@ -198,7 +198,7 @@ def _told(beside: bytes) -> _Told | None:
 
 
 def _expiry_time(fields: list[Any]) -> int | None:
-    """The absolute-expiry-time of the properties; None if there is none."""
+    """The absolute-expiry-time in these fields of the properties; None if it has none."""
     value = fields[_UNTIL] if len(fields) > _UNTIL else None
     return int(value) if isinstance(value, Timestamp) and value > 0 else None
 

@@ -239,7 +239,7 @@ def properties(values: Mapping[str, Any]) -> bytes:
 
 
 def extended(known: bytes, values: Mapping[str, Any]) -> bytes:
-    """Add properties to encoded ones, which have their length before them."""
+    """Add properties to encoded properties, which have their length before them."""
     reader = FieldReader(known)
     reader.number()
     whole = _encoded(values) + reader.rest()

@@ -45,7 +45,7 @@ class ConnectPacket:
 @frozen
 class PublishPacket:
     topic: str
-    """Empty if the packet has a topic alias alone."""
+    """The topic; empty if the packet names its topic only by an alias."""
     payload: bytes
     qos: int
     dup: bool
@@ -65,8 +65,8 @@ class AckPacket:
 
 @frozen
 class SubscriptionOptions:
-    """The options of a subscription beside its QoS. *Retain as published* and *retain handling* have no effect, because
-    there are no retained messages."""
+    """The options of a subscription besides its QoS. *Retain as published* and *retain handling* have no effect,
+    because there are no retained messages."""
 
     no_local: bool = False
     identifier: int = 0
@@ -84,7 +84,7 @@ def options_of(packed: int) -> SubscriptionOptions:
 
 @frozen
 class FilterRequest:
-    """A topic filter of a SUBSCRIBE."""
+    """A topic filter of a SUBSCRIBE, with its options."""
 
     filter: str
     qos: int
