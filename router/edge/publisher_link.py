@@ -151,7 +151,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             start = end
 
     def on_posted(self, posted: PostedMessage) -> None:
-        """Put a message of a transaction into it. The core does not see the message, so the message takes no room in
+        """Put a message into its transaction. The core does not see the message, so the message takes no room in
         the window."""
         if posting(self.link, self.node, self.identity.address, posted):
             pass_through(self.stream.window, len(posted.message))
