@@ -128,8 +128,8 @@ class AnonymousLink(End):
             self.on_transfers(new)
 
     def on_posted(self, posted: PostedMessage) -> None:
-        """Put a message into its transaction. A publisher is attached at the message's address first, because its attach
-        checks that the client may publish there."""
+        """Put a message into its transaction. A publisher is attached at the message's address first, because its
+        attach checks that the client may publish there."""
         address = destination(posted.message)
         try:
             publisher = self._publishers.get(address) or self._attach(address)
