@@ -16,6 +16,8 @@ STOLEN = "amqp:link:stolen"
 LOCKED = "amqp:resource-locked"
 EXPIRED = "amqp:resource-deleted"
 EXCEEDED = "amqp:resource-limit-exceeded"
+DELETED = "the temporary queue is deleted"
+"""The ending of a consumer of such a queue."""
 ENDINGS = (EXPIRED, LOCKED)
 """The conditions of a detach that ends a subscriber's link. The client's answer shows that it knows."""
 EXCLUSIVE = "the queue is exclusive, and another consumer has it"
@@ -250,6 +252,17 @@ class RetirementsOver:
 
 
 @attrs.frozen(slots=True)
+class Declared:
+    """The answer to a client for which a queue was declared (protocol 14.21)."""
+
+    link: Any
+    name: str
+    """The name of the queue."""
+    answer: Any
+    """`topic.queues.operations.Answer`"""
+
+
+@attrs.frozen(slots=True)
 class Note:
     """Write a line for the operator into the router's log."""
 
@@ -274,6 +287,7 @@ LinkAction = (
     | Browsed
     | Discharged
     | RetirementsOver
+    | Declared
 )
 """All actions that the core asks of a client's link."""
 

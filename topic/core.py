@@ -258,6 +258,11 @@ class Topic:
             self.home.balancing.serve_one(stream, only=only)
 
     @event
+    def end_consumer(self, entry: LinkEntry, ending: str) -> None:
+        """End the link of a consumer. `ending`: the text for its client."""
+        self.changes.end_apart(entry, ending)
+
+    @event
     def end_others(self, stream: HomeStream) -> None:
         """End the links of all consumers of a queue but the one that it serves."""
         if self.booted and stream.served is not None:

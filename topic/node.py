@@ -48,9 +48,10 @@ from topic.identity import ingresses_of
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, BodiesFound, Logged, PageFound, SetEvent, SetNote, Tell
 from topic.queues.browsing.browsing import Browsing
+from topic.queues.declaring.declarations import Declarations
 from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.leader.log import Marking
-from topic.queues.operations import Browse, Configure, Declare, MessagePage, Operation, QueueId
+from topic.queues.operations import Browse, Configure, Declare, Delete, MessagePage, Operation, QueueId
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.queues.transactions.transactions import Transactions
@@ -183,6 +184,7 @@ class Node:
         self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
         self._browsing = Browsing(sets.sets) if sets is not None else None
         self._transactions = self._make_transactions(sets.sets) if sets is not None else None
+        self._declarations = Declarations(sets.sets) if sets is not None else None
         self._changes: list[StoreChange | StoreRead] = []
         """The changes and reads that the node gives to the store of the sets at the end of this pump."""
         self._store = store
@@ -506,6 +508,26 @@ class Node:
             self._browsing.browse(end, asked)
             self.later(self._flush_browsing)
 
+    def declare(self, end: Any, asked: Declare) -> None:
+        """Declare a queue for a client. `end`: the end of the client's link. The shell gets the answer as a `Declared`
+        action."""
+        assert self._declarations is not None
+        self._declarations.declare(end, asked, self.now())
+
+    def follow(self, asked: Delete | Configure) -> None:
+        """Have a queue deleted or configured, though its client is gone: ask until a leader has answered."""
+        assert self._declarations is not None
+        self._declarations.follow(asked, self.now())
+
+    def _declared(self, answered: Answered, now: float) -> bool:
+        """Handle the answer to a request. Returns whether `declare` or `follow` has made it."""
+        declarations = self._declarations
+        if declarations is None or not declarations.has(answered.number):
+            return False
+        for declared in declarations.answered(answered.number, answered.answer, now):
+            self._shell.perform(declared)
+        return True
+
     def _browsed(self, number: int, page: MessagePage | None) -> bool:
         """Handle the answer to a request. Returns whether the request was made for a client that browses."""
         browsed = self._browsing.answered(number, page) if self._browsing is not None else None
@@ -587,7 +609,8 @@ class Node:
             elif isinstance(action, Tell):
                 self.mesh.send((action.router,), action.payload, now)
             elif isinstance(action, Answered):
-                if not self._browsed(action.number, None) and not self._has_decided(action):
+                number = action.number
+                if not (self._browsed(number, None) or self._has_decided(action) or self._declared(action, now)):
                     port.shell.answered(action)
             elif isinstance(action, PageFound):
                 self._browsed(action.number, action.page)

@@ -32,7 +32,8 @@ from router.edge.ends import AddressNode, ClientEnd, End, Wakeable, WrittenEnd
 from router.edge.guard import Guard, Visiting
 from router.edge.queue_address import address_inside
 from router.edge.status_node import STATUS_ADDRESS
-from topic.actions import LinkAction
+from router.edge.temporary.queues import forsake
+from topic.actions import Declared, LinkAction
 from topic.node import Node
 from topic.properties import ROUTERS
 
@@ -265,3 +266,5 @@ class ClientEdge(Handler):
             end.perform(action)
             self._look(end)
             connection.wake()
+        elif isinstance(action, Declared):
+            forsake(self.node, action)

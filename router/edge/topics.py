@@ -10,6 +10,7 @@ from router.amqp.format.values import SELECTOR, SELECTOR_CODE
 from router.amqp.proton.link import Link
 from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
 from router.edge.attach import (
+    FLEETING,
     AttachRequest,
     Refusal,
     check_modes,
@@ -29,6 +30,13 @@ from router.edge.publisher_link import PublisherLink
 from router.edge.queue_address import address_inside
 from router.edge.selector.selector import Selector
 from router.edge.subscriber_link import SubscriberLink
+from router.edge.temporary.queues import (
+    TemporaryAttach,
+    TemporaryPublisher,
+    TemporaryQueue,
+    TemporarySubscriber,
+    is_temporary_queue,
+)
 from router.edge.transactions.coordinator import CoordinatorLink
 from router.mesh.config import AddressRule
 from topic.directory.entry import Role
@@ -68,6 +76,11 @@ class Topics:
             return
         if link.is_sender and link.remote_source is None:
             link.recall(source_of(link, self._node.topic.directory.entries()))
+        if is_temporary_queue(link):
+            check_modes(link)
+            link.context = pending = TemporaryAttach(link, self._node, self._attach_temporary)
+            pending.begin()
+            return
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
         request = self._inside(read_request(link, address, self._prefixes, self._longest), receives=link.is_sender)
@@ -179,6 +192,21 @@ class Topics:
         end = link.context = PublisherLink(link, request, self._node, self._max_message)
         claim = request.claim if former is None else end.go_on_from(former)
         end.attach(claim, now, self._guard.allowance(link.connection))
+
+    def _attach_temporary(self, link: Link, queue: TemporaryQueue) -> None:
+        """Attach the link to the queue that was declared for it. Raises `Refusal`."""
+        now = self._node.now()
+        request = read_request(link, queue.name, self._prefixes, self._longest)
+        request = self._inside(attrs.evolve(request, lifetime=FLEETING), receives=link.is_sender)
+        if request.filters:
+            raise Refusal(NOT_IMPLEMENTED, f"{queue.name} is a queue and takes no filter")
+        self._guard.attaches(link.connection, queue.name, receives=link.is_sender)
+        if link.is_sender:
+            reader = link.context = TemporarySubscriber(queue, link, request, self._node)
+            reader.attach(AFRESH, now)
+        else:
+            writer = link.context = TemporaryPublisher(queue, link, request, self._node, self._max_message)
+            writer.attach(AFRESH, now, self._guard.allowance(link.connection))
 
     def begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:
         now = self._node.now()

@@ -49,6 +49,10 @@ SETTINGS: Final = (
     _setting("retry_after_ms", Type.NUMBER, "how many milliseconds a message pauses after it has failed; null: not"),
     _setting("retry_factor", Type.NUMBER, "how many times longer it pauses after each further failure; null: equal"),
     _setting("retry_most_ms", Type.NUMBER, "how many milliseconds it pauses at most; null: a day"),
+    _setting("temporary", Type.TEXT, "when a temporary queue is deleted, such as close; null: it is none"),
+    _setting(
+        "held_by", Type.TEXT, "router and incarnation with the link that has created the temporary queue; null: none"
+    ),
 )
 """The settings of a queue, keyed by their names in `QueueSettings`."""
 

@@ -36,6 +36,7 @@ from router.mqtt.format.values import PacketKind, Reason
 from router.queues.store import STORE
 from tests.forks import COMMAND_LINE
 from tests.hangs import HANGS_S
+from tests.interop.temporary import OwnQueue, make_and_drop
 from tests.processes.clients import Clients, Delivery, Publisher, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually, running
 from tests.processes.test_mqtt_boot import answer, client
@@ -510,3 +511,50 @@ async def test_a_client_browses_a_queue(mesh: RunningMesh, clients: Clients, rou
     holder.link.flow(100)
     await clients.until(lambda: len(holder.received) == 20)
     assert holder.numbers == [*range(20)], "as if nobody had browsed"
+
+
+async def test_temporary_queues_leave_nothing(mesh: RunningMesh) -> None:
+    names = await trio.to_thread.run_sync(make_and_drop, str(mesh.address("b")), 20)
+    assert len({*names}) == 20 and all(name.startswith("queue/_temporary/b/") for name in names)
+    async with Management([f"amqp://{mesh.address('c')}"]) as management:
+
+        async def are_gone() -> bool:
+            rows = await management.query(DECLARED_QUEUE.managed, ("name",))
+            return not [row for row in rows if row["name"] in names]
+
+        await eventually(are_gone)
+
+
+def kept_without_its_link(mesh: RunningMesh) -> list[str | None]:
+    """A queue with the policy delete-on-no-messages. Its message stays when its link has gone; then another client
+    takes it, and the queue goes."""
+    here: Any = BlockingConnection(f"amqp://{mesh.address('a')}")
+    there: Any = BlockingConnection(f"amqp://{mesh.address('b')}")
+    try:
+        sender = here.create_sender(None, options=OwnQueue(0x2D))
+        name = sender.link.remote_target.address
+        policy = sender.link.remote_target.properties
+        policy.rewind()
+        policy.next()
+        granted = policy.get_dict()
+        sender.send(Message("1"))
+        sender.close()
+        receiver = there.create_receiver(name)
+        body = receiver.receive(HANGS_S).body
+        receiver.accept()
+        return [name, body, str(granted)]
+    finally:
+        here.close()
+        there.close()
+
+
+async def test_a_temporary_queue_may_outlive_its_link(mesh: RunningMesh) -> None:
+    name, body, granted = await trio.to_thread.run_sync(kept_without_its_link, mesh)
+    assert body == "1" and granted is not None and str(0x2D) in granted
+    async with Management([f"amqp://{mesh.address('c')}"]) as management:
+
+        async def is_gone() -> bool:
+            rows = await management.query(DECLARED_QUEUE.managed, ("name",))
+            return not [row for row in rows if row["name"] == name]
+
+        await eventually(is_gone)

@@ -78,6 +78,27 @@ class QueueId:
         return found
 
 
+class Temporary(enum.StrEnum):
+    """The lifetime policies of a temporary queue (AMQP 1.0 3.5.10 to 3.5.13): when it is deleted."""
+
+    CLOSE = "close"
+    """With the link that has created it."""
+    NO_LINKS = "no-links"
+    """When it has no links."""
+    NO_MESSAGES = "no-messages"
+    """When the link that has created it is gone, and it has no messages."""
+    NO_LINKS_OR_MESSAGES = "no-links-or-messages"
+    """When it has neither links nor messages."""
+
+
+TEMPORARY: Final = "_temporary/"
+"""Part of the name of each temporary queue. No message and no consumer declares a queue with such a name."""
+
+
+def is_temporary(name: str) -> bool:
+    return TEMPORARY in name
+
+
 @attrs.frozen(slots=True)
 class QueueSettings:
     """The settings of a queue. None stands for a setting that is not set."""
@@ -108,6 +129,11 @@ class QueueSettings:
     """The factor by which the pause grows with each further failure. If not set, all pauses are equal."""
     retry_most_ms: int | None = None
     """The longest pause, in milliseconds. If not set, it is a day."""
+
+    temporary: str | None = None
+    """The lifetime policy of a temporary queue, one of `Temporary`."""
+    held_by: str | None = None
+    """The router whose link has created the temporary queue, and its incarnation, as long as this link exists."""
 
     def pause_s(self, failed: int) -> float:
         """The pause, in seconds, of a message that has failed this many times."""
@@ -506,6 +532,12 @@ def _flag(name: str, value: Any) -> bool | None:
     return value or None
 
 
+def _holder(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= MOST_NAME:
+        raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected a router and its incarnation")
+    return value
+
+
 def _runs(value: Any) -> tuple[Run, ...]:
     return tuple(read_runs(value, "an operation on queues"))
 
@@ -551,6 +583,8 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "retry_after_ms": _limit,
     "retry_factor": _factor,
     "retry_most_ms": _limit,
+    "temporary": lambda name, value: str(Temporary(value)),
+    "held_by": _holder,
 }
 """For each setting, the function that reads its value. It raises ValueError if the value is wrong."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {

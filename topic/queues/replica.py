@@ -14,7 +14,7 @@ from topic.journal import Event
 from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
 from topic.queues.copying.pieces import SnapshotRows, begins_behind, read_piece
 from topic.queues.logged.message_log import ReplicaLog
-from topic.queues.operations import Browse, Commit, Declare, Done, QueueId, Refused, RefusedFor, Reply, decode
+from topic.queues.operations import Browse, Commit, Declare, Delete, Done, QueueId, Refused, RefusedFor, Reply, decode
 from topic.queues.operations import encode as encode_operation
 from topic.queues.positions import position_of
 from topic.queues.proposals import Decided, Proposal, Transact, Transacted, encode_proposal
@@ -169,10 +169,12 @@ class SetReplica:
 
     # The methods from here on take events.
 
-    def propose(self, proposals: Iterable[Proposal | Declare]) -> int | None:
+    def propose(self, proposals: Iterable[Proposal | Declare | Delete]) -> int | None:
         """Propose entries. The answer to each comes in `decided`. Returns the log index of the first one; None if this
         router is busy or does not lead."""
-        packed = (encode_operation(one) if isinstance(one, Declare) else encode_proposal(one) for one in proposals)
+        packed = (
+            encode_operation(one) if isinstance(one, Declare | Delete) else encode_proposal(one) for one in proposals
+        )
         try:
             return self.raft.propose([entry(self.raft.hard.life, data) for data in packed])
         except (NotLeaderError, BusyError):

@@ -38,6 +38,7 @@ from topic.queues.operations import (
     Browse,
     Commit,
     Declare,
+    Delete,
     MessagePage,
     Operation,
     QueueId,
@@ -314,7 +315,7 @@ class ReplicaSets:
         """The last log index that is applied to the state."""
         return self._replicas[name].applied
 
-    def propose(self, name: str, proposals: Iterable[Proposal | Declare]) -> int | None:
+    def propose(self, name: str, proposals: Iterable[Proposal | Declare | Delete]) -> int | None:
         """Propose entries to a set that this router leads (`SetReplica.propose`)."""
         first = self._replicas[name].propose(proposals)
         if first is not None:

@@ -28,6 +28,7 @@ from topic.queues.operations import (
     Refused,
     RefusedFor,
     Retry,
+    is_temporary,
     pack,
     read,
     read_operation,
@@ -125,6 +126,8 @@ class SetState:
             raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")
         self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
         self._names = {queue.id: queue.name for queue in queues}
+        self.temporary = {queue.name: queue for queue in queues if queue.settings.temporary is not None}
+        """The temporary queues."""
         self.deletions = 0
         """How many queues have been deleted since this object was made."""
         self.changes = 0
@@ -259,13 +262,15 @@ class SetState:
     def _queue_for(self, asked: Enqueue, entry: QueueId) -> Queue | None:
         """The queue for these messages. If the queue does not exist, the first new message declares it. None if the set
         has too many queues, or if no message is new."""
-        is_there = asked.queue in self._queues or len(self._queues) >= MOST_QUEUES
+        is_there = asked.queue in self._queues or len(self._queues) >= MOST_QUEUES or is_temporary(asked.queue)
         if not is_there and not self.messages.has_answered(asked):
             self._put(Queue(asked.queue, entry, entry, QueueSettings()))
         return self._queues.get(asked.queue)
 
     def _declare(self, operation: Declare, fresh: QueueId) -> Answer:
         known = self._queues.get(operation.name)
+        if known is None and is_temporary(operation.name) and operation.settings.temporary is None:
+            return Refused(RefusedFor.NOT_FOUND, f'there is no temporary queue "{operation.name}", or no longer')
         if known is None and len(self._queues) >= MOST_QUEUES:
             return Refused(RefusedFor.TOO_MANY, f"this set has {MOST_QUEUES} queues, which is the most")
         if known is None and not self._may_bind(fresh, operation.settings):
@@ -298,6 +303,7 @@ class SetState:
         self.messages.delete(known.id)
         self.rows.delete(_key(known.name))
         del self._queues[known.name], self._names[known.id]
+        self.temporary.pop(known.name, None)
         self.deletions += 1
         return Done(known.id, known.version)
 
@@ -316,6 +322,10 @@ class SetState:
     def _put(self, queue: Queue) -> None:
         self._queues[queue.name] = queue
         self._names[queue.id] = queue.name
+        if queue.settings.temporary is not None:
+            self.temporary[queue.name] = queue
+        else:
+            self.temporary.pop(queue.name, None)
         self.rows.put(*queue.row)
         self._bind(queue.id, queue.settings, queue.version)
 
@@ -338,6 +348,7 @@ class SetState:
         assert {(one.queue, one.address) for one in self.bindings} == bound, "the bindings are not those of the queues"
         found = {key: _queue(key, value) for key, value in self.rows.small if key.startswith(DECLARED)}
         assert found == {_key(queue.name): queue for queue in self}, "the rows are not those of the queues"
+        assert self.temporary == {queue.name: queue for queue in self if queue.settings.temporary is not None}
         assert self._names == {queue.id: queue.name for queue in self}
         assert self.messages.queues | self.messages.outbox.queues <= {queue.id for queue in self}, (
             "messages of a queue that is not there"

@@ -216,6 +216,7 @@ def read_terminus(terminus: Any) -> Terminus | None:
         dynamic=lib.pn_terminus_is_dynamic(terminus),
         filters=read_map(lib.pn_terminus_filter(terminus)),
         capabilities=read_symbols(lib.pn_terminus_capabilities(terminus)),
+        node_properties=read_map(lib.pn_terminus_properties(terminus)),
     )
 
 

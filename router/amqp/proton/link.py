@@ -38,7 +38,6 @@ from router.amqp.proton.library import (
 LINK_NUMBER: Final = "link-number"
 """A link property that never leaves the process: the number by which the tap finds the link of an outgoing attach."""
 
-ENDS_WITH_LINK: Final = {LIFETIME_POLICY: Described(DELETE_ON_CLOSE, [])}
 """The properties of a dynamic node (AMQP 1.0 messaging 3.5.10)."""
 
 Place = tuple[Any, bool, str]
@@ -216,6 +215,7 @@ class Link(LinkDeliveries):
         unsettled: Mapping[bytes, int] | None = None,
         incomplete_unsettled: bool = False,
         address: str | None = None,
+        policy: int = DELETE_ON_CLOSE,
         filters: Mapping[str, Any] | None = None,
         capabilities: Sequence[str] = (),
     ) -> None:
@@ -224,8 +224,8 @@ class Link(LinkDeliveries):
         The answer repeats the peer's termini, with these `filters`, and with these `capabilities` of a coordinator. It
         repeats the settle modes, with one exception: a receiver that asks for *unsettled* gets *mixed*, because some
         publishers send settled messages. If the peer names a distribution mode, the answer names ours (`moves`). The
-        terminus at our end gets the given durability, expiry policy and timeout. A dynamic node gets the `address`, and
-        ends with the link. Without `max_message_size`, a receiving link has the limit of the connection. A source of
+        terminus at our end gets the given durability, expiry policy and timeout. A dynamic node gets the `address` and
+        the lifetime `policy`. Without `max_message_size`, a receiving link has the limit of the connection. A source of
         ours has `released` as its default outcome.
 
         `unsettled`: our map, from tags to states. If the map is too large for the peer's frames, its last entries are
@@ -242,7 +242,7 @@ class Link(LinkDeliveries):
         write_lifetime(ours, durable, expiry_policy, timeout)
         if address is not None:
             lib.pn_terminus_set_address(ours, address.encode())
-            write_map(ENDS_WITH_LINK, lib.pn_terminus_properties(ours))
+            write_map({LIFETIME_POLICY: Described(policy, [])}, lib.pn_terminus_properties(ours))
         if max_message_size is not None:
             self.max_message = max_message_size
         self.describe(properties, unsettled, incomplete_unsettled)

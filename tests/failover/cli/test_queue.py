@@ -394,8 +394,9 @@ def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], 
 
 
 def test_each_setting_of_a_queue_has_an_option() -> None:
+    """All but those that a router sets for a client's temporary queue."""
     options = {param.name for param in commands.declare.params}
-    assert {one.name for one in SETTINGS} == {*commands.READERS, *commands.FLAGS} <= options
+    assert {one.name for one in SETTINGS} - {"temporary", "held_by"} == {*commands.READERS, *commands.FLAGS} <= options
 
 
 @pytest.mark.parametrize("name", commands.queue.commands)

@@ -57,7 +57,7 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0, "expired": 0}
     about |= {"lastPosition": None, "ttlMs": None, "deadLetter": None, "redeliveries": None, "outbox": 0, "dead": 0}
     about |= {"singleActive": None, "exclusive": None, "lockMs": None}
-    about |= {"retryAfterMs": None, "retryFactor": None, "retryMostMs": None}
+    about |= {"retryAfterMs": None, "retryFactor": None, "retryMostMs": None, "temporary": None, "heldBy": None}
     assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None, "bind": None}
     only_leader = dict.fromkeys(
         ("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired", "dead", "paused", "scheduled")
@@ -227,7 +227,8 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
         (
             {"limit_messages": 5},
             "a queue has no setting 'limit_messages', expected limitMessages, limitBytes, ttlMs, bind, deadLetter, "
-            "redeliveries, singleActive, exclusive, lockMs, retryAfterMs, retryFactor or retryMostMs",
+            "redeliveries, singleActive, exclusive, lockMs, retryAfterMs, retryFactor, retryMostMs, temporary "
+            "or heldBy",
         ),
         ({7: 5}, "a queue has no setting 7, expected limitMessages, .*"),
         ({"limitMessages": "5"}, "limit_messages of a queue is '5', expected a number from 1"),
@@ -244,7 +245,7 @@ def test_a_wrong_setting_is_told_with_what_was_expected(said: Mapping[Any, Any],
 
 def test_the_table_has_each_setting_of_a_queue() -> None:
     others: dict[str, Any] = {"bind": ["topic/x"], "dead_letter": "queue/dead", "single_active": True}
-    others["exclusive"] = True
+    others |= {"exclusive": True, "temporary": "close", "held_by": "a 1"}
     given = {one.name: others.get(one.name, 5) for one in SETTINGS}
     assert QueueSettings.of(given).values() == given
     assert settings_in({one.managed_name: given[one.name] for one in SETTINGS}) == QueueSettings.of(given)

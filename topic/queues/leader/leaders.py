@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from topic.actions import ConsumerDrains
+from topic.actions import DELETED, ConsumerDrains
 from topic.delivery.room import Drain
 from topic.directory.entry import Role
 from topic.ends.end import EndNode
@@ -33,7 +33,8 @@ from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.letters import Letters, is_of_letters, letters_to
 from topic.queues.leader.log import Marking, MessageView, ProposingEnd, ReadingEnd, RestingEnd
 from topic.queues.leader.pages import Pages
-from topic.queues.operations import MOST, Declare, QueueId, Refused, RefusedFor
+from topic.queues.leader.temporary import LOOK_S, TemporaryQueues
+from topic.queues.operations import MOST, Declare, QueueId, Refused, RefusedFor, is_temporary
 from topic.queues.positions import each_of
 from topic.queues.proposals import Decided, Enqueue, Enqueued, Proposal, Settled, Transact, Transacted
 from topic.queues.sets import ReplicaSets
@@ -42,6 +43,8 @@ PAUSE_MS: Final = 100
 """The milliseconds between two looks for messages whose time to live is over."""
 SLOW_S: Final = 1.0
 """When a read takes longer than this many seconds, the leader checks whether its disk hangs."""
+MOST_SWEPT: Final = 1000
+"""Temporary queues that the leader deletes at once, at most."""
 MOST_RESTING: Final = 65_536
 """The largest number of a set's messages that may pause after a failure. Further messages come again at once."""
 WATCH_S: Final = 1.0
@@ -101,6 +104,8 @@ class LedSet:
         self._rests = count()
         self._rested_at = math.inf
         """When the first message in `_resting` may have rested; infinite if there is none."""
+        self._temporary = TemporaryQueues(name, lambda: sets.state(name), node.topic.directory)
+        self._sweep_at = now
         self._times = DecidedTimes(sets.applied(name), now)
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
@@ -232,10 +237,24 @@ class LedSet:
             if asked.queue == queue:
                 egress.expect(index, asked)
 
+    @property
+    def sweep_at(self) -> float:
+        """The time at which `sweep` is due; infinite if the set has no temporary queues."""
+        return self._sweep_at if self._sets.state(self._name).temporary else math.inf
+
+    def sweep(self, now: float) -> None:
+        """Delete the temporary queues whose time is over."""
+        self._sweep_at = now + LOOK_S
+        if self._node.topic.booted and (over := [*self._temporary.over(now)][:MOST_SWEPT]):
+            self._sets.propose(self._name, over)
+
     def consumes(self, queue: str) -> None:
         """Attach the egress of a queue that has a consumer. If the queue does not exist, its first consumer declares
         it."""
         known = self._sets.state(self._name).get(queue)
+        if known is None and is_temporary(queue):
+            self._end_consumers(queue)
+            return
         if known is None:
             is_proposed = self._undeclared.get(queue, False)
             self._undeclared[queue] = is_proposed or self._sets.propose(self._name, [Declare(queue)]) is not None
@@ -433,8 +452,16 @@ class LedSet:
         """Close the egresses of deleted queues. This ends the deliveries to their consumers."""
         state = self._sets.state(self._name)
         self._deletions = state.deletions
+        gone = [queue_of(self.egresses[id_].identity.address)[1] for id_ in self.egresses if state.name_of(id_) is None]
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
+        for name in filter(is_temporary, gone):
+            self._end_consumers(name)
+
+    def _end_consumers(self, queue: str) -> None:
+        """A temporary queue is deleted, and nobody declares it again: end the links of its consumers."""
+        for entry in [*self._node.topic.directory.subscribers(egress_address(self._name, queue))]:
+            self._node.topic.end_consumer(entry, DELETED)
 
     def _take_more(self) -> None:
         """Let the ingresses take more messages, because the set may have room."""
@@ -517,7 +544,8 @@ class SetLeaders:
     def deadline(self) -> float:
         """When `handle_timer` is due; infinite if never."""
         due = (
-            (led.deadline, led.look_at, led.paused_until, led.doubts_disk_at, led.watch_at) for led in self.led.values()
+            (led.deadline, led.look_at, led.paused_until, led.doubts_disk_at, led.watch_at, led.sweep_at)
+            for led in self.led.values()
         )
         return min(map(min, due), default=math.inf)
 
@@ -527,6 +555,8 @@ class SetLeaders:
                 led.propose_now()
             if led.look_at <= now:
                 led.expire(now)
+            if led.sweep_at <= now:
+                led.sweep(now)
             if led.watch_at <= now:
                 led.watch(now)
             if led.doubts_disk_at <= now:

@@ -1,0 +1,1 @@
+"""Queues that clients ask for, and that end with them."""

@@ -1,0 +1,1 @@
+"""Queues that a router declares and deletes for its clients."""

@@ -1,0 +1,71 @@
+"""The temporary queues of one set, at the router that leads it (protocol 14.21).
+
+A temporary queue is in a set like another queue. Its settings name its lifetime policy (AMQP 1.0 3.5.10 to 3.5.13).
+As long as the link exists that has created it, they also name the incarnation of the router that has this link. The
+leader looks at the temporary queues once a second, and deletes those whose time is over.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from topic.directory.directory import Directory
+from topic.directory.entry import Role
+from topic.identity import egress_address, ingress_address
+from topic.queues.operations import Delete, Temporary
+from topic.queues.state import Queue, SetState
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks."""
+AWAY_S: Final = 60.0
+"""Seconds after which a router that is out of contact counts as gone, and its links with it."""
+
+
+class TemporaryQueues:
+    """The temporary queues of a set, in one term of its leader."""
+
+    def __init__(self, set_: str, state: Callable[[], SetState], directory: Directory) -> None:
+        self._set = set_
+        self._state = state
+        self._directory = directory
+        self._away: dict[str, float] = {}
+        """Keyed by an incarnation of a router that is out of contact: since when."""
+        self._published: set[str] = set()
+        """The addresses that had a publisher at the present look, if a queue depends on it."""
+
+    def over(self, now: float) -> Iterable[Delete]:
+        """The deletions of the queues whose time is over."""
+        temporary = [*self._state().temporary.values()]
+        self._published = self._addresses_of_publishers() if any(map(_asks_for_links, temporary)) else set()
+        held = {queue.settings.held_by or "" for queue in temporary}
+        self._away = {holder: since for holder, since in self._away.items() if holder in held}
+        return [Delete(queue.name, queue.id) for queue in temporary if self._is_over(queue, now)]
+
+    def _is_over(self, queue: Queue, now: float) -> bool:
+        settings = queue.settings
+        if settings.held_by is not None and self._is_there(settings.held_by, now):
+            return False
+        policy = settings.temporary
+        has_links = _asks_for_links(queue) and self._has_links(queue.name)
+        keeps = policy in (Temporary.NO_MESSAGES, Temporary.NO_LINKS_OR_MESSAGES)
+        return not has_links and not (keeps and self._state().messages.of(queue.id))
+
+    def _is_there(self, holder: str, now: float) -> bool:
+        router, _, incarnation = holder.rpartition(" ")
+        directory = self._directory
+        known = directory.incarnation if router == directory.router else directory.contacts.get(router)
+        if known is not None:
+            self._away.pop(holder, None)
+            return str(known) == incarnation
+        return now - self._away.setdefault(holder, now) < AWAY_S
+
+    def _has_links(self, name: str) -> bool:
+        has_publisher = ingress_address(self._set, name) in self._published
+        return has_publisher or bool(self._directory.subscribers(egress_address(self._set, name)))
+
+    def _addresses_of_publishers(self) -> set[str]:
+        entries = self._directory.entries()
+        return {entry.identity.address for entry in entries if entry.live and entry.role is Role.PUBLISHER}
+
+
+def _asks_for_links(queue: Queue) -> bool:
+    return queue.settings.temporary in (Temporary.NO_LINKS, Temporary.NO_LINKS_OR_MESSAGES)
