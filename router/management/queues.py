@@ -68,6 +68,7 @@ STATUS: Final = {
     RefusedFor.NO_SET: BAD_REQUEST,
     RefusedFor.MALFORMED: BAD_REQUEST,
     RefusedFor.BUSY: UNAVAILABLE,
+    RefusedFor.ROLLED_BACK: CONFLICT,
     RefusedFor.NO_ANSWER: TIMEOUT,
 }
 """Maps the reason of a refusal to the status code of the answer."""
