@@ -16,13 +16,13 @@ SEEN = {
     "selector": "[2, 4] none",
     "kinds": "7grüße 1true 3 an object greenidtype24",
     "delay": "[soon, late]",
+    "temporary-queue": "answer to request",
+    "transacted": "committed committed none",
 }
 REFUSED = {
     "queue-selector": "queue/selector is queue and takes no filter",
     "shared": "does not support shared subscriptions",
-    "temporary-queue": "only a source without an address can be dynamic",
     "temporary-topic": "only a source without an address can be dynamic",
-    "transacted": "the mesh has no transactions",
 }
 """What docs/clients.md says that the mesh refuses, today."""
 
