@@ -481,7 +481,7 @@ UNSEEN = (
     *("last, first frame flipped", "last, commit flipped", "last commit zeroed", "last commit, head zeroed"),
     *("cut in the last", "cut behind one before the last", "cut in the middle", "cut behind the first transaction"),
     *("cut in the first transaction", "cut to the header", "cut within the header", "cut to nothing"),
-    "an earlier log",
+    *("an earlier log", "a log of before the last merge"),
 )
 """Without a mark these look like a power failure, or like an earlier time."""
 
