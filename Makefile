@@ -86,7 +86,8 @@ bench-tools:
 interop-tools:
 	apt-get update -qq
 	apt-get install -y -qq --no-install-recommends g++ libqpid-proton-cpp12-dev erlang-base erlang-inets erlang-ssl iproute2 \
-		chromium chromium-driver prometheus mosquitto-clients default-jdk-headless maven
+		chromium chromium-driver prometheus mosquitto-clients
+	(command -v javac && command -v mvn) >/dev/null || apt-get install -y -qq --no-install-recommends default-jdk-headless maven
 	mkdir -p build/interop && cd build/interop && apt-get download -qq rabbitmq-server
 	dpkg-deb -x build/interop/rabbitmq-server_*.deb build/interop/package
 	rm -rf build/interop/rabbitmq && mv build/interop/package/usr/lib/rabbitmq/lib/*/plugins build/interop/rabbitmq
