@@ -8,6 +8,7 @@ ROOT = Path(__file__).parent.parent
 KINDS = "topic/delivery/kinds.py"
 PARTICULAR = {
     "topic/settings.py": {"BALANCED", "balanced", "QUEUE"},  # names them
+    "router/imported/topology.py": {"BALANCED", "balanced"},  # translates the words of other routers
 }
 """Module -> what it may say of particular kinds."""
 ROOMS = ("topic", "router", "failover/chaos")

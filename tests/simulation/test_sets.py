@@ -12,9 +12,9 @@ from topic.queues.operations import Done, RefusedFor
 from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Hard
 
-FIRST = 15
+FIRST = 17
 """The first seeds, of which is asked what happens in them."""
-COUNT = 18
+COUNT = 20
 MOVING = range(1000, 1003)
 GROWING = 3
 """Seeds of a mesh that grows, and whose sets get other voters."""
