@@ -83,7 +83,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.modified: dict[Record, tuple[int, bytes]] = {}
         """The changes that the client's modified outcomes make to a message before it is offered again: the number of
         failed deliveries to add, and annotations."""
-        self.retired = RetiredDeliveries(self)
+        self.retired = RetiredDeliveries(self.node)
         self._has_all = False
         """Whether the draining client got all messages that its homes had for it."""
         self._left = 0
@@ -179,7 +179,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         records = [record for record in found if record is not None]
         if TRANSACTIONAL in states:
             told = [state == TRANSACTIONAL for state in states]
-            if not self.retired.take(compress(handles, told), compress(records, told), compress(settled, told)):
+            if not self.retired.take(self, compress(handles, told), compress(records, told), compress(settled, told)):
                 return
             rest = [not one for one in told]
             handles, states, settled = (list(compress(column, rest)) for column in (handles, states, settled))
@@ -377,7 +377,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
                 self.modified.pop(record, None)
 
     def retirements_over(self, action: RetirementsOver) -> None:
-        self.retired.over(action)
+        self.retired.over(self, action)
 
     def detach(self, action: Detach) -> None:
         self.retired.drop_all()

@@ -26,7 +26,6 @@ class RetiringEnd(Protocol):
     """The end of a consumer's link: `router.edge.subscriber_link`."""
 
     link: Link
-    node: Node
     subscriber: LocalSubscriber
 
     def settle_here(self, records: Sequence[Record]) -> None:
@@ -36,44 +35,53 @@ class RetiringEnd(Protocol):
 class RetiredDeliveries:
     """The deliveries of one consumer's link whose outcomes belong to transactions."""
 
-    def __init__(self, end: RetiringEnd) -> None:
-        self._end = end
+    def __init__(self, node: Node) -> None:
+        self._node = node
         self._retired: dict[Record, Retired] = {}
 
     def __bool__(self) -> bool:
         return bool(self._retired)
 
-    def take(self, handles: Iterable[Handle], records: Iterable[Record], settled: Iterable[bool]) -> bool:
+    def take(
+        self, end: RetiringEnd, handles: Iterable[Handle], records: Iterable[Record], settled: Iterable[bool]
+    ) -> bool:
         """Take dispositions within transactions. Returns False if one of them has made the router detach the link."""
-        end, address = self._end, self._end.subscriber.identity.address
+        address = end.subscriber.identity.address
         for handle, record, is_settled in zip(handles, records, settled, strict=True):
             name, told = end.link.remote_transaction(handle)
-            found = transaction_of(end.link, end.node, address, name)
+            found = transaction_of(end.link, self._node, address, name)
             if found is None:
                 return False
             transactions, one = found
             if told.state or is_settled:
-                self._retire(transactions, one, record, told, is_settled=is_settled)
+                self._retire(end, transactions, one, record, told, is_settled=is_settled)
             if is_settled:
                 end.settle_here([record])
-        end.node.transacts()
+        self._node.transacts()
         return True
 
     def _retire(
-        self, transactions: Transactions, one: Transaction, record: Record, told: OutcomeDetails, *, is_settled: bool
+        self,
+        end: RetiringEnd,
+        transactions: Transactions,
+        one: Transaction,
+        record: Record,
+        told: OutcomeDetails,
+        *,
+        is_settled: bool,
     ) -> None:
         known = self._retired.get(record)
         if known is not None and known.of is not one:
             why = "a delivery belongs to two transactions"
             transactions.fail(known.of, TransactionEnd.ROLLED_BACK, why)
             transactions.fail(one, TransactionEnd.ROLLED_BACK, why)
-        set_, queue = queue_of(self._end.subscriber.identity.address)
+        set_, queue = queue_of(end.subscriber.identity.address)
         retired = self._retired[record] = Retired(
             of=one,
-            link=self._end,
+            link=end,
             record=record,
             queue=queue,
-            consumer=self._end.subscriber.name,
+            consumer=end.subscriber.name,
             key=record.key,
             # A client that names no outcome means the default-outcome of our source.
             outcome=OUTCOMES.get(told.state, DeliveryOutcome.RELEASED),
@@ -82,7 +90,7 @@ class RetiredDeliveries:
             annotations=told.annotations if len(told.annotations) <= MOST_ANNOTATIONS else b"",
             is_settled=is_settled,
         )
-        transactions.retire(retired, set_, self._end.node.now())
+        transactions.retire(retired, set_, self._node.now())
 
     def replace(self, records: Sequence[Record], states: Sequence[int], settled: Sequence[bool]) -> None:
         """Take outcomes of deliveries outside of transactions. If one of these deliveries belongs to a transaction
@@ -93,10 +101,10 @@ class RetiredDeliveries:
                 self._fail(retired, "its client has told another outcome of a delivery, outside of it")
 
     def _fail(self, retired: Retired, why: str) -> None:
-        transactions = self._end.node.transactions
+        transactions = self._node.transactions
         assert transactions is not None
         transactions.fail(retired.of, TransactionEnd.ROLLED_BACK, why)
-        self._end.node.transacts()
+        self._node.transacts()
 
     def forget(self, records: Iterable[Record]) -> None:
         """Forget deliveries that the core has settled."""
@@ -110,7 +118,7 @@ class RetiredDeliveries:
         for one in retired.values():
             self._fail(one, "a link has ended on which it has outcomes")
 
-    def over(self, action: RetirementsOver) -> None:
+    def over(self, end: RetiringEnd, action: RetirementsOver) -> None:
         """Handle the end of a transaction. After a commit, the core gets the outcomes. After a rollback, settled
         deliveries go back to their queue as failed."""
         outcomes: Sequence[Retired] = action.outcomes
@@ -118,15 +126,20 @@ class RetiredDeliveries:
         for one in there:
             del self._retired[one.record]
         if action.committed:
-            self._end.settle_here([one.record for one in there])
+            end.settle_here([one.record for one in there])
             for told, run in groupby(there, lambda one: (one.outcome, one.final, one.failed, one.annotations)):
-                self._tell([one.record for one in run], *told)
+                self._tell(end, [one.record for one in run], *told)
         else:
             back = [one.record for one in there if one.is_settled]
-            self._tell(back, DeliveryOutcome.MODIFIED, False, True, b"")
+            self._tell(end, back, DeliveryOutcome.MODIFIED, False, True, b"")
 
     def _tell(
-        self, records: list[Record], outcome: DeliveryOutcome, final: bool, failed: bool, annotations: bytes
+        self,
+        end: RetiringEnd,
+        records: list[Record],
+        outcome: DeliveryOutcome,
+        final: bool,
+        failed: bool,
+        annotations: bytes,
     ) -> None:
-        end = self._end
-        end.node.topic.outcomes(end.subscriber, records, outcome, final=final, failed=failed, annotations=annotations)
+        self._node.topic.outcomes(end.subscriber, records, outcome, final=final, failed=failed, annotations=annotations)
