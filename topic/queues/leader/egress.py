@@ -311,7 +311,7 @@ class Egress(SetPublisher):
         self._show_gap()
         self.go_on()
 
-    def take_back(self, positions: Collection[int]) -> None:
+    def take_back(self, positions: set[int]) -> None:
         waiting = {*self._over, *self._rejected, *self._back}
         waiting |= {record for one in self._asked.values() if one.consumer is None for record in one.records}
         held = [

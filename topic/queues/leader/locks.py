@@ -4,7 +4,7 @@ The leader's clock measures this time, and no entry of the log has it. So when a
 messages begin anew.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from topic.queues.leader.log import Proposer
 class LockedEnd(Protocol):
     """The end whose messages consumers hold. `topic.queues.leader.egress` implements it."""
 
-    def take_back(self, positions: Collection[int]) -> None:
+    def take_back(self, positions: set[int]) -> None:
         """Take these messages back, because their consumers have held them for too long. A consumer may have given its
         message up meanwhile."""
 
@@ -74,5 +74,5 @@ class Locks:
         for at in over:
             del self._since[at]
         if over:
-            self._end.take_back(over)
+            self._end.take_back({*over})
         self._set_timer()
