@@ -202,19 +202,22 @@ class ReplicaSets:
 
     # The methods from here on are about requests.
 
-    def ask(self, operation: Operation, now: float) -> int:
+    def ask(self, operation: Operation, now: float, *, lasts: bool = False) -> int:
         """Start an operation. Returns the number of the request. Its answer comes as an `Answered` in `out`, within
         `RaftLimits.tried` seconds; that of a `Commit` when a majority has decided it. Raises ValueError if the
-        queue's name is too long, or no text."""
+        queue's name is too long, or no text.
+
+        `lasts`: whether the operation waits for a leader without end, also if `MOST_ASKED` requests wait already. The
+        caller limits the number of these operations."""
         number, data = next(self._numbers), encode(operation)
         plan = self.set_map.plan_of(operation.name)
         if plan is None:
             self._answer(number, self._no_set(operation.name))
-        elif len(self._requests[plan.name]) >= MOST_ASKED:
+        elif len(self._requests[plan.name]) >= MOST_ASKED and not lasts:
             why = f"{MOST_ASKED} requests of router {self._router} to set {plan.name} wait for answers"
             self._answer(number, Refused(RefusedFor.BUSY, f"{why}: try again later"))
         else:
-            self._requests[plan.name].add(number, data, now, lasts=isinstance(operation, Commit))
+            self._requests[plan.name].add(number, data, now, lasts=lasts or isinstance(operation, Commit))
             self._touched[plan.name] = None
         return number
 

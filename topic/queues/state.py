@@ -15,6 +15,7 @@ from topic.queues.logged.message_log import MessageLog
 from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
     MOST,
+    TEMPORARY,
     Answer,
     Browse,
     Commit,
@@ -99,6 +100,13 @@ def _queue(key: bytes, value: bytes) -> Queue:
 def entry(life: int, operation: bytes) -> bytes:
     """Encode the log entry of an operation; `life`: the life in which the leader proposes it."""
     return life.to_bytes(LIFE) + operation
+
+
+def _may_change(former: QueueSettings, settings: QueueSettings) -> bool:
+    """Whether settings may follow these. Those of a temporary queue change only when its link ends: otherwise its
+    router would not know the version that it lets go of."""
+    is_temporary_queue = former.temporary is not None or settings.temporary is not None
+    return not is_temporary_queue or settings == attrs.evolve(former, held_by=None)
 
 
 def messages_of(data: bytes) -> Sequence[bytes]:
@@ -271,6 +279,9 @@ class SetState:
         known = self._queues.get(operation.name)
         if known is None and is_temporary(operation.name) and operation.settings.temporary is None:
             return Refused(RefusedFor.NOT_FOUND, f'there is no temporary queue "{operation.name}", or no longer')
+        if operation.settings.temporary is not None and not is_temporary(operation.name):
+            why = f'queue "{operation.name}" cannot be temporary, expected a name with {TEMPORARY}'
+            return Refused(RefusedFor.MALFORMED, why)
         if known is None and len(self._queues) >= MOST_QUEUES:
             return Refused(RefusedFor.TOO_MANY, f"this set has {MOST_QUEUES} queues, which is the most")
         if known is None and not self._may_bind(fresh, operation.settings):
@@ -313,6 +324,9 @@ class SetState:
         if known.version != operation.former:
             what = f"has {known.settings} (version {known.version})"
             return Refused(RefusedFor.CHANGED, f'queue "{known.name}" was changed meanwhile: it {what}')
+        if not _may_change(known.settings, operation.settings):
+            why = "a temporary queue keeps its settings, and another queue does not become temporary"
+            return Refused(RefusedFor.DIFFERS, f'queue "{known.name}" has {known.settings}: {why}')
         if not self._may_bind(known.id, operation.settings):
             return TOO_MANY_BINDINGS
         self._put(attrs.evolve(known, settings=operation.settings, version=fresh))

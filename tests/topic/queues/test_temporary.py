@@ -5,19 +5,21 @@ d, e      have no replica
 """
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 import pytest
 
 from tests.topic.clients import Pen, Reader
-from tests.topic.queues.bench import ELECTED_S, SET, QueueBench
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.queues.test_egress import SHORT
 from tests.topic.queues.test_messages import propose
 from tests.topic.raft.mutants import Broken, must_notice
 from topic.actions import DELETED, EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import egress_address, ingress_address
+from topic.queues.declaring.declarations import Declarations
 from topic.queues.leader.leaders import LedSet
 from topic.queues.leader.temporary import AWAY_S, TemporaryQueues
 from topic.queues.operations import (
@@ -25,13 +27,16 @@ from topic.queues.operations import (
     Configure,
     Declare,
     Delete,
+    Done,
     QueueId,
     QueueSettings,
     Refused,
+    RefusedFor,
     Temporary,
     encode,
 )
 from topic.queues.proposals import Enqueue, Enqueued
+from topic.queues.sets import ReplicaSets
 from topic.queues.state import SetState, entry
 
 NAME = f"queue/{TEMPORARY}d/1"
@@ -156,8 +161,65 @@ def test_a_deletion_is_asked_for_until_a_leader_answers() -> None:
     bench.start("a", 2)
     bench.wait(2 * ELECTED_S + 10)
     assert not is_there(bench)
+    nobody_waits(bench)
+
+
+def test_a_declaration_that_comes_too_late_leaves_no_queue() -> None:
+    """The client reads that no leader has answered. A leader decides the declaration after that."""
+    bench = QueueBench(*"abcde")
+    bench.hanging |= {*"bc"}
+    heard: list[Any] = []
+    end = SimpleNamespace(hear=heard.append)
+    bench.at("d").node.declare(end, Declare(NAME, QueueSettings(temporary="close", held_by="d 1")))
+    bench.collect("d")
+    bench.wait(12)
+    assert [one.answer.reason for one in heard] == [RefusedFor.NO_ANSWER]
+    bench.hanging.clear()
+    bench.flow()
+    bench.wait(2 * ELECTED_S)
+    assert not is_there(bench)
+    nobody_waits(bench)
+
+
+def test_what_follows_is_asked_for_however_many_requests_wait() -> None:
+    bench = temporary(Temporary.CLOSE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("topic.queues.sets.MOST_ASKED", 0)
+        bench.stop("a")
+        bench.stop("b")
+        bench.at("d").node.follow(Delete(NAME, bench.queue))
+        bench.wait(1)
+        bench.start("a", 2)
+        bench.wait(2 * ELECTED_S + 10)
+    assert not is_there(bench)
+    nobody_waits(bench)
+
+
+@pytest.mark.parametrize("name", [NAME, QUEUE])
+def test_only_its_router_changes_a_temporary_queue(name: str) -> None:
+    """Otherwise the router would let go of an earlier version, and the queue would be held for ever."""
+    bench = temporary(Temporary.NO_LINKS)
+    state = bench.sets("a").state(SET)
+    queue = state.get(name)
+    assert queue is not None
+    for changed in ({"ttl_ms": 5}, {"temporary": "close"}, {"held_by": "e 1"}):
+        asked = Configure(name, queue.id, queue.version, attrs.evolve(queue.settings, **changed))
+        answer = SetState(state.rows).apply(10**6, entry(1, encode(asked)))
+        allowed = name == QUEUE and "temporary" not in changed
+        assert isinstance(answer, Done) if allowed else isinstance(answer, Refused)
+        if isinstance(answer, Refused):
+            assert answer.reason is RefusedFor.DIFFERS
+
+
+def test_a_queue_with_another_name_is_not_temporary() -> None:
+    state = QueueBench(*"abcde").sets("a").state(SET)
+    answer = state.apply(10**6, entry(1, encode(Declare("queue/x", QueueSettings(temporary="close")))))
+    assert isinstance(answer, Refused) and answer.reason is RefusedFor.MALFORMED
+
+
+def nobody_waits(bench: QueueBench) -> None:
     declarations = bench.at("d").node._declarations
-    assert declarations is not None and not declarations._following
+    assert declarations is not None and not declarations._following and not declarations._asked
 
 
 def test_a_state_knows_its_temporary_queues() -> None:
@@ -213,6 +275,14 @@ BROKEN: list[Broken] = [
      test_its_consumers_are_told_and_nobody_declares_it_again),
     (LedSet, "consumes", "known is None and is_temporary(queue)", "False",
      test_its_consumers_are_told_and_nobody_declares_it_again),
+    (Declarations, "answered", "answer.reason is RefusedFor.NO_ANSWER", "False",
+     test_a_declaration_that_comes_too_late_leaves_no_queue),
+    (Declarations, "answered", "isinstance(followed, Declare) and", "False and",
+     test_a_declaration_that_comes_too_late_leaves_no_queue),
+    (Declarations, "follow", ", lasts=True", "", test_a_deletion_is_asked_for_until_a_leader_answers),
+    (ReplicaSets, "ask", " and not lasts", "", test_what_follows_is_asked_for_however_many_requests_wait),
+    (SetState, "_configure", "not _may_change(known.settings, operation.settings)", "False",
+     partial(test_only_its_router_changes_a_temporary_queue, NAME)),
 ]  # fmt: skip
 
 

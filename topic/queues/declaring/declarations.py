@@ -1,17 +1,16 @@
 """The temporary queues that a router declares for its clients (protocol 14.21).
 
 A declaration is answered to the end of the client's link. What follows the end of that link, a deletion or a change of
-the settings, is for nobody: it is asked for until a leader has answered.
+the settings, is for nobody: it lasts until a leader has answered. If no leader answers a declaration in time, a leader
+may still carry it out later. So the router then declares the queue once more, for nobody, and deletes it.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from topic.actions import Declared
-from topic.queues.operations import Answer, Configure, Declare, Delete, Refused, RefusedFor
+from topic.queues.operations import Answer, Configure, Declare, Delete, Done, Refused, RefusedFor
 from topic.queues.sets import ReplicaSets
-
-AGAIN = (RefusedFor.BUSY, RefusedFor.NO_ANSWER)
 
 
 class Declarations:
@@ -19,28 +18,31 @@ class Declarations:
 
     def __init__(self, sets: ReplicaSets) -> None:
         self._sets = sets
-        self._asked: dict[int, tuple[Any, str]] = {}
-        """Keyed by the number of the request: the ends of clients whose queues are not declared yet, each with the name
-        of its queue."""
-        self._following: dict[int, Delete | Configure] = {}
+        self._asked: dict[int, tuple[Any, Declare]] = {}
+        """Keyed by the number of the request: the ends of clients whose queues are not declared yet, each with what it
+        has asked for."""
+        self._following: dict[int, Declare | Delete | Configure] = {}
         """Keyed by the number of the request."""
 
     def declare(self, end: Any, asked: Declare, now: float) -> None:
         """Declare a queue. The end gets a `Declared` action."""
-        self._asked[self._sets.ask(asked, now)] = end, asked.name
+        self._asked[self._sets.ask(asked, now)] = end, asked
 
-    def follow(self, asked: Delete | Configure, now: float) -> None:
-        """Have a leader decide what follows the end of a link."""
-        self._following[self._sets.ask(asked, now)] = asked
+    def follow(self, asked: Declare | Delete | Configure, now: float) -> None:
+        """Have a leader decide what follows the end of a link. A queue that this declares is deleted."""
+        self._following[self._sets.ask(asked, now, lasts=True)] = asked
 
     def answered(self, number: int, answer: Answer, now: float) -> Iterator[Declared]:
         """Take the answer to a request. Yields the action for the client's end."""
-        if (asked := self._asked.pop(number, None)) is not None:
-            yield Declared(*asked, answer)
-        elif isinstance(answer, Refused) and answer.reason in AGAIN and number in self._following:
-            self.follow(self._following.pop(number), now)
+        if number in self._asked:
+            end, asked = self._asked.pop(number)
+            if isinstance(answer, Refused) and answer.reason is RefusedFor.NO_ANSWER:
+                self.follow(asked, now)
+            yield Declared(end, asked.name, answer)
         else:
-            self._following.pop(number, None)
+            followed = self._following.pop(number)
+            if isinstance(followed, Declare) and isinstance(answer, Done):
+                self.follow(Delete(followed.name, answer.id), now)
 
     def has(self, number: int) -> bool:
         return number in self._asked or number in self._following
