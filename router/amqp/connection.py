@@ -124,7 +124,7 @@ class Connection(DrivenConnection):
         self._restated = Restated(self._sessions.senders)
         self.echoes = Echoes(self._engine, self.tap, handler, asked)
         self._endpoints = Endpoints(self, handler, self._sessions, self.tap, max_message, self._engine.push_frame)
-        self._inbox = Inbox(handler, self.settling, self._restated)
+        self._inbox = Inbox(self, handler, self.settling, self._restated)
         self._output = Output(
             self, self._engine, self.tap, self._sessions, self._endpoints, self.echoes, self._restated
         )

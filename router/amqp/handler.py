@@ -56,6 +56,9 @@ class Handler:
     def on_posted(self, link: Link, posted: PostedMessage) -> None:
         """A complete message within a transaction has arrived."""
 
+    def on_part_lost(self, connection: Connection, transaction: bytes) -> None:
+        """A message within this transaction was not taken, or an outcome within it is of a delivery that is over."""
+
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         """Dispositions of the peer have come."""
 

@@ -21,6 +21,7 @@ from router.amqp.format.errors import (
     LimitError,
 )
 from router.amqp.format.message import ENVELOPE, in_envelope
+from router.amqp.format.notes import TransactionalDisposition
 from router.amqp.format.values import MAX_TAG, TRANSACTIONAL, Handle
 from router.amqp.proton.library import MEMORY, SCRATCH_SIZE, lib, tag_of
 from router.amqp.proton.link import Link
@@ -42,6 +43,7 @@ class Recipient(Protocol):
     def on_transfers(self, link: Link, transfers: Transfers) -> None: ...
     def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None: ...
     def on_posted(self, link: Link, posted: PostedMessage) -> None: ...
+    def on_part_lost(self, connection: Any, transaction: bytes) -> None: ...
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None: ...
     def on_credit(self, link: Link) -> None: ...
 
@@ -50,9 +52,11 @@ class Inbox:
     """The inbox of one connection. `gather`, `frame` and `flow` take events in; `hand_over` calls the handler and
     empties it."""
 
-    __slots__ = ("_flows", "_news", "_recipient", "_restated", "_resumed", "_settling", "_transfers")
+    __slots__ = ("_connection", "_flows", "_news", "_recipient", "_restated", "_resumed", "_settling", "_transfers")
 
-    def __init__(self, recipient: Recipient, settling: set[Handle], restated: Restated) -> None:
+    def __init__(self, connection: Any, recipient: Recipient, settling: set[Handle], restated: Restated) -> None:
+        """`connection`: the connection, for `Recipient.on_part_lost`."""
+        self._connection = connection
         self._recipient = recipient
         self._restated = restated
         # Deliveries that we have settled. The owner gets no more dispositions of them.
@@ -138,6 +142,13 @@ class Inbox:
             self._recipient.on_posted(link, PostedMessage(None if settled else delivery, message, transaction))
         else:
             link.keep(len(message))
+            self._lose_part(link, delivery)
+
+    def _lose_part(self, link: Link, delivery: Any) -> None:
+        """A message is not taken. If it belongs to a transaction, the owner has to know: the discharge may be on its
+        way already."""
+        if lib.pn_delivery_remote_state(delivery) == TRANSACTIONAL:
+            self._recipient.on_part_lost(self._connection, link.remote_transaction(delivery)[0])
 
     def _assemble(self, link: Link, delivery: Any) -> None:
         """Take the parts of a message of several frames out of proton as they come, so that its session never fills."""
@@ -160,6 +171,7 @@ class Inbox:
     def _reject_oversized(self, link: Link, delivery: Any) -> None:
         """Reject the delivery by its handle, settled, so that the sender does not send it again in its next attach."""
         self.hand_over()
+        self._lose_part(link, delivery)
         if not link.ended:
             reason = f"a message exceeds the limit of {link.max_message} bytes"
             link.reject(delivery, MESSAGE_SIZE, reason, settle=True)
@@ -208,6 +220,7 @@ class Inbox:
         if link.is_sender:
             self._check_direction(link, pointer)
         elif lib.pn_delivery_readable(delivery):
+            self._lose_part(link, delivery)
             while (size := lib.pn_link_recv(pointer, MEMORY.scratch, SCRATCH_SIZE)) > 0:
                 link.keep(size)
             if not lib.pn_delivery_partial(delivery):
@@ -236,6 +249,14 @@ class Inbox:
             self._hand_over_news()
         if self._flows:
             self._hand_over_flows()
+
+    def hand_over_outcomes(self, told: TransactionalDisposition) -> None:
+        """Hand over what this disposition tells, and nothing else is here. If it names a delivery that is over, because
+        this end has settled it, the owner learns that an outcome is missing."""
+        news = (handle for link, all_ in self._news.items() if link.answered and not link.ended for handle in all_)
+        if sum(handle not in self._settling for handle in news) < told.deliveries:
+            self._recipient.on_part_lost(self._connection, told.transaction)
+        self.hand_over()
 
     def _hand_over_transfers(self) -> None:
         transfers, self._transfers = self._transfers, {}

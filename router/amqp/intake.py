@@ -132,7 +132,7 @@ class Intake:
         self.handle_events()
         self._noted = None
         if isinstance(note, TransactionalDisposition):
-            self._inbox.hand_over()
+            self._inbox.hand_over_outcomes(note)
 
     def _named(self, note: UnnamedFrame) -> TransferFrame | SessionError | None:
         """The note of a transfer without delivery-id or delivery-tag. The transfer is valid if it continues a delivery.

@@ -33,6 +33,7 @@ from router.edge.guard import Guard, Visiting
 from router.edge.queue_address import address_inside
 from router.edge.status_node import STATUS_ADDRESS
 from router.edge.temporary.queues import forsake
+from router.edge.transactions.parts import lose_part
 from topic.actions import Declared, LinkAction
 from topic.node import Node
 from topic.properties import ROUTERS
@@ -236,6 +237,12 @@ class ClientEdge(Handler):
     def on_posted(self, link: Link, posted: PostedMessage) -> None:
         end: End = link.context
         end.on_posted(posted)
+        if link.ended:
+            lose_part(link.connection, self.node, posted.transaction)
+        self.node.perform()
+
+    def on_part_lost(self, connection: Connection, transaction: bytes) -> None:
+        lose_part(connection, self.node, transaction)
         self.node.perform()
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:

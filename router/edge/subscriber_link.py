@@ -29,6 +29,7 @@ from router.amqp.format.values import (
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from router.edge.ends import ClientSubscribingEnd, TopicEnd
+from router.edge.transactions.parts import lose_part
 from router.edge.transactions.retired import RetiredDeliveries
 from router.edge.unfit import refuse_for
 from topic.actions import ENDINGS, AnswerSubscriber, Detach, Drained, Resume, RetirementsOver
@@ -175,6 +176,9 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         # The core itself reads the state of a delivery that it resumes later.
         if None in found:
             known = [record is not None for record in found]
+            for handle, state, is_known in zip(handles, states, known, strict=True):
+                if state == TRANSACTIONAL and not is_known:
+                    lose_part(self.link.connection, self.node, self.link.remote_transaction(handle)[0])
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         records = [record for record in found if record is not None]
         if TRANSACTIONAL in states:

@@ -24,6 +24,7 @@ from router.amqp.format.states import outcome_of
 from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from router.amqp.proton.link import Link
 from router.edge.transactions.coordinator import CoordinatorLink
+from router.edge.transactions.parts import lose_part
 from topic.actions import TransactionEnd
 from topic.delivery.allowance import unbounded
 from topic.node import Node
@@ -144,6 +145,20 @@ def test_a_transaction_is_discharged_on_the_link_that_declared_it() -> None:
     assert other.refused == [UNKNOWN_ID]
     controller.send(asked(0x32, [name, False]))
     assert controller.accepted == [2]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_transaction_that_has_lost_a_part_is_rolled_back(is_there: bool) -> None:
+    controller = Controller()
+    controller.node.transactions = controller.all if is_there else None
+    name = controller.declare()
+    for connection, lost in ((object(), name), (controller.link.connection, b"another")):
+        lose_part(connection, controller.node, lost)
+    other = controller.declare()
+    lose_part(controller.link.connection, controller.node, name)
+    controller.send(asked(0x32, [name, False]), asked(0x32, [other, False]))
+    assert controller.refused == ([ROLLBACK] if is_there else [])
+    assert len(controller.accepted) == (1 if is_there else 2)
 
 
 @pytest.mark.parametrize(

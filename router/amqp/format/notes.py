@@ -73,6 +73,9 @@ class TransactionalDisposition(NamedTuple):
     """A receiver's disposition within a transaction. It takes effect before the frames that follow it, such as the
     discharge of the transaction."""
 
+    transaction: bytes  # its name; empty if the state is malformed
+    deliveries: int  # how many it names
+
 
 class UnnamedFrame(NamedTuple):
     """A transfer without delivery-id or delivery-tag, as a transfer that continues a delivery may be (AMQP 1.0

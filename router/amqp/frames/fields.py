@@ -29,10 +29,14 @@ def first_of(terminus: bytes) -> bytes:
     return elements[0] if elements else NULL
 
 
-def is_transactional(state: bytes) -> bool:
-    """Whether a delivery state is transactional (AMQP 1.0 4.5.5)."""
+def transaction_in(state: bytes) -> bytes | None:
+    """The name of the transaction in a delivery state (AMQP 1.0 4.5.8); empty if the state is malformed. None if the
+    state is not transactional."""
     value = decode(state)[0]
-    return isinstance(value, Described) and value.descriptor in (TRANSACTIONAL, "amqp:transactional-state:list")
+    if not isinstance(value, Described) or value.descriptor not in (TRANSACTIONAL, "amqp:transactional-state:list"):
+        return None
+    names = value.value[:1] if isinstance(value.value, list) else []
+    return names[0] if names and isinstance(names[0], bytes) else b""
 
 
 def check_name(encoded: bytes, what: str) -> str:

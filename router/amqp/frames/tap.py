@@ -55,7 +55,7 @@ from router.amqp.format.performative import (
 from router.amqp.format.unsettled import decode_map
 from router.amqp.frames.additions import MIN_MAX_FRAME, Additions
 from router.amqp.frames.bounds import bounded
-from router.amqp.frames.fields import alias_of, check_name, first_of, is_transactional, number_of
+from router.amqp.frames.fields import alias_of, check_name, first_of, number_of, transaction_in
 from router.amqp.frames.flows import Flows
 from router.amqp.frames.forms import (
     DELIVERY_ID,
@@ -77,7 +77,7 @@ UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8
 
 _NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}
-_SETTLED, _STATE = (place(DISPOSITION, field) for field in ("settled", "state"))
+_FIRST, _LAST, _SETTLED, _STATE = (place(DISPOSITION, field) for field in ("first", "last", "settled", "state"))
 _WINDOW, _HANDLE_MAX = (place(BEGIN, field) for field in ("incoming-window", "handle-max"))
 
 
@@ -290,7 +290,7 @@ class Tap:
             )
         resumed = self._walk.fields == RESUME < len(fields) and fields[RESUME] in TRUES
         message_format = number_of(fields, MESSAGE_FORMAT) or 0
-        transactional = len(fields) > STATE and is_transactional(fields[STATE])
+        transactional = len(fields) > STATE and transaction_in(fields[STATE]) is not None
         note = TransferFrame(resumed, message_format, transactional)
         meant = note if any(note) else None
         for at, name in _NAMES.items():
@@ -311,8 +311,12 @@ class Tap:
             self.settlements.take(frame[6:8], fields)
             return None, frame if settles else NOTHING
         is_later, self._walk.settles = self._walk.settles and not settles, settles
-        if len(fields) > _STATE and is_transactional(fields[_STATE]):
-            return TransactionalDisposition(), frame
+        transaction = transaction_in(fields[_STATE]) if len(fields) > _STATE else None
+        if transaction is not None:
+            first = number_of(fields, _FIRST) or 0
+            last = number_of(fields, _LAST)
+            count = (last - first) % (1 << 32) + 1 if last is not None else 1
+            return TransactionalDisposition(transaction, count), frame
         return LaterDisposition() if is_later else None, frame
 
     _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {

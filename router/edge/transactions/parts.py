@@ -1,7 +1,8 @@
 """The parts of transactions that arrive on links to queues: messages for a queue from publishers, and outcomes from
 consumers (AMQP 1.0 4.4.1, 4.4.2)."""
 
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from router.amqp.batches import PostedMessage
 from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, UNKNOWN_ID
@@ -12,6 +13,7 @@ from topic.node import Node
 from topic.queues.transactions.transactions import Transaction, Transactions, UnknownTransactionError
 
 NONE_OF_THIS_NAME: Final = "there is no open transaction of this name on the connection"
+PART_LOST: Final = "a message of it was not taken, or a delivery was over before its outcome came"
 
 
 def transaction_of(link: Link, node: Node, address: str, name: bytes) -> tuple[Transactions, Transaction] | None:
@@ -30,6 +32,15 @@ def transaction_of(link: Link, node: Node, address: str, name: bytes) -> tuple[T
         node.transacts()
     link.connection.expel(link, NOT_IMPLEMENTED, NO_TRANSACTIONS)
     return None
+
+
+def lose_part(connection: Any, node: Node, name: bytes) -> None:
+    """Part of the open transaction of this name, if there is one, has no effect: it can only be rolled back."""
+    if node.transactions is not None:
+        with suppress(UnknownTransactionError):
+            found = node.transactions.find(connection, name)
+            node.transactions.fail(found, TransactionEnd.ROLLED_BACK, PART_LOST)
+            node.transacts()
 
 
 def posting(link: Link, node: Node, address: str, posted: PostedMessage) -> bool:

@@ -1,6 +1,8 @@
 """The frame tap on the byte stream: frames in pieces, frames of odd forms, and what it adds to ours."""
 
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +13,9 @@ from router.amqp.connection import Connection
 from router.amqp.format.codec import Described as DecodedType
 from router.amqp.format.codec import decode
 from router.amqp.format.errors import FRAMING_ERROR
-from router.amqp.format.values import ACCEPTED, NO_STATE, DeliveryState
+from router.amqp.format.values import ACCEPTED, NO_STATE, RELEASED, DeliveryState
 from router.amqp.frames.walk import _PLAIN
+from router.amqp.inbox import Inbox
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import (
     ATTACH,
@@ -33,6 +36,7 @@ from tests.router.amqp.frames import (
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.server import Answering, condition_of, hear_damaged, server
 from tests.router.amqp.test_sessions import frames_of
+from tests.topic.raft.mutants import Broken, must_notice
 from topic.queues.transactions.transactions import NAME_BYTES
 
 
@@ -195,6 +199,10 @@ def test_a_source_of_ours_names_its_outcomes() -> None:
     assert len(attaches["out"][5].value) <= 5
 
 
+LOST = (b"", b"a transaction")
+"""What `Posting` notes of a part of this transaction that is lost."""
+
+
 class Posting(Answering):
     """Notes the messages within transactions, among the others and the dispositions."""
 
@@ -208,6 +216,9 @@ class Posting(Answering):
 
     def on_posted(self, link: Link, posted: PostedMessage) -> None:
         self.seen.append((posted.message, posted.transaction))
+
+    def on_part_lost(self, connection: Connection, transaction: bytes) -> None:
+        self.seen.append((b"", transaction))
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         self.seen += dispositions.states
@@ -252,3 +263,82 @@ def test_an_outcome_within_a_transaction_comes_before_the_discharge_behind_it(co
     connection.receive(outcome + transfer(0, 0, payload=b"discharge"), 0.0)
     assert handler.seen == [0x34, b"discharge"]
     connection.release()
+
+
+def within(*fields: Any) -> Raw:
+    """A transactional state."""
+    return Raw(b"\0\x53\x34" + encode([b"a transaction", *fields]))
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize(
+    ("last", "over", "are_lost"),
+    [
+        (None, [], False),
+        (1, [], False),
+        (None, [0], True),
+        (1, [0], True),
+        (1, [1], True),
+        (5, [], True),
+    ],
+)
+def test_an_outcome_of_a_delivery_that_is_over_is_lost_to_its_transaction(
+    last: int | None, over: list[int], are_lost: bool, is_written: bool
+) -> None:
+    """The router may have settled it while the outcome was under way."""
+    handler = Posting()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=True), 0.0)
+    with patch.object(Posting, "on_credit", Recorder.on_credit):
+        connection.receive(frame(FLOW, 0, 100, 0, 100, 1, 0, 2), 0.0)
+    link = handler.attached[1]
+    handles = [link.send(b"%d" % number, b"message") for number in range(2)]
+    connection.data_to_send()
+    for number in over:
+        link.update(handles[number], RELEASED, settle=True)
+    if is_written:
+        connection.data_to_send()
+    outcome = frame(DISPOSITION, True, 0, last, False, within(Described(0x24, [])))
+    connection.receive(outcome + transfer(0, 0, payload=b"discharge"), 0.0)
+    told = (len(handles) if last is not None else 1) - len(over)
+    assert handler.seen == [LOST] * are_lost + [0x34] * told + [b"discharge"]
+    connection.release()
+
+
+@pytest.mark.parametrize("why", ["detached", "too large", "without credit"])
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_message_that_is_not_taken_is_lost_to_its_transaction(why: str, is_settled: bool) -> None:
+    handler = Posting()
+    handler.credit = 1
+    connection = server(handler, max_message=20)
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=False), 0.0)
+    connection.data_to_send()
+    if why == "detached":
+        connection.expel(handler.attached[0], "amqp:resource-deleted", "the queue is deleted")
+    if why == "without credit":
+        connection.receive(transfer(0, 0, payload=b"a message"), 0.0)
+        handler.seen.clear()
+    body = bytes(100 if why == "too large" else 10)
+    message = frame(TRANSFER, 0, 1, b"1", 0, is_settled, False, None, within(), payload=body)
+    connection.receive(message + transfer(1, 2, payload=b"discharge"), 0.0)
+    assert handler.seen == [LOST, b"discharge"]
+    connection.release()
+
+
+BROKEN: list[Broken] = [
+    (Inbox, "hand_over_outcomes", "handle not in self._settling", "True",
+     partial(test_an_outcome_of_a_delivery_that_is_over_is_lost_to_its_transaction, None, [0], True, False)),
+    (Inbox, "hand_over_outcomes", "told.deliveries", "1",
+     partial(test_an_outcome_of_a_delivery_that_is_over_is_lost_to_its_transaction, 1, [0], True, True)),
+    (Inbox, "_discard", "self._lose_part(link, delivery)", "pass",
+     partial(test_a_message_that_is_not_taken_is_lost_to_its_transaction, "detached", is_settled=False)),
+    (Inbox, "_reject_oversized", "self._lose_part(link, delivery)", "pass",
+     partial(test_a_message_that_is_not_taken_is_lost_to_its_transaction, "too large", is_settled=False)),
+    (Inbox, "_complete_posted", "self._lose_part(link, delivery)", "pass",
+     partial(test_a_message_that_is_not_taken_is_lost_to_its_transaction, "without credit", is_settled=False)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_rule_of_transactions_that_is_broken_is_noticed(number: int) -> None:
+    must_notice(BROKEN[number])
