@@ -1063,14 +1063,6 @@ SEARCHED = [
         "graphs of contacts, from none",
     ),
     M(
-        Leadership,
-        "_take_lacking",
-        "0 < body.staged <= self._log.snapshot.index",
-        "body.staged",
-        "a snapshot does not go on with pieces of a later one",
-        "a snapshot goes on",
-    ),
-    M(
         Raft,
         "_take_pre_vote",
         "self.leader is None and self.log",
@@ -1085,6 +1077,14 @@ SEARCHED = [
         "pass",
         "a leader of four voters says so",
         "graphs of contacts of four voters, from none",
+    ),
+    M(
+        Raft,
+        "_drop_old_pieces",
+        "self._staging.snapshot.index <= self.log.commit",
+        "False",
+        "pieces go when the log has passed them, in any order",
+        "a snapshot goes on",
     ),
 ]
 """The mutant that each scope of the search notices. The suite has those of quick scopes."""
