@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
-from router.mqtt.format.packets import PublishPacket
+from router.mqtt.format.packets import PublishPacket, SubscriptionOptions
 from router.mqtt.publisher import ReceivedMessage
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber, SentMessage
@@ -100,7 +100,7 @@ def gone_on_with_at_once(original: Method) -> Method:
 def copies_taken_for_messages(original: Method) -> Method:
     """MQTT: a copy of a message that is under way already is not sent again."""
 
-    def broken(session: MqttSession, packet: PublishPacket, message: bytes) -> bool:
+    def broken(session: MqttSession, packet: PublishPacket) -> bool:
         return False
 
     return broken
@@ -245,8 +245,8 @@ def refusals_forgotten(original: Method) -> Method:
 def begun_afresh_at_another_qos(original: Method) -> Method:
     """MQTT: messages under way of a subscription continue when its client asks for another QoS."""
 
-    def broken(subscriber: MqttSubscriber, qos: int) -> MqttSubscriber:
-        other: MqttSubscriber = original(subscriber, qos)
+    def broken(subscriber: MqttSubscriber, qos: int, options: SubscriptionOptions) -> MqttSubscriber:
+        other: MqttSubscriber = original(subscriber, qos, options)
         other.records = {}
         return other
 

@@ -1,7 +1,7 @@
 """Breakages of queues (protocol 14)."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.failures import bare, died
@@ -255,7 +255,9 @@ def unbound_links_stay(_: Method) -> Method:
 def rejected_for_good(_: Method) -> Method:
     """14.11: a message that consumers reject is a dead letter."""
 
-    def broken(messages: QueuedMessages, queue: QueueId, runs: Any, settings: QueueSettings) -> None:
+    def broken(
+        messages: QueuedMessages, queue: QueueId, runs: Any, settings: QueueSettings, annotations: Mapping[int, bytes]
+    ) -> None:
         messages.dequeue(queue, runs)
 
     return broken
@@ -361,8 +363,8 @@ def a_message_forgets_annotations(original: Method) -> Method:
 def dead_letters_lose_annotations(original: Method) -> Method:
     """14.6: a dead letter has the annotations of consumers."""
 
-    def broken(letters: Letters, letter: Letter, message: bytes) -> bytes | None:
-        return original(letters, letter, bare(message))  # type: ignore[no-any-return]
+    def broken(letters: Letters, letter: Letter, message: bytes, added: bytes) -> bytes | None:
+        return original(letters, letter, bare(message), added)  # type: ignore[no-any-return]
 
     return broken
 
@@ -381,9 +383,9 @@ def retried_from_consumers(_: Method) -> Method:
 def retried_messages_die_again(original: Method) -> Method:
     """14.12: a message that is retried goes back as it is."""
 
-    def broken(letters: Letters, letter: Letter, message: bytes) -> bytes | None:
+    def broken(letters: Letters, letter: Letter, message: bytes, added: bytes) -> bytes | None:
         is_retried = letter.sending.why is Why.RETRIED
-        text: bytes | None = died(message) if is_retried else original(letters, letter, message)
+        text: bytes | None = died(message) if is_retried else original(letters, letter, message, added)
         return text
 
     return broken
