@@ -49,8 +49,8 @@ def test_the_same_seed_is_the_same_walk() -> None:
         (
             Egress,
             "send_outcomes",
-            "(self._rejected if is_rejected else self._over).extend(action.records)",
-            "self.node.topic.settle(self.stream, action.records)",
+            "(self._rejected if is_rejected else self._over).extend(records)",
+            "self.node.topic.settle(self.stream, records)",
         ),
         (Balancing, "ask_holders", "self._home.seek_all(theirs, name)", "pass"),
         (EgressKind, "counts_again", "True", "False"),
