@@ -1,6 +1,7 @@
 """The handshake of WebSocket (RFC 6455 4): an HTTP request that becomes a WebSocket, or gets an answer that
 says why not."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -19,6 +20,9 @@ LINGER_S: Final = 0.5
 """A peer that was refused has this many seconds to read the reason."""
 NOT_HTTP: Final = "Bad HTTP message"
 """wsproto's error text for a request that is not HTTP."""
+HEAD_END: Final = re.compile(rb"\n\r?\n")
+AMQP_HEADER: Final = b"AMQP"
+"""How a client of AMQP begins that does not speak WebSocket."""
 
 
 class WebSocketRefusal(HandshakeError):
@@ -44,11 +48,13 @@ async def shake_hands(
     pipe, http = pipe_of(lower), WSConnection(ConnectionType.SERVER)
     try:
         try:
-            request = None
+            request, said = None, b""
             while request is None:
                 if not (came := await pipe.read(READ)):
                     raise LeftError("the peer closed the connection during the WebSocket handshake")
+                said += came
                 request = _request(http, came, protocol)
+                _begins_well(said, protocol)
             check(request)
             _choose(request, protocol)
         except WebSocketRefusal as refusal:
@@ -75,6 +81,18 @@ def _request(http: WSConnection, came: bytes, protocol: str) -> Request | None:
     except ValueError:
         raise WebSocketRefusal(HTTPStatus.BAD_REQUEST, "a header of the request is not valid, expected ASCII") from None
     return found if isinstance(found, Request) else None
+
+
+def _begins_well(said: bytes, protocol: str) -> None:
+    """Check what the peer has sent so far. Raises WebSocketRefusal. A peer has to wait for the answer to its request
+    (RFC 6455 4.1); wsproto drops bytes that come earlier."""
+    if said.startswith(AMQP_HEADER):
+        raise WebSocketRefusal(
+            HTTPStatus.BAD_REQUEST, f"the peer speaks AMQP, expected a WebSocket with the subprotocol {protocol}"
+        )
+    end = HEAD_END.search(said)
+    if end is not None and end.end() < len(said):
+        raise WebSocketRefusal(HTTPStatus.BAD_REQUEST, "bytes follow the request, expected none before the answer")
 
 
 def _choose(request: Request, protocol: str) -> None:

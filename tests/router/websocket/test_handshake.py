@@ -106,6 +106,8 @@ async def test_a_request_becomes_a_websocket_with_the_subprotocol(tmp_path: Path
     [
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 426, "expected a WebSocket with the subprotocol amqp"),
         (b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n", 426, "expected a WebSocket with the subprotocol amqp"),
+        (b"AMQP\0\1\0\0", 400, "the peer speaks AMQP, expected a WebSocket with the subprotocol amqp"),
+        (request() + b"\x82", 400, "bytes follow the request, expected none before the answer"),
         (request("POST"), 426, "Request method must be GET; expected a WebSocket"),
         (request(Sec_WebSocket_Version="8"), 426, "Missing header, 'Sec-WebSocket-Version'"),
         (request(Sec_WebSocket_Protocol="mqtt"), 400, "the subprotocol is mqtt, expected amqp"),
