@@ -174,10 +174,12 @@ class ClientThread:
     def leave(self, call: Call[None], *, failed: bool) -> None:
         """Leave the client's block. The result of the call comes when the thread ends. `failed` says that the caller's
         block ends with an exception. After a fork this method does nothing, because the thread is in the other
-        process."""
+        process. Raises RuntimeError before the block."""
         if self._process != os.getpid():
             call.finish(Value(None))
             return
+        if self._thread is None:
+            raise RuntimeError("a client can be left only after its block has begun: `with client: ...`")
         with self._lock:
             self._waiting.append(call)
             is_over = self._is_over

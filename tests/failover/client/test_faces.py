@@ -226,6 +226,8 @@ async def test_a_client_is_used_inside_its_block_only(kind: str) -> None:
         s = subscriber(face, a)
         with pytest.raises(RuntimeError, match="inside its block"):
             face.next(s)
+        with pytest.raises(RuntimeError, match="after its block has begun"):
+            face.leave(s)
         with face.inside(s):
             with pytest.raises(RuntimeError, match="one block"), face.inside(s):
                 pass
