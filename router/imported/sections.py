@@ -47,7 +47,7 @@ def sections_of(path: Path) -> list[ConfigSection]:
     """Read the sections of a configuration file. Raises ConfigurationError."""
     try:
         text = contents(path, WHAT)
-        if re.match(rb"(\s*#[^\n]*\n)*\s*\[", text):
+        if re.match(rb"(\s*#[^\n]*\n)*\s*[\[{]", text):
             return _of_json(text)
         return _of_conf(text.decode().splitlines())
     except OSError as error:

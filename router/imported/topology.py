@@ -123,6 +123,8 @@ class Importer:
     def __init__(self, mesh: str) -> None:
         self.mesh = mesh
         self.remarks: list[Remark] = []
+        self.conflicts: list[Remark] = []
+        """What makes the topology wrong: routers that are described twice."""
         self._rules: dict[str, str] = {}
         self._settings: dict[str, dict[str, str]] = {}
         self._routers: list[RouterFile] = []
@@ -146,7 +148,12 @@ class Importer:
         if not at.name:
             at.name = _name(path.stem)
             self._say(at, 1, f"no section router, expected one with an id: the router is named {at.name}")
-        self._routers.append(at)
+        twin = next((other for other in self._routers if other.name == at.name), None)
+        if twin is None:
+            self._routers.append(at)
+        else:
+            text = f"{twin.path} has a router {at.name}, too, expected another id: the router of this file is left out"
+            self.conflicts.append(Remark(path, at.line, text))
 
     def _say(self, at: RouterFile, line: int, text: str) -> None:
         self.remarks.append(Remark(at.path, line, text))
@@ -176,6 +183,10 @@ class Importer:
     # The methods from here on take sections of one router's configuration.
 
     def _router(self, at: RouterFile, section: ConfigSection) -> None:
+        if at.name:
+            text = f"a second section router, expected one in a file: the first one is {at.name}"
+            self.conflicts.append(Remark(at.path, section.line, text))
+            return
         at.line, said = section.line, section.items.get("id")
         at.name = _name((said.text if said is not None else None) or at.path.stem)
         if said is not None and at.name != said.text:
@@ -205,6 +216,9 @@ class Importer:
             prefix = _text(section, "prefix").removesuffix("/#").removesuffix(".#")
         else:
             pattern = _text(section, "pattern")
+            if not pattern:
+                self._say(at, section.line, "the address is left out: it has no prefix and no pattern, expected one")
+                return
             prefix = pattern.removesuffix("#").removesuffix("/")
             if "*" in prefix or "#" in prefix or not pattern.endswith("#"):
                 item = section.items.get("pattern")

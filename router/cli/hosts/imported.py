@@ -29,11 +29,12 @@ def import_(files: tuple[Path, ...], mesh: str) -> None:
         importer.take(file, sections_of(file))
     text = yaml.safe_dump(importer.topology(), sort_keys=False, allow_unicode=True)
     click.echo(f"# Made by oncemesh import of {', '.join(file.name for file in files)}\n{text}", nl=False)
-    for remark in sorted(set(importer.remarks)):
+    for remark in sorted({*importer.remarks, *importer.conflicts}):
         click.echo(str(remark), err=True)
-    if faults := _faults(text):
-        for fault in faults:
-            click.echo(fault, err=True)
+    faults = _faults(text)
+    for fault in faults:
+        click.echo(fault, err=True)
+    if faults or importer.conflicts:
         raise click.exceptions.Exit(1)
 
 

@@ -246,6 +246,21 @@ def test_connectors_find_their_routers_by_host_or_by_port_alone(tmp_path: Path) 
     assert lost.exit_code == 1 and "routers.xyz: no path to one, expected links that join all routers" in lost.stderr
 
 
+def test_a_router_that_is_described_twice_is_a_fault(tmp_path: Path) -> None:
+    one = "router {\n  id: A\n}\nlistener {\n  host: 127.0.0.1\n  port: 5672\n}\n"
+    result = imported(tmp_path, first=one, second=one.replace("5672", "5673"), third=one.replace("A", "B") * 2)
+    assert result.exit_code == 1
+    assert "second.conf:1: " in result.stderr and "first.conf has a router A, too" in result.stderr
+    assert "third.conf:8: a second section router, expected one in a file: the first one is B" in result.stderr
+    assert "127.0.0.1:5672" in result.stdout and "5673" not in result.stdout
+
+
+def test_an_address_without_a_prefix_is_told(tmp_path: Path) -> None:
+    result = imported(tmp_path, only="router {\n  id: A\n}\naddress {\n  distribution: multicast\n}\n")
+    assert "only.conf:4: the address is left out: it has no prefix and no pattern" in result.stderr
+    assert "topic" not in result.stdout
+
+
 def test_a_name_that_no_router_may_have_is_changed(tmp_path: Path) -> None:
     result = imported(tmp_path, a="router {\n  id: Qpid Router/A..B\n}\nlistener {\n  host: 127.0.0.1\n}\n")
     assert result.exit_code == 0 and "Qpid-Router-A.B:" in result.stdout
@@ -260,6 +275,7 @@ def test_a_name_that_no_router_may_have_is_changed(tmp_path: Path) -> None:
         ("router {\n  id a\n}\n", '2: "id a", expected an attribute such as host: 0.0.0.0, or }'),
         ('[["router", {"id": "a"}], ["x"]]', '1: a list, expected a pair such as ["router", {…}]'),
         ('[\n["router", {"id": "a"}\n', "3: not YAML: expected ',' or ']', but got '<stream end>'"),
+        ('{"router": {"id": "A"}}', "1: a mapping, expected a list of pairs such as"),
         ("[\n[1, 2]]", '2: a pair of other values, expected one such as ["router", {…}]'),
     ],
 )
