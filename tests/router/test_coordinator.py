@@ -3,13 +3,13 @@
 
 from collections import deque
 from typing import Any
-from unittest.mock import create_autospec
+from unittest.mock import Mock, create_autospec
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.amqp.batches import Transfers
+from router.amqp.batches import Dispositions, PostedMessage, Transfers
 from router.amqp.format.codec import Described, Symbol, encode
 from router.amqp.format.errors import (
     DECODE_ERROR,
@@ -21,8 +21,12 @@ from router.amqp.format.errors import (
 )
 from router.amqp.format.message import VALUE
 from router.amqp.format.states import outcome_of
-from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED, RELEASED, TRANSACTIONAL, OutcomeDetails
 from router.amqp.proton.link import Link
+from router.edge.clients import ClientEdge
+from router.edge.ends import AddressNode, End
+from router.edge.guard import Guard
+from router.edge.subscriber_link import SubscriberLink
 from router.edge.transactions.coordinator import CoordinatorLink
 from router.edge.transactions.parts import lose_part
 from topic.actions import TransactionEnd
@@ -159,6 +163,35 @@ def test_a_transaction_that_has_lost_a_part_is_rolled_back(is_there: bool) -> No
     controller.send(asked(0x32, [name, False]), asked(0x32, [other, False]))
     assert controller.refused == ([ROLLBACK] if is_there else [])
     assert len(controller.accepted) == (1 if is_there else 2)
+
+
+def test_an_outcome_of_a_delivery_without_a_record_rolls_back() -> None:
+    """The engine still knows the delivery: the core has not resumed it, or has just settled it."""
+    controller = Controller()
+    controller.node.transactions = controller.all
+    controller.node.topic = Mock()
+    end = create_autospec(SubscriberLink, instance=True)
+    end.link, end.node, end.records, end.retired, end.subscriber = controller.link, controller.node, {}, {}, None
+    names = controller.declare(), controller.declare()
+    end.link.remote_transaction.return_value = names[0], OutcomeDetails(state=ACCEPTED)
+    SubscriberLink.on_dispositions(end, Dispositions([1, 2], [ACCEPTED, TRANSACTIONAL], [False, False]))
+    controller.send(*(asked(0x32, [name, False]) for name in names))
+    assert controller.refused == [ROLLBACK] and len(controller.accepted) == 1
+
+
+def test_a_message_on_a_link_that_takes_none_rolls_back() -> None:
+    """The link is detached, and the discharge behind the message must not succeed."""
+    controller = Controller()
+    controller.node.transactions = controller.all
+    edge = ClientEdge(controller.node, create_autospec(AddressNode, instance=True), create_autospec(Guard))
+    names = controller.declare(), controller.declare(), controller.declare()
+    link = create_autospec(Link, instance=True)
+    link.connection, link.context = controller.link.connection, create_autospec(End, instance=True)
+    for link.ended, name in zip((False, True), names[:2], strict=True):
+        edge.on_posted(link, PostedMessage(None, b"message", name))
+    edge.on_part_lost(link.connection, names[2])
+    controller.send(*(asked(0x32, [name, False]) for name in names))
+    assert controller.refused == [ROLLBACK] * 2 and len(controller.accepted) == 1
 
 
 @pytest.mark.parametrize(
