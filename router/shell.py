@@ -1,8 +1,8 @@
 """The parts of the process that a node uses: the clocks, the outputs, the log (architecture: the process).
 
 The way of a message: read from a client's socket → `router.edge.clients` → `topic.node` → `router.neighbours` → the
-next router's socket, and there back up. All of this is synchronous and in batches. The writes to sockets end the same
-step (`router.amqp.driven`).
+next router's socket. At the next router the message takes the same way from the socket up to the node. All of this is
+synchronous and in batches. A step begins with a read, and ends with the writes to all sockets (`router.amqp.driven`).
 """
 
 import logging

@@ -173,7 +173,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
         found = list(map(self.records.get, handles))
         # A delivery without a record here is settled, or the core has not resumed it yet.
-        # The core itself reads the state of a delivery that it resumes later.
+        # If the core resumes such a delivery later, the core then reads the delivery's state from the engine.
         if None in found:
             known = [record is not None for record in found]
             for handle, state, is_known in zip(handles, states, known, strict=True):

@@ -74,9 +74,10 @@ class How(Enum):
     EACH = "of each"
     """One sample for each entity, with the entity's name as the label. A series without a label has one entity."""
     KEYS = "by key"
-    """One sample for each key of a map. The type has one entity."""
+    """One sample for each key of the attribute's map. Only a type with one entity may have such a series."""
     FACTS = "as labels"
-    """One sample of 1, with the values of a map as labels. The type has one entity."""
+    """One sample with the value 1, as Prometheus shows facts: its labels are the keys and values of the attribute's map.
+    Only a type with one entity may have such a series."""
     SUM = "the sum"
     NUMBER = "how many"
     BY_VALUE = "how many, by value"

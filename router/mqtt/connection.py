@@ -116,9 +116,9 @@ class MqttConnection(DrivenConnection):
             self._fail(MqttError(Reason.QUOTA, "the client sent too many bytes before the router knew that it lives"))
 
     def hold(self, then: Callable[[], None]) -> None:
-        """Hold all later packets until it is certain that the client is there and `then` has been called. If the
-        connection ends before that, the client sends these packets again; `take_leave` handles the packets that it does
-        not send again."""
+        """Leave the packets that arrive from now on unread, until the router has proof that the client is alive and has
+        called `then`. If the connection ends before that, the client repeats most of these packets on its next
+        connection. `take_leave` handles the kinds of packets that a client never repeats."""
         self._held = then
         self.prove(self._proven)
 

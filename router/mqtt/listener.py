@@ -142,7 +142,7 @@ class MqttListener:
         boot = self._at.node.topic.boot
         if not boot.waiting_for:
             return True
-        # Only one of the waiting clients looks again and again; the others wait for the lock.
+        # One waiting client looks at intervals whether the router has booted. The others wait until that one is done.
         async with self._boot:
             while boot.waiting_for:
                 await trio.sleep(LOOK_S)

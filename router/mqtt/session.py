@@ -55,8 +55,9 @@ class MqttSession:
     def __init__(self, node: Node, client: str, user: str, keeper: SessionKeeper) -> None:
         self.client, self.user, self.timeout = client, user, 0
         self.is_expected = False
-        """Whether the client expects this session, because a CONNACK has named it before, or the client asked for a new
-        one. A client that has never read from this router expects another session."""
+        """Whether the client counts on this session: it has read a CONNACK about the session, or has asked for a new
+        session. If a router has made the session and the client has not read that CONNACK, the client may still count
+        on its former session."""
         self.resumes = False
         self.told: dict[Index, Epoch] | None = None
         """The links that the session had when the client connected, as the CONNACK reported them. They continue or end

@@ -85,7 +85,7 @@ class RouterReplicas:
             )
         except ValueError as error:
             raise RunError(f"router {topic.directory.router} cannot start its replica sets: {error}") from None
-        # The replicas hold the contents from here on.
+        # The replicas have taken over what the store has read, so the store drops its references.
         self._store.contents.clear()
         return SetPort(sets, self)
 

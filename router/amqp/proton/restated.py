@@ -17,7 +17,7 @@ OFTEN: Final = 8
 AT_FIRST: Final = 10_000
 # Proton makes at most this many events before we handle them.
 AT_ONCE: Final = 100_000
-# Proton gets an input of up to this many bytes without a check.
+# An input of up to this many bytes cannot cause many events, so proton gets it without a look at the limit.
 SHORT: Final = 512
 # A disposition has at least this many bytes.
 FRAME: Final = 23
