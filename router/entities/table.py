@@ -76,8 +76,8 @@ class How(Enum):
     KEYS = "by key"
     """One sample for each key of the attribute's map. Only a type with one entity may have such a series."""
     FACTS = "as labels"
-    """One sample with the value 1, as Prometheus shows facts: its labels are the keys and values of the attribute's map.
-    Only a type with one entity may have such a series."""
+    """One sample with the value 1, as Prometheus shows facts: its labels are the keys and values of the attribute's
+    map. Only a type with one entity may have such a series."""
     SUM = "the sum"
     NUMBER = "how many"
     BY_VALUE = "how many, by value"

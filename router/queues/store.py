@@ -166,7 +166,8 @@ class QueueStore:
         boot_id: str,
         new_store: Callable[[], bytes],
     ) -> None:
-        """`new_store` returns a random identity for a new store of a set. Raises QueueStoreError if the file is another router's, or cannot be used."""
+        """`new_store` returns a random identity for a new store of a set. Raises QueueStoreError if the file is another
+        router's, or cannot be used."""
         self.notes: list[str] = []
         """Sentences for the log about parts that were set aside."""
         self.contents: dict[str, SetContent] = {}
