@@ -129,8 +129,8 @@ class Nemesis:
     # The methods from here on choose the targets.
 
     async def _aim(self, strike: Strike) -> tuple[tuple[str, ...], str]:
-        """Return the names of the targets, and a text for the user that has them. Raises RunError if a replica set has
-        no leader."""
+        """Return the names of the targets, and a text for the user that contains these names. Raises RunError if a
+        replica set has no leader."""
         fault, random = strike.fault, strike.random()
         verb, target = fault.verb, fault.target
         voters = {one.of: await self._voters(one.of, fault) for one in replicas_in(target)}

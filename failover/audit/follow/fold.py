@@ -64,8 +64,9 @@ class OrderFold:
     def fold(self, before: Mapping[str, Place]) -> None:
         """Judge and fold the deliveries that the subscriber got before a certain place.
 
-        `before` has this place for each publisher and subscriber. Deliveries from there on stay, because others before
-        them may still be judged. If a pair has no place, all its deliveries are folded.
+        `before` has this place for each publisher and subscriber. The deliveries behind the place stay, because more
+        deliveries may still come in front of them, and the judge compares their order. If `before` lacks a pair, no
+        more deliveries of that pair can come, so all of them are folded.
         """
         for names, pair in self._pairs.items():
             if pair.waiting:

@@ -56,8 +56,8 @@ class Pairs:
     of these routers."""
     edges: Ints
     edge_stamp: Ints
-    """The row of the subscriber's first acceptance in a router's log, including one from a map. The order is that of
-    hybrid clocks; in `edge_accepted` it is that of wall clocks."""
+    """The row of the subscriber's first acceptance in a router's log. An acceptance that the subscriber stated in an
+    unsettled map counts, too. Hybrid clocks decide which one is first; in `edge_accepted` wall clocks decide."""
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints

@@ -186,8 +186,11 @@ def _unended(each: Testimony) -> Flags:
 
 
 def _before_any_answer(each: Testimony) -> Flags:
-    """Flags the pairs that were processed when the publisher certainly had no answer yet. The publisher's log breaks
-    off only later."""
+    """Flags the pairs that were processed before the publisher can have had an answer.
+
+    The publisher's log is known to be whole up to a certain time, and has no answer until then. The subscriber had
+    processed the delivery by that time.
+    """
     since, processed = each.fates.unheard_since[each.at], each.processed
     by = taken(each.facts.rows.time, processed) + each.slack(processed, each.deliveries.published[each.at])
     found: Flags = (processed >= 0) & (since != NONE) & (by <= since)

@@ -168,8 +168,8 @@ class _Routed:
     sent_again: bool
     """Whether any use began in another epoch than the use before it.
 
-    In receiver settle mode first, these two may be the same use: the home settles each delivery with its answer, and a
-    publisher that has not read the answer sends the delivery again.
+    If so, the logs may show one use as two: on a link with receiver settle mode *first* the home settles each delivery
+    with its answer, and a publisher that has not read the answer sends the delivery again at its next home.
     """
 
 
