@@ -71,3 +71,4 @@ class PostedMessage:
     message: bytes
     transaction: bytes
     """The name of the transaction; empty if the peer has named none."""
+    tag: bytes

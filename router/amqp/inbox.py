@@ -139,7 +139,7 @@ class Inbox:
         # The events before this message take effect first.
         self.hand_over()
         if self._are_fit(link, [tag]):
-            self._recipient.on_posted(link, PostedMessage(None if settled else delivery, message, transaction))
+            self._recipient.on_posted(link, PostedMessage(None if settled else delivery, message, transaction, tag))
         else:
             link.keep(len(message))
             self._lose_part(link, delivery)

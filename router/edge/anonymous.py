@@ -25,7 +25,7 @@ from router.edge.attach import FLEETING, LONGEST_ADDRESS, AttachRequest, Refusal
 from router.edge.ends import End
 from router.edge.publisher_link import PublisherLink, grant, pass_through, refuse_all
 from router.edge.signs import EchoedLink, ProvingConnection
-from router.edge.transactions.parts import posting
+from router.edge.transactions.parts import lose_part, posting
 from topic.actions import AnswerDeliveries, AnswerPublisher, Detach
 from topic.delivery.allowance import Allowance
 from topic.delivery.window import window_of
@@ -129,24 +129,33 @@ class AnonymousLink(End):
 
     def on_posted(self, posted: PostedMessage) -> None:
         """Put a message into its transaction. A publisher is attached at the message's address first, because its
-        attach checks that the client may publish there."""
+        attach checks that the client may publish there. If it may not, the transaction can only be rolled back."""
         address = destination(posted.message)
         try:
             publisher = self._publishers.get(address) or self._attach(address)
         except Refusal as refusal:
-            self.end(refusal.condition, str(refusal))
+            info = {TAG: posted.tag}
+            lose_part(self.link.connection, self._node, posted.transaction)
+            if posted.handle is None or not self.link.takes_rejections:
+                self.end(refusal.condition, str(refusal), info=info)
+                return
+            self.link.reject_provisionally(
+                posted.handle, posted.transaction, refusal.condition, str(refusal), info=info
+            )
+            pass_through(self._window, len(posted.message))
+            self._grant()
         else:
             if posting(self.link, self._node, publisher.identity.address, posted):
                 pass_through(self._window, len(posted.message))
                 self._grant()
 
     def _turn_away(self, run: list[Transfer], refusal: Refusal, *, at_once: bool) -> None:
-        """Reject the messages. If one of them is presettled, its publisher cannot learn of this: end the link if
-        `at_once`, or else drop the message."""
+        """Reject the messages, or end the link if its source does not support this outcome. If a message is presettled,
+        its publisher cannot learn of a rejection: end the link if `at_once`, or else drop the message."""
         for handle, tag, *_ in run:
             if handle is None and not at_once:
                 continue
-            if handle is None:
+            if handle is None or not self.link.takes_rejections:
                 self.end(refusal.condition, str(refusal), info={TAG: tag})
                 return
             self.link.reject(handle, refusal.condition, str(refusal), settle=True, info={TAG: tag})

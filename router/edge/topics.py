@@ -36,6 +36,7 @@ from router.edge.temporary.queues import (
     TemporaryQueue,
     TemporarySubscriber,
     is_temporary_queue,
+    policy_of,
 )
 from router.edge.transactions.coordinator import CoordinatorLink
 from router.mesh.config import AddressRule
@@ -82,7 +83,11 @@ class Topics:
             pending.begin()
             return
         now = self._node.now()
-        address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
+        if is_dynamic_source(link):
+            policy_of(link)  # a malformed one is refused; each other one becomes delete-on-close
+            address = new_address(self._node.name)
+        else:
+            address = checked_address(link)
         request = self._inside(read_request(link, address, self._prefixes, self._longest), receives=link.is_sender)
         if why := why_several_kinds(self._node.topic.kinds, address):
             raise Refusal(NOT_IMPLEMENTED, why)

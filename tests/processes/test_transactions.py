@@ -131,9 +131,26 @@ ONE, TWO = "queue/one", "queue/two"
         ([("forge", ""), ("send", TWO)], ["link amqp:transaction:unknown-id"], (1, 0)),
         ([("forge", ""), ("accept", ONE)], ["link amqp:transaction:unknown-id"], (1, 0)),
         ([("forge", ""), ("commit", "")], ["failed amqp:transaction:unknown-id"], (1, 0)),
+        ([("relay", TWO), ("commit", "")], ["committed"], (1, 1)),
+        (
+            [("relay", "nowhere"), ("commit", "")],
+            ["rejected amqp:not-found", "failed amqp:transaction:rollback"],
+            (1, 0),
+        ),
         ([("commit", "")], ["committed"], (1, 0)),
     ],
-    ids=["commit", "abort", "close", "topic", "unknown in a transfer", "unknown in an outcome", "unknown", "empty"],
+    ids=[
+        "commit",
+        "abort",
+        "close",
+        "topic",
+        "unknown in a transfer",
+        "unknown in an outcome",
+        "unknown",
+        "relay",
+        "relay to nowhere",
+        "empty",
+    ],
 )
 async def test_what_proton_reads_of_a_transaction(
     calm: RunningMesh, clients: Clients, acts: list[tuple[str, str]], told: list[str], left: tuple[int, int]

@@ -1,8 +1,9 @@
 """A client of proton that moves messages from one queue to another, some in each transaction."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from proton import Delivery, Event, Message
+from proton import Delivery, Event, Message, Terminus
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, Transaction
 
@@ -120,7 +121,8 @@ class Actor(MessagingHandler, TransactionHandler):
     """Declares a transaction, and does some acts in it. Ends when it has read as many answers as expected."""
 
     def __init__(self, address: Address, acts: Sequence[tuple[str, str]], answers: int) -> None:
-        """`acts`: each is "accept" with a queue, "send" with an address, "commit", "abort", "close", or "forge", which
+        """`acts`: each is "accept" with a queue, "send" with an address, "relay" with one
+        that a message names, "commit", "abort", "close", or "forge", which
         changes the name of the transaction."""
         MessagingHandler.__init__(self, prefetch=0, auto_accept=False)
         TransactionHandler.__init__(self)
@@ -128,6 +130,7 @@ class Actor(MessagingHandler, TransactionHandler):
         self._acts = [*acts]
         self._answers = answers
         self._has_sent = False
+        self._to: str | None = None
         self.told: list[str] = []
         """What the router has told: the end of the transaction, and errors of links."""
 
@@ -149,6 +152,9 @@ class Actor(MessagingHandler, TransactionHandler):
             self._container.create_receiver(self._connection, address).flow(1)
         elif act == "send":
             self._container.create_sender(self._connection, address)
+        elif act == "relay":
+            self._to = address
+            self._container.create_sender(self._connection, None)
         elif act == "forge":
             self._transaction.id = b"there is none"
             self._act()
@@ -164,15 +170,20 @@ class Actor(MessagingHandler, TransactionHandler):
 
     def on_sendable(self, event: Event) -> None:
         assert event.sender is not None
-        if event.sender.target.address is not None and not self._has_sent:  # not the link to the coordinator
+        if event.sender.target.type != Terminus.COORDINATOR and not self._has_sent:
             self._has_sent = True
-            self._transaction.send(event.sender, Message(body=b"0"))
+            self._transaction.send(event.sender, Message(body=b"0", address=self._to))
             self._act()
 
     def _hear(self, what: str) -> None:
         self.told.append(what)
         if len(self.told) == self._answers:
             self._connection.close()
+
+    def on_delivery(self, event: Event) -> None:
+        told: Any = event.delivery.remote.data if event.sender is not None and event.delivery is not None else None
+        if told is not None and told[1:] and told[1].descriptor == Delivery.REJECTED:
+            self._hear(f"rejected {told[1].value[0].value[0]}")
 
     def on_transaction_committed(self, event: Event) -> None:
         self._hear("committed")

@@ -8,6 +8,7 @@ from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.format.sections import write_message
 from router.amqp.format.values import ErrorCondition
+from router.amqp.proton.library import lib, write_symbols
 from router.amqp.proton.link import Link
 from router.edge.anonymous import MOST_ADDRESSES, TAG, AddressPublisher
 from tests.fuzz.mesh import SETTINGS, FuzzMesh, GoodClient
@@ -16,7 +17,7 @@ from tests.fuzz.mesh import SETTINGS, FuzzMesh, GoodClient
 class RelayingClient(GoodClient):
     """It sends to any address, settles what it is told of, and answers an echo when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, *outcomes: str) -> None:
         mesh = FuzzMesh("a", "b")
         super().__init__(mesh.routers["a"], "relaying")
         self.router.guests.append(self)
@@ -25,6 +26,7 @@ class RelayingClient(GoodClient):
         self.engine = Connection(self, container="relaying", server=False, asked=self.asked.append)
         self.engine.open()
         self.link = self.engine.sender("l", "", rcv_settle_mode=1)
+        write_symbols(outcomes, lib.pn_terminus_outcomes(lib.pn_link_source(self.link.pointer)))
         self.flow()
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
@@ -62,6 +64,12 @@ def test_who_is_turned_away_reads_which_message_it_is_about() -> None:
     client.link.send(b"settled", write_message({"properties": {"to": "nowhere"}, "data": b""}), settled=True)
     client.flow()
     assert client.told == [{TAG: b"nowhere"}, {TAG: b"settled"}]
+
+
+def test_a_link_ends_whose_source_supports_no_rejection() -> None:
+    client = RelayingClient("amqp:accepted:list")
+    client.send("nowhere")
+    assert client.link.ended and client.told == [{TAG: b"nowhere"}]
 
 
 def test_nothing_is_left_of_old_addresses_of_a_client_that_answers_no_echo() -> None:

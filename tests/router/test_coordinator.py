@@ -22,7 +22,7 @@ from router.amqp.format.errors import (
 from router.amqp.format.message import VALUE
 from router.amqp.format.states import outcome_of
 from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED, RELEASED, TRANSACTIONAL, OutcomeDetails
-from router.amqp.proton.link import Link
+from router.amqp.proton.link import Host, Link
 from router.edge.clients import ClientEdge
 from router.edge.ends import AddressNode, End
 from router.edge.guard import Guard
@@ -40,9 +40,10 @@ from topic.queues.transactions.transactions import Transactions
 class Controller:
     """A client with a link to the coordinator."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, takes_rejections: bool = True) -> None:
         self.link: Any = create_autospec(Link, instance=True)
-        self.link.connection, self.link.ended = object(), False
+        self.link.connection, self.link.ended = create_autospec(Host, instance=True), False
+        self.link.takes_rejections = takes_rejections
         self.node: Any = create_autospec(Node, instance=True)
         self.all = Transactions("a", 1, create_autospec(ReplicaSets, instance=True), 1000)
         self.end = CoordinatorLink(self.link, self.node, self.all, unbounded())
@@ -102,6 +103,20 @@ def test_what_is_no_request_is_refused(message: bytes, condition: str) -> None:
     controller.send(message)
     assert controller.refused == [condition] and not controller.link.declare.called
     controller.send(message, settled=True)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_client_that_takes_no_rejection_is_detached(settled: bool) -> None:
+    controller = Controller(takes_rejections=False)
+
+    def expel(*_: object) -> None:
+        controller.link.ended = True
+
+    controller.link.connection.expel.side_effect = expel
+    controller.send(asked(0x32, [b"there is none", False]), asked(0x31, []), settled=settled)
+    controller.link.connection.expel.assert_called_once()
+    assert controller.link.connection.expel.call_args.args[1] == UNKNOWN_ID
+    assert controller.refused == [] and not controller.link.declare.called, "nothing is taken of a link that has ended"
 
 
 @given(st.binary(max_size=60), st.integers(0, 40))
@@ -188,7 +203,7 @@ def test_a_message_on_a_link_that_takes_none_rolls_back() -> None:
     link = create_autospec(Link, instance=True)
     link.connection, link.context = controller.link.connection, create_autospec(End, instance=True)
     for link.ended, name in zip((False, True), names[:2], strict=True):
-        edge.on_posted(link, PostedMessage(None, b"message", name))
+        edge.on_posted(link, PostedMessage(None, b"message", name, b""))
     edge.on_part_lost(link.connection, names[2])
     controller.send(*(asked(0x32, [name, False]) for name in names))
     assert controller.refused == [ROLLBACK] * 2 and len(controller.accepted) == 1

@@ -10,7 +10,7 @@ from router.amqp.format.codec import Described
 from router.amqp.format.message import body_of, data_message
 from router.amqp.format.sections import write_message
 from router.amqp.format.values import ACCEPTED, REJECTED, ErrorCondition
-from router.amqp.proton.library import lib, read_map
+from router.amqp.proton.library import lib, read_map, write_map
 from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
 from router.edge.guard import Guard
@@ -84,6 +84,15 @@ def test_a_dynamic_source_is_granted_an_address_that_ends_with_its_link(mesh: Fu
     assert source is not None and source.dynamic and (source.expiry_policy, source.timeout) == ("link-detach", 0)
     properties = read_map(lib.pn_terminus_properties(lib.pn_link_remote_source(one.pointer)))
     assert properties == {"lifetime-policy": Described(0x2B, [])}
+
+
+@pytest.mark.parametrize("policy", [5, "delete-on-close", Described(0x24, [])])
+def test_a_lifetime_policy_that_is_none_is_refused(mesh: FuzzMesh, policy: object) -> None:
+    client = Client(mesh, "a", "one")
+    link = client.engine.receiver("asks", "")
+    write_map({"lifetime-policy": policy}, lib.pn_terminus_properties(lib.pn_link_source(link.pointer)))
+    client.flow()
+    assert client.refusal == "amqp:invalid-field"
 
 
 @pytest.mark.parametrize("router", ["a", "b"])

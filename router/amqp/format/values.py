@@ -17,6 +17,7 @@ ACCEPTED: Final = 0x24
 REJECTED: Final = 0x25
 RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
+ERROR: Final = 0x1D
 DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
 

@@ -10,12 +10,13 @@ an outcome may arrive from another router after the link has ended.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from router.amqp.format.codec import Described
+from router.amqp.format.codec import Described, Symbol
 from router.amqp.format.message import ENVELOPE, annotations_to_add
 from router.amqp.format.states import outcome_of
 from router.amqp.format.values import (
     ACCEPTED,
     DECLARED,
+    ERROR,
     MODIFIED,
     NO_STATE,
     REJECTED,
@@ -26,6 +27,7 @@ from router.amqp.format.values import (
 )
 from router.amqp.proton.library import (
     MEMORY,
+    MOST_TOLD,
     SCRATCH_SIZE,
     as_tag,
     ffi,
@@ -279,6 +281,13 @@ class LinkDeliveries:
     def take_provisionally(self, handle: Handle, transaction: bytes) -> None:
         """Accept a delivery within a transaction, settled (AMQP 1.0 4.4.1)."""
         self._tell(handle, TRANSACTIONAL, [transaction, Described(ACCEPTED, [])])
+
+    def reject_provisionally(
+        self, handle: Handle, transaction: bytes, condition: str, description: str, info: Mapping[str, Any]
+    ) -> None:
+        """Reject a delivery within a transaction, settled."""
+        error = [Symbol(condition), description[:MOST_TOLD], {Symbol(key): value for key, value in info.items()}]
+        self._tell(handle, TRANSACTIONAL, [transaction, Described(REJECTED, [Described(ERROR, error)])])
 
     def _tell(self, handle: Handle, state: int, fields: Sequence[Any]) -> None:
         if not self.ended:

@@ -28,6 +28,7 @@ from router.amqp.proton.library import (
     lib,
     read_condition,
     read_map,
+    read_symbols,
     read_terminus,
     write_condition,
     write_lifetime,
@@ -39,6 +40,8 @@ LINK_NUMBER: Final = "link-number"
 """A link property that never leaves the process: the number by which the tap finds the link of an outgoing attach."""
 
 """The properties of a dynamic node (AMQP 1.0 messaging 3.5.10)."""
+
+REJECTED_SYMBOL: Final = "amqp:rejected:list"
 
 Place = tuple[Any, bool, str]
 """The place of a link: its session, direction and name. Two attached links of a connection never have
@@ -179,6 +182,13 @@ class Link(LinkDeliveries):
         """Whether the peer, as a receiver, asks for distribution mode copy (AMQP 1.0 messaging 3.5.7)."""
         mode = lib.pn_terminus_get_distribution_mode(lib.pn_link_remote_source(self.pointer))
         return self.is_sender and bool(mode == lib.PN_DIST_MODE_COPY)
+
+    @property
+    def takes_rejections(self) -> bool:
+        """Whether the source of the peer's attach supports the outcome *rejected*, or names no outcomes (AMQP 1.0
+        messaging 3.5.3)."""
+        outcomes = read_symbols(lib.pn_terminus_outcomes(lib.pn_link_remote_source(self.pointer)))
+        return not outcomes or REJECTED_SYMBOL in outcomes
 
     @property
     def place(self) -> Place:

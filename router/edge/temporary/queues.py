@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from router.amqp.format.codec import Described
-from router.amqp.format.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT
+from router.amqp.format.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.format.values import DELETE_ON_CLOSE, EXPIRE_LINK, LIFETIME_POLICY, Terminus
 from router.amqp.proton.link import Link
 from router.edge.attach import Refusal, address_of
@@ -71,7 +71,7 @@ def policy_of(link: Link) -> Temporary:
     for policy, known in POLICIES.items():
         if descriptor in known:
             return policy
-    raise Refusal(NOT_IMPLEMENTED, f"{LIFETIME_POLICY}: expected delete-on-close or another policy of AMQP")
+    raise Refusal(INVALID_FIELD, f"{LIFETIME_POLICY}: expected delete-on-close or another policy of AMQP")
 
 
 @attrs.frozen

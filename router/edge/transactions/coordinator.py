@@ -68,7 +68,8 @@ class CoordinatorLink(End):
 
     def on_transfers(self, transfers: Transfers) -> None:
         for handle, _, message, _ in transfers:
-            self._take(handle, message)
+            if not self.link.ended:
+                self._take(handle, message)
         self.link.flow(len(transfers.handles))
         self.node.transacts()
 
@@ -115,7 +116,11 @@ class CoordinatorLink(End):
         self._transactions.discharge(found, fail=fail)
 
     def _refuse(self, handle: Handle, condition: str, why: str) -> None:
-        if handle is not None:
+        """Reject a declaration or a discharge. A client that does not take this outcome learns of it by a detach (AMQP
+        1.0 4.2, 4.3)."""
+        if not self.link.ended and not self.link.takes_rejections:
+            self.link.connection.expel(self.link, condition, why)
+        elif handle is not None:
             self.link.reject(handle, condition, why, settle=True)
 
     def gone(self, now: float, *, closed: bool) -> None:
