@@ -322,6 +322,10 @@ class Wills:
         assert kept.asked is not None
         if state is WillState.OVER:
             return self._end(kept, tells=False)
+        if kept.will.owner in self._directory.contacts.items() and router == kept.will.router:
+            # The client's router lives, and decides: the delay has not begun.
+            kept.asked, kept.is_due = None, False
+            return None
         precedes = state is WillState.KEPT and router < self._directory.router
         kept.leads = kept.leads and not (precedes or state is WillState.PUBLISHING)
         kept.asked.discard(router)

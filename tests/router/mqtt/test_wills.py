@@ -4,6 +4,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 """
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import pytest
@@ -209,6 +210,24 @@ def test_a_will_that_was_published_is_not_published_by_one_that_has_not_heard() 
     assert reader.payloads == [b"will"]
     assert are_forgotten(bench)
     bench.finish(*bench.mqtt_guests())
+
+
+def test_a_router_that_is_said_to_have_ended_but_lives_decides_about_its_wills(bench: MqttBench) -> None:
+    """The delay of the will begins only when the router has ended."""
+    reader, guest = bench.reader("c"), mortal(bench, expiry=9, found=DELAY)
+    wills = bench.routers["b"].node.wills
+    incarnation = bench.routers["a"].node.topic.directory.incarnation
+    with bench.acting(bench.routers["b"]):
+        wills.receive("c", write_message(WillWord.ENDED, "a", incarnation), bench.routers["b"].node.now())
+    bench.time(3.0)
+    assert reader.payloads == []
+    assert wills.deadline() == inf
+    dies(bench)
+    bench.time(1.5)
+    assert reader.payloads == []
+    bench.time(1.0)
+    assert reader.payloads == [b"will"]
+    assert guest.connection.opened
 
 
 def test_a_client_that_is_back_elsewhere_has_no_will_when_its_router_has_died(bench: MqttBench) -> None:
