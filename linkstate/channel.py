@@ -88,8 +88,8 @@ class Budget:
         self._sample: tuple[int, float] | None = None
         """The *sample*, a chunk under way that is measured: its number, and when it was sent."""
         self._since: tuple[float, int] | None = None
-        """The beginning of the present measurement: a time, and the bytes that were acknowledged by then. The time is
-        when the former sample had arrived, or when the present one was sent with nothing before it."""
+        """The beginning of the present measurement: a time, and the bytes that were acknowledged by then. It begins
+        when the sample of the former measurement has arrived, or when a sample is sent while nothing is under way."""
         self._filled = False
         """Whether the budget has been used up since the sample was sent."""
         self._last = 0

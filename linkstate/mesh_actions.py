@@ -58,7 +58,8 @@ class Loss(Enum):
     OTHER_END = "other-end"
     """The other router lost the contact before this one did."""
     LATE = "late"
-    """The other router owed an answer, and had still sent nothing when it acknowledged a question (`Mesh.doubt`)."""
+    """The other router owed an answer. It acknowledged a later question, and had sent no answer by then
+    (`Mesh.doubt`)."""
     BROKEN = "broken"
     """The other router broke the protocol."""
 

@@ -305,7 +305,8 @@ class EgressKind(BalancedKind):
             record.sum_up(None if record.taken else record.refusals or NOT_HAD)
 
     def place(self, record: Record) -> bytes:
-        """The delivery-tag, because it begins with the position of the message in the queue."""
+        """Return the delivery-tag. It begins with the position of the message in the queue, so tags sort as messages
+        do."""
         return record.tag
 
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:

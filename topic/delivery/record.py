@@ -108,7 +108,7 @@ class Record:
         (protocol 5) or unconfirmed."""
         self.state, self.presettled = State.IN_DOUBT, False
         # Used for balanced addresses: the name of the chosen subscriber, or `UNASSIGNED` while none is chosen.
-        # It is None if the record is for the subscriber that already has it.
+        # `None` means that a subscriber already has the delivery, and the home offers it to nobody else.
         self.chosen: bytes | None = None
         self.taken = False  # used for balanced addresses: whether a subscriber, at any router, has accepted the record
         # Used at the home: whether the publisher has surely stored the outcome, because it has answered a later echo.
@@ -936,8 +936,8 @@ class HomeStream(Stream):
         self.questions: list[Question] = []
         """Questions that the home can answer only after a sign of life of the publisher (6.6, Evidence)."""
         self.echo_covers: int | None = None
-        """The number of questions that the publisher's answer to the echo under way will settle; None if no echo is
-        under way."""
+        """The home has sent the publisher an echo, and waits for its answer: so many of `questions`, from the first one
+        on, can be answered then. None if no echo is under way."""
         self.next_n = 0
         self.alone = 0
         """Only records with an `n` below this number may have had an empty audience."""
@@ -951,8 +951,8 @@ class HomeStream(Stream):
         """Used for queues: maps each subscriber's name to the records for which the home has chosen it, and for which
         the queue has not agreed yet."""
         self.holders: dict[bytes, bytes] = {}
-        """Used for queues: maps a tag to the subscriber that may have this delivery of the map, with which the queue
-        attached."""
+        """Used for queues. When the queue attaches as a publisher, its unsettled map names deliveries that subscribers
+        may have. This maps the delivery-tag of each one to the name of that subscriber."""
         self.refusers: dict[bytes, tuple[bytes, ...]] = {}
         """Used for queues: maps a tag to the subscribers that refused the message for themselves before the queue
         transferred it again."""

@@ -207,8 +207,9 @@ class LocalSubscriber:
         return [record for record in records if record.locals[self] == QUEUED]
 
     def gate(self, publisher: bytes, home: str, first: int, withheld: int = UNBOUNDED) -> None:
-        """Hold back the publisher's records from `first` on, including a backlog, until its home admits the subscriber.
-        Also hold back the records from `withheld` on until that record no longer waits for its key."""
+        """Hold back the publisher's records from the place `first` on, including a backlog, until the home admits the
+        subscriber. Also hold back the records from the place `withheld` on: the record there waits until an older
+        delivery with the same key is forgotten, and the others keep their order behind it."""
         assert first >= UNPROVEN
         gate = self.gated.setdefault(publisher, Gated(home, first, deque()))
         gate.first, gate.withheld = first, withheld

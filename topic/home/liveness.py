@@ -23,7 +23,8 @@ class Liveness:
     """The questions of one router to its publishers. `HomeStream.questions` has the questions of one stream."""
 
     def __init__(self, outlet: Outlet, records: RecordTable, home: Decisions) -> None:
-        """`home`: gets each question when the publisher has answered it."""
+        """`home`: the part of the home that answers routers. When a publisher shows that it lives, `home` gets the
+        questions of routers that waited for this."""
         self.outlet = outlet
         self.records = records
         self._home = home

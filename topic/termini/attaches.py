@@ -215,10 +215,11 @@ class Attaches:
             self._deadlines.discard(subscriber)
 
     def overtaken(self, entry: LinkEntry) -> None:
-        """Handle the news of an attach that may be later than that of a subscriber which waits here.
+        """Handle an entry of the directory: it may show that a subscriber which is attaching here has attached again at
+        another router.
 
-        Routers that know the later attach no longer join the waiting one. So from now on the waiting attach awaits only
-        the router of the later attach, which has not announced it yet.
+        Routers that know the other attach no longer join this one. So this attach waits for no router any more, except
+        the other router: the subscriber moves there when that router announces the attach itself.
         """
         waiting = self._subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER else None
         if waiting is not None and entry.live and waiting.epoch < entry.epoch:

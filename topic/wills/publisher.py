@@ -83,7 +83,7 @@ class WillPublisher(PublishingEnd[None], InsideEnd):
         self.leave(self.node.now(), closed=True)
         self.node.perform()
 
-    # actions of the core
+    # The methods from here on carry out actions of the core.
 
     def begin(self, action: AnswerPublisher) -> None:
         self.node.later(self._publish)

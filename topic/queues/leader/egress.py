@@ -352,7 +352,8 @@ class Egress(SetPublisher):
             wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
         if self._is_due and self._rejected:
             wanted += self._rejects(self._rejected)
-        if self._is_due and (self._over or self._is_asked):  # the decision of an entry also answers the core's echo
+        # If the core asks for an echo, the egress proposes an entry even if it is empty: its decision is the answer.
+        if self._is_due and (self._over or self._is_asked):
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted

@@ -307,7 +307,7 @@ class LedSet:
         return self.ingress.is_at_its_limit
 
     def timed(self, asked: Enqueue) -> Enqueue:
-        """Add to the `Enqueue` when the time of each message ends. Times to live count from this moment on."""
+        """Return the `Enqueue` with the expiry time of each message: now, plus the message's time to live."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._node.topic.outlet.time_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
         # A dead letter's own time to live does not count any more.
