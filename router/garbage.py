@@ -24,8 +24,9 @@ def collect_rarely() -> None:
 
 
 def return_large_blocks() -> None:
-    """Make glibc return the memory of large messages to the system as soon as it is free. By default, glibc takes
-    blocks from its heap once a block of 15 MiB was freed, and keeps them."""
+    """Make glibc return the memory of large messages to the system as soon as it is free. Without these options, glibc
+    adapts its limits: once the process has freed a block of 15 MiB, glibc takes further blocks of this size from its
+    heap, and keeps their memory when they are freed."""
     if sys.platform == "linux":
         # This process uses another C library.
         with contextlib.suppress(AttributeError):
@@ -47,8 +48,8 @@ class _Mallinfo2(ctypes.Structure):
 
 
 class FreeMemory:
-    """The bytes of free memory in smaller blocks. glibc keeps such memory if blocks above it are in use, for example
-    after a crowd of clients has left."""
+    """Returns the memory of freed small blocks to the system. glibc keeps this memory if blocks above it are in use,
+    for example after many clients have left at once."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()

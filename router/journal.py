@@ -1,8 +1,9 @@
 """Writes a source's delivery log to its segment files (docs/architecture.md; formats: `topic.journal`, `topic.tail`).
 
-The log is evidence, never state: a router never reads it back. If the log cannot be written, the router goes on, if its
-topology allows this. Then the log breaks off. It says so in the mapped tail, which always has room, because a tail is
-only overwritten. It drops further entries, and logs their number when there is room again.
+The log is evidence, never state: a router never reads it back. If the router cannot write the log, the router goes on,
+if its topology allows this, and the log *breaks off*: the router drops all further entries. It notes this in the mapped
+tail of the segment. The tail always has room for the note, because the router only overwrites the tail. When the disk
+has room again, the log goes on, and the router logs the number of dropped entries.
 """
 
 import contextlib
@@ -23,8 +24,8 @@ from topic.tail import REGION, Tail
 log = logging.getLogger("oncemesh")
 
 FLUSH_S = 1.0
-"""The seconds between two flushes. More flushes would make smaller blocks, and the tail already keeps
-the entries safe."""
+"""The seconds between two flushes. A shorter time would make smaller blocks, and would make no entry safer, because the
+tail already has each entry."""
 MOST_REASON = 200
 """The most characters of a reason in the delivery log. A longer reason loses its beginning."""
 
@@ -57,8 +58,8 @@ class JournalFile:
         restate: Callable[[Name | None], None] = lambda first: None,
     ) -> None:
         """`goes_on`: if the log cannot be written, it breaks off, and no later call raises. `kept`: the limits of the
-        segments that are kept; None: all are kept. `restate`: a function that gets the first kept segment, and appends
-        to the block the entries that each segment has to repeat."""
+        segments that are kept; None: all are kept. `restate`: called at the beginning of each new segment, with the
+        name of the first kept segment. It appends to the block the entries that each segment has to repeat."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""
@@ -78,8 +79,8 @@ class JournalFile:
         self._segment = self._open()
 
     def save(self) -> None:
-        """Make the entries so far outlive this process. This is called before any message leaves that
-        depends on them."""
+        """Make all entries of the block outlive this process. The caller does this before it sends a message that
+        depends on one of the entries."""
         if self.why:
             self.missing += self.block.drop_unsaved()
         elif (payload := self.block.unsaved()) is not None:
@@ -116,9 +117,9 @@ class JournalFile:
         former.close()
 
     def _continue(self, kept: Retention) -> None:
-        """List the expired segments, and repeat the entries that a new segment needs. The owner deletes these segments
-        afterwards."""
-        # If this fails, the next segment tries again.
+        """List the expired segments for the owner, which deletes them. Let `restate` repeat entries in the new
+        segment."""
+        # An error is ignored: the router lists the expired segments again when it begins the next segment.
         with contextlib.suppress(OSError):
             self.expired, first = kept.expired(self._directory)
             self._restate(first)

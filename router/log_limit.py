@@ -1,8 +1,10 @@
-"""Limits what strangers make a router log, so that a peer that is refused again and again does not fill the disk.
+"""Limits the log lines that strangers can cause. Otherwise a peer that the router refuses again and again would fill
+the disk.
 
-A *kind* of warning is its text without its arguments. In each minute the router writes a limited number of warnings of
-a kind. It counts the others, and at the end of the minute it logs their number with the last of them. `MOST` lists the
-loggers for strangers. The router always logs news of itself and of other routers.
+Two warnings are of the same *kind* if their texts differ only in the arguments. In each minute the router writes a
+limited number of warnings of a kind. It counts the others. At the end of the minute it logs their number and the text
+of the last one. `MOST` lists the loggers that strangers can cause to log. The router always logs news of itself and of
+other routers.
 """
 
 import logging
@@ -24,8 +26,8 @@ MOST: Final = {
 }
 """Maps a logger to the number of lines of one kind that it may write in a minute."""
 LEAST: Final = {"oncemesh.mqtt": logging.INFO}
-"""Maps a logger to the lowest level that is limited, if this is not WARNING. Clients that come back again and again
-cause such lines, too."""
+"""Maps a logger to the lowest level that is limited, if this level is not WARNING. Clients that come back again and
+again also cause lines at this level."""
 
 
 class LogLimit(logging.Filter):

@@ -3,9 +3,9 @@
 The table has each fact of a router once: its name, type, meaning, and the source of its value. `$status`,
 `$management`, `/metrics`, the console and the commands show only the facts of the table (docs/entities.md).
 
-An attribute's name is in words with `_` between them, a unit last, as `$status` has it; `$management` writes the same
-name as AMQP does (`managed_name`). Names of qpid-dispatch stay as they are. The formatter skips the tables (`fmt:
-skip`), as an attribute is a row, not a column of arguments.
+An attribute's name has words with `_` between them. If the value has a unit, the unit is the last word. `$status` shows
+the name in this form; `$management` shows the same name in the form of AMQP (`managed_name`). Names of qpid-dispatch
+stay unchanged. Each attribute stands on one line of a table, so `fmt: skip` keeps the formatter from breaking the line.
 """
 
 from collections.abc import Callable, Iterable
@@ -60,7 +60,7 @@ class Type(StrEnum):
 
 
 class Where(Flag):
-    """The surfaces that show the value of an attribute. `/metrics` also shows the series that are made from it."""
+    """The places that show the value of an attribute. `/metrics` also shows the series of the attribute."""
 
     NOWHERE = 0
     STATUS = auto()
@@ -69,12 +69,13 @@ class Where(Flag):
 
 
 class How(Enum):
-    """The way in which a series is made from an attribute of all entities of a type."""
+    """How the samples of a series are computed from an attribute. All entities of a type contribute."""
 
     EACH = "of each"
     """One sample for each entity, with the entity's name as the label. A series without a label has one entity."""
     KEYS = "by key"
-    """One sample for each key of the attribute's map. Only a type with one entity may have such a series."""
+    """One sample for each key of the attribute's map, with the key as the label. Only a type with one entity may have
+    this kind of series."""
     FACTS = "as labels"
     """One sample with the value 1, as Prometheus shows facts: its labels are the keys and values of the attribute's
     map. Only a type with one entity may have such a series."""
@@ -82,7 +83,8 @@ class How(Enum):
     NUMBER = "how many"
     BY_VALUE = "how many, by value"
     OLDEST = "the longest time that an entity has been so"
-    """The seconds for which a flag has been set, as one look after the other has seen it."""
+    """The longest time, in seconds, for which the attribute of an entity has been true. The time begins at the first of
+    the consecutive measurements that have found the attribute true."""
 
 
 @frozen
@@ -94,9 +96,10 @@ class Metric:
     labels: tuple[str, ...] = ()
     how: How = How.EACH
     values: tuple[str, ...] = ()
-    """The values that always have a sample, even of 0, if `how` is `BY_VALUE`."""
+    """If `how` is `BY_VALUE`: the values of the attribute that always have a sample. The sample is 0 if no entity has
+    the value."""
     says: str = ""
-    """The meaning of the series, if the meaning of the attribute does not fit a sum or a number."""
+    """The meaning of the series. If it is empty, the series has the meaning of the attribute (`Attribute.measured`)."""
 
 
 @frozen
@@ -112,7 +115,8 @@ class Attribute(Generic[T]):
 
     @property
     def is_counter(self) -> bool:
-        """Whether the series is a counter. A sum over entities is not one, because it falls when an entity goes."""
+        """Whether the series is a counter. A sum over entities is no counter, because the sum falls when an entity
+        goes."""
         return self.type.counts and self.series is not None and self.series.how in (How.EACH, How.KEYS)
 
     @property
@@ -133,7 +137,7 @@ class Entity(Generic[T]):
     says: str
     """The meaning of the type, for people: it says which entities the type has."""
     found: Callable[["ObservedRouter"], Iterable[T]]
-    """The present entities, in order. To pass over all of them costs no more than to read each."""
+    """Finds the present entities, in order. The search itself costs no more than one read of each entity."""
     attributes: tuple[Attribute[T], ...]
     status: str = ""
     """The key of the type's list in `$status`; empty if `$status` has no list of it."""

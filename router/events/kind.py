@@ -1,7 +1,8 @@
 """The kinds of events, and how a log call attaches an event to its line.
 
-A line of the log is for people. Its event tells programs the same: a kind, and named fields. Code that logs an event
-gives both at once, with `extra=event(...)`. Never here: where events go (`router.management.recent_events`).
+A line of the log is for people. An event has the same news for programs: a kind, and named fields. One log call writes
+the line and, by `extra=event(...)`, attaches the event. Never here: where events go
+(`router.management.recent_events`).
 """
 
 from enum import StrEnum

@@ -9,8 +9,8 @@ Fields = Mapping[str, Any]
 
 
 def sentence(event: Fields) -> str:
-    """The sentence for an event of `RecentEvents`. If a later version of the program has made the event's kind, this is
-    the event's own text. Text of strangers in it is not escaped."""
+    """The sentence for an event of `RecentEvents`. If this version of the program does not know the event's kind, the
+    sentence is the text that the event carries. The sentence may contain text of strangers, which is not escaped."""
     try:
         said = _SENTENCES[EventKind(str(event.get("kind")))]
     except ValueError:

@@ -1,8 +1,9 @@
-"""Makes the series of `/metrics` from the table of entities (`router.entities`): a value for each entity, a count, or a
-sum.
+"""Makes the series of `/metrics` from the table of entities (`router.entities`). A sample is the value of one entity, a
+number of entities, or a sum over entities.
 
-Each request measures them, at the pace of management (`router.management.pace`). They use the attributes that `$status`
-and `$management` show, so all of these agree. The code for single messages only counts totals."""
+Each request measures all series, at the pace of management (`router.management.pace`). The series use the attributes
+that `$status` and `$management` show, so `/metrics` agrees with both. The code that handles single messages does no
+work for metrics, except that it counts totals."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,15 +19,15 @@ from router.entities.table import Attribute, Entity, How
 from router.management.pace import LOOKS, WorkPace
 
 MOST_REMEMBERED: Final = 1000
-"""The most entities for which the router remembers since when it has seen a condition."""
+"""The most entities for which a series of `How.OLDEST` remembers the time since when the attribute has been true."""
 
 Samples = list[tuple[tuple[str, ...], float]]
-"""The samples of a series: the values of the labels, and the measured value, of each."""
+"""The samples of a series: for each sample the values of the labels, and the measured value."""
 
 
 class SeriesTally:
-    """The tally of one series over one pass through the entities. `take` returns the samples, and begins
-    the next pass."""
+    """Collects the samples of one series. One measurement calls `add` for each entity, and then `take`, which returns
+    the samples and begins the next measurement."""
 
     def __init__(self, entity: Entity[Any], attribute: Attribute[Any]) -> None:
         assert attribute.series is not None

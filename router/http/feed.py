@@ -1,8 +1,8 @@
 """The stream of events of the console (server-sent events).
 
-The router looks at the mesh once a second, for all browsers that watch. Without a watcher there is no look. One look
-serves all watchers; the pause between looks leaves the routers time for other work. A slow watcher misses pictures, but
-no events, unless these are older than the ones kept. Nothing is kept for a single watcher."""
+The router looks at the mesh once a second, if at least one browser watches. All watchers get the same look. After each
+look the router pauses, so that the routers have time for other work. A slow watcher misses pictures. It misses an event
+only if it is so slow that the feed has dropped the event. The feed stores nothing for a single watcher."""
 
 import json
 import logging
@@ -25,8 +25,7 @@ MOST_HAPPENINGS: Final = 300
 MOST_POINTS: Final = 300
 PERIOD_S: Final = 1.0
 SHARE: Final = 4
-"""After a look, the pause lasts this many times as long as the look, or for the rest of the period, whichever is
-longer."""
+"""The pause after a look is at least this many times as long as the look."""
 GONE_S: Final = 3.0
 """A watcher that asks for nothing more for so many seconds no longer counts."""
 

@@ -1,7 +1,7 @@
 """A look at the whole mesh, made by one router: the router asks each router for what `$management` shows to any client.
 
-It asks all routers at the same time, in the way of forwarded management requests. A router that does not answer in time
-is left out of this look. Never here: the picture of a look (`picture`), and the pace of looks (`feed`)."""
+The router sends a management request to all routers at the same time. The look leaves out each router that does not
+answer in time. Never here: the picture of a look (`picture`), and the pace of looks (`feed`)."""
 
 import time
 from typing import Final
@@ -20,7 +20,8 @@ PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
 """The most pages of events that one look reads from a router. They have room for all events that a router keeps."""
 FRESH_MS: Final = 900
-"""All consoles that ask within so many milliseconds get the same look of a router at itself."""
+"""A router answers with its last report of itself if this is at most this many milliseconds old. So all consoles that
+ask within this time get the same report."""
 OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")
 
 
@@ -75,7 +76,7 @@ class Gathering:
                 pass
 
     async def _rows(self, router: str, kind: str, names: tuple[str, ...]) -> list[Row]:
-        """The rows of an answer's first page, which has room for all routers."""
+        """The rows of the first page of a router's answer. One page has room for a row for each router of the mesh."""
         body = {"attributeNames": list(names)}
         page = await self._management.ask(router, "QUERY", body, entityType=kind)
         return [dict(zip(page["attributeNames"], row, strict=True)) for row in page["results"]]

@@ -1,9 +1,9 @@
-"""Whether a router lives, and whether it is ready for clients, for an orchestrator or a load balancer.
+"""Tells an orchestrator or a load balancer whether a router lives, and whether the router is ready for clients.
 
-*Healthy* is a process whose loop is in time: its neighbours lose a router whose loop lags by `dead` or more. A loop
-that stands still does not answer at all; the watchdog ends it (`router.watchdog`).
+A router is *healthy* if its loop is less than `dead` late: if the loop lags by more, the neighbours lose the router. A
+router whose loop stands still does not answer at all; the watchdog ends this router (`router.watchdog`).
 
-*Ready* is a router that answers publishers and lets clients in: it has heard from all routers, or has waited for them
+A router is *ready* if it answers publishers and lets clients in: it has heard from all routers, or has waited for them
 as long as it has to (protocol 8, Boot), and is neither joining nor leaving. A router that loses contacts later stays
 ready: each side of a partition continues (protocol 8, Partition), and a load balancer must not remove the last router.
 """

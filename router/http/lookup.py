@@ -1,7 +1,8 @@
 """Finds a delivery by its key or its publisher's tag, at every router in contact.
 
-Only the home knows the tag, and returns the key; all routers are then asked by the key. A router keeps no record that
-all routers know to be settled: then only the delivery log has the delivery.
+Only the home knows the tag. If the search has a tag, the home returns the key, and this router then asks all routers
+for the key. A router drops a record once it knows that all routers have settled the delivery. From then on only the
+delivery log has the delivery.
 """
 
 import json
@@ -60,7 +61,7 @@ class Lookup:
         try:
             found[router] = await self._management.ask(router, "READ", type=DELIVERY.managed, **by)
         except ManagementError as error:
-            # A bad request means that several publishers use this tag.
+            # The router answers with BAD_REQUEST if several publishers use this tag.
             if error.status == BAD_REQUEST:
                 found[router] = {"problem": str(error)}
             elif error.status != NOT_FOUND:

@@ -1,7 +1,8 @@
-"""`/metrics` for Prometheus: all series in its text format, by its own library.
+"""`/metrics` for Prometheus: all series in the text format of Prometheus, written by the library of Prometheus.
 
-The cost to the router is bounded, however many clients ask: one text serves all that wait for it. It is made at most
-ten times a second, in at most a tenth of the router's time, and is never older than the request.
+The cost to the router is bounded, however many clients ask: all requests that wait get the same text. The router makes
+the text at most ten times a second, and spends at most a tenth of its time on it. The text is never older than the
+request.
 """
 
 import math

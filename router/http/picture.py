@@ -86,7 +86,7 @@ class Painter:
 
 
 Sent = Mapping[tuple[str, str], float]
-"""Maps a router, and the router to which it sends, to the bytes a second."""
+"""The bytes a second that one router sends to another, keyed by sender and receiver."""
 Flows = Mapping[tuple[str, str], QueueRate]
 """Maps a leader and a queue to the queue's rates."""
 
@@ -151,7 +151,7 @@ def _shown_sets(seen: MeshLook) -> list[ShownSet]:
 
 
 def _sets(seen: MeshLook) -> Iterator[Row]:
-    """The replica sets. Each is shown as the router with the best knowledge reports it."""
+    """The replica sets, each once, by the report of one of its routers (`router.mesh.shown.sets`)."""
     for one in _shown_sets(seen):
         told = {key: one.best[key] for key in ("name", "prefix", "voters", "learners", "behind", "queues", "term")}
         told |= {

@@ -1,6 +1,7 @@
 """One queue for the console: its settings and its first messages, from the leader of its set.
 
-The leader answers as it answers `READ` and `PEEK` of `$management`. `PEEK` is for operators, so this page is, too.
+The page asks the leader by `READ` and `PEEK` of `$management`. `PEEK` needs the operator's permission, so this page
+needs the same permission.
 """
 
 import json

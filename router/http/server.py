@@ -1,8 +1,9 @@
 """HTTP/1.1 on one connection: requests one after the other, and their answers. h11 implements the protocol.
 
-Everything is bounded. A request's line and headers have at most `MOST_HEAD` bytes and `HEAD_S` to come; it has no body.
-An answer has `ANSWER_S` to leave. A peer that does not take an event within `EVENT_S` is cut off; only the kernel
-buffers for it. `router.admission` bounds the number of connections.
+Everything is bounded. The line and headers of a request have at most `MOST_HEAD` bytes, and have to arrive within
+`HEAD_S`. A request has no body. The peer has to read an answer within `ANSWER_S`. In a stream of events, the peer has
+to take each event within `EVENT_S`; otherwise the server ends the connection. The server itself keeps no events for a
+slow peer. `router.admission` bounds the number of connections.
 
 Never here: the contents of answers (`site`).
 """
@@ -104,7 +105,7 @@ class WebConnection:
         self._http.receive_data(bytes(await self._stream.receive_some(MOST_HEAD - len(come))))
 
     async def _reply(self, answer: WebAnswer) -> None:
-        """Send the answer, or only its head after HEAD: a stream of events then has no body, and no end."""
+        """Send the answer. After a HEAD request, send only its headers: no body, and no stream of events."""
         length = [("Content-Length", str(len(answer.body)))] if answer.events is None else []
         headers = [("Content-Type", answer.content_type), *length, *answer.headers]
         parts = [self._http.send(h11.Response(status_code=answer.status, headers=headers))]

@@ -1,9 +1,10 @@
 """The answers of the listener `http`: a table of paths, and the permissions for them (docs/security.md).
 
 Every peer that can connect may ask whether the router is healthy. All other pages name links, and are for users that
-may see all links. The methods are GET and HEAD only: the listener shows, and does not command. A listener on loopback
-accepts only host names of loopback: otherwise a page from elsewhere, whose name an attacker points to 127.0.0.1, could
-read it (DNS rebinding).
+may see all links. The methods are GET and HEAD only: the listener shows, and does not command.
+
+A listener on loopback accepts only host names of loopback. Otherwise an attacker could point the name of a web page of
+his own to 127.0.0.1, and the page could then read the answers of the listener (DNS rebinding).
 """
 
 import logging
@@ -33,8 +34,8 @@ PRUDENCE: Final = (
 """The headers of every answer. They let a page run only code from this listener."""
 
 AT_AN_END: Final = ("Connection", "close")
-"""A header that ends the connection after a wrong password, because new connections wait for their turn
-(`router.security.attempts`)."""
+"""The header that ends the connection after a wrong password. The peer then has to connect again for its next attempt,
+and the router makes a new connection wait for its turn (`router.security.attempts`)."""
 
 LONGEST_SHOWN: Final = 64
 """The most characters of a user's name that the log shows."""

@@ -38,7 +38,7 @@ class Item:
 @frozen
 class ConfigSection:
     name: str
-    """The name of the section as in JSON, such as `sslProfile`, without a prefix of its type."""
+    """The name of the section in the form of JSON, such as `sslProfile`. The name has no prefix of qpid-dispatch."""
     line: int
     items: dict[str, Item]
 

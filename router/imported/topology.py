@@ -28,7 +28,8 @@ WHY: Final = {
     "log": "a router logs to its folder in the run directory",
     "authServicePlugin": "users are in the file security.users: oncemesh user add",
 }
-"""Maps a section without a counterpart to the reason, or to a setting for the user to use in its place."""
+"""Maps a section without a counterpart to a text for the user: the reason, or the setting that takes the section's
+place."""
 WHY_ATTRIBUTE: Final = {
     "authenticatePeer": "users are in the file security.users: oncemesh user add",
     "saslMechanisms": "users are in the file security.users: oncemesh user add",
@@ -114,7 +115,7 @@ class RouterFile:
     bare: list[int] = field(factory=list)
     """The lines of the file that have listeners without TLS."""
     files: dict[str, str] = field(factory=dict)
-    """The file names for keys of `security`, by key."""
+    """Maps a key of `security` to the file name that this router uses for it."""
 
 
 class Importer:
@@ -124,7 +125,7 @@ class Importer:
         self.mesh = mesh
         self.remarks: list[Remark] = []
         self.conflicts: list[Remark] = []
-        """What makes the topology wrong: routers that are described twice."""
+        """The remarks about routers that two files describe. With any of these, the topology is wrong."""
         self._rules: dict[str, str] = {}
         self._settings: dict[str, dict[str, str]] = {}
         self._routers: list[RouterFile] = []
