@@ -128,8 +128,8 @@ class Agent:
         return tell
 
     async def _get_schema(self, request: Request) -> Outcome:
-        """Returns the schema of the types, in the form of qpid-dispatch. There the names of qpid-dispatch's own types
-        lack their prefix."""
+        """Returns the schema of the types, in the form of qpid-dispatch. In this form the names of qpid-dispatch's own
+        types have no prefix."""
         return OK, {
             "prefix": DISPATCH.rstrip("."),
             "entityTypes": {
@@ -227,8 +227,8 @@ class Agent:
             return self._named(request) or await self._find(request)
 
     def _named(self, request: Request) -> tuple[Kind, Any] | None:
-        """The entity that a request names by type, identity and name together. Such a type allows requests for entities
-        that this router does not know. None for any other request."""
+        """The type and the entity that a request names, if it gives type, identity and name, and if operations of this
+        type accept an entity that this router does not know (`Operations.named`). None for any other request."""
         identity, name = request.text(IDENTITY), request.text(NAME)
         if request.text(TYPE) is None or identity is None or name is None:
             return None
@@ -272,8 +272,9 @@ def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:
 
 
 def _chosen(kinds: list[Kind], asked: list[str]) -> list[str]:
-    """The attributes of an answer: those requested ones that at least one type has. Tools ask old routers for new
-    attributes, and learn from the answer which ones exist."""
+    """The attributes of an answer: the requested attributes that at least one of the types has, or all attributes if
+    none are requested. Unknown attributes cause no error if at least one is known: tools also ask old routers for new
+    attributes, and see in the answer which attributes exist."""
     known = dict.fromkeys(chain.from_iterable(kind.attribute_names for kind in kinds))
     names = [name for name in dict.fromkeys(asked) if name in known] if asked else list(known)
     if not names:

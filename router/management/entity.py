@@ -41,7 +41,7 @@ READ_ONLY: Final = Operations[Any]()
 
 
 def done_at_once(change: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Turn a change that waits for nothing into an operation, which is asynchronous."""
+    """Make an operation, which has to be asynchronous, of a function that changes an entity without waiting."""
 
     async def changed(*arguments: P.args, **named: P.kwargs) -> T:
         return change(*arguments, **named)
@@ -56,7 +56,7 @@ class EntityType(Generic[T]):
     """The value of each attribute of an entity: a simple value, an iterable or a mapping. The attributes `identity` and
     `name` are among them."""
     entities: Callable[[], Iterable[T]]
-    """The present entities, in order. To pass over all of them costs no more than to read each."""
+    """Finds the present entities, in order. The search itself costs no more than one read of each entity."""
     may: Operations[T] = READ_ONLY
     says: str = ""
     """A sentence about which entities the type has."""

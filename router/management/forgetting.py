@@ -1,7 +1,8 @@
 """Lets an operator end links whose clients are gone for good, so that no router waits for their timeouts.
 
-The router to which the link was last attached ends it. If that router is not in contact, any router may end it. The
-links of a session of MQTT end together, as they expire together (protocol 8)."""
+The router to which the link was last attached ends it. If that router is not in contact, any router may end the link.
+If the link belongs to a session of MQTT, all links of the session end, because a session expires as a whole (protocol
+8)."""
 
 import logging
 from operator import attrgetter

@@ -81,8 +81,8 @@ class Caller:
 
     @property
     def links_attached(self) -> int:
-        """The number of links. A link that the peer has just attached again does not count: its old end learns of this
-        only after the new attach."""
+        """The number of links that have not ended. When a peer attaches a link again, its old end has ended, but is
+        still in `links` until after the new attach."""
         return sum(not link.ended for link in self.links)
 
     @property
@@ -97,7 +97,8 @@ class Caller:
         self.connection.wake()
 
     def answer(self, errand: Errand, message: bytes) -> None:
-        """Send an answer. It is dropped if its link or connection has gone, or the link's credit was taken back."""
+        """Send an answer. Drop the answer if its link or connection has gone, or if the client has taken back the
+        link's credit."""
         errand.came_on.flow(1)
         source = self.source(errand.request)
         if source is not None and source.can_say:
@@ -201,8 +202,8 @@ class ManagementNodes:
         self._relay.receive(router, payload)
 
     def _permit(self, connection: Host, request: Request) -> None:
-        """Check whether the user may make this request to any router. The client's router does this, and only once.
-        Raises ManagementError."""
+        """Check whether the user may make this request to any router. Only the client's own router checks this; the
+        router that executes the request does not check again. Raises ManagementError."""
         if request.operation in RESERVED and not self.is_operator(connection.user):
             raise ManagementError(FORBIDDEN, f"user {connection.user!r} may not use {request.operation}")
 

@@ -1,6 +1,7 @@
-"""Limits the pace of work that is not urgent, so that it never blocks the loop for long.
+"""Limits the pace of work that is not urgent, so that the work never blocks the loop for long.
 
-After `SLICE_S` of work, it rests for `SHARE` times as long. So the work takes at most a fifth of the time of a router.
+After `SLICE_S` of work, the task rests for `SHARE` times as long. So the work takes at most a fifth of the router's
+time.
 """
 
 from collections.abc import Awaitable, Callable

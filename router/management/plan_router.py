@@ -1,8 +1,8 @@
 """The operations on routers of the plan (protocol 11).
 
-A CREATE lets a router join that runs elsewhere. The request has the joining router's view of the mesh. The plan has
-only changes, and each router knows the initial routers from its own topology file. So the topology file of the joining
-router must have the same routers."""
+A CREATE lets a router that runs elsewhere join the mesh. The request has the joining router's view of the mesh. The
+plan lists only changes to the initial routers, and each router reads the initial routers from its own topology file. So
+the topology file of the joining router must have the same routers as the mesh."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -56,7 +56,8 @@ from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
 log = logging.getLogger("oncemesh.management")
 
 AskSets = Callable[[Operation], Awaitable[Answer]]
-"""Lets the leader of a set decide an operation. Raises ValueError if no queue may have that name."""
+"""Sends an operation to the leader of its set, and returns the leader's answer. Raises ValueError if no queue may have
+that name."""
 ReadSet = Callable[[str, QueueId, Sequence[int]], Awaitable[Mapping[int, bytes]]]
 """Reads the bodies of the messages at these positions of a queue. Returns the bodies of the messages that exist. Raises
 TooSlowError."""
@@ -91,7 +92,7 @@ PEEKED_BYTES: Final = 64 << 10
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
 """The attributes of a queue that are not settings. The body of a request may have them; the router ignores them."""
 UNKNOWN: Final = QueueId(0, 0)
-"""The version that stands for the settings of a queue of which this router has no replica."""
+"""The version of settings in a stand-in for a queue. It says that this router does not know the settings."""
 
 
 class AskedNode(Protocol):
@@ -243,9 +244,10 @@ class QueueOperations:
         return {"messages": found}
 
     async def retry(self, queue: Queue, request: Request) -> dict[str, int | None]:
-        """Return dead letters in a queue to the queues from which they came. Reads at most `count` messages from a
-        position on, as this router knows them. Returns how many went back, how many stay, and the position from which
-        there are more; null if there are no more."""
+        """Return dead letters in a queue to the queues from which they came. Looks at no more than `count` messages
+        after the position `from`, as this router knows them. Returns `went`, the number of messages that have gone
+        back; `stayed`, the number of messages that stay; and `next`, the position to continue from (null if no messages
+        follow)."""
         first, most = request.number("from", 0, MOST), min(request.number("count", MOST_RETRIED), MOST_RETRIED)
         messages, looked, following = self._state(queue).messages, 0, None
         origins: dict[str, list[int]] = {}
@@ -296,8 +298,8 @@ class QueueOperations:
         return self._state(queue, f", or name the {POSITION} of the last message").messages.last_of(queue.id) or 0
 
     def _state(self, queue: Queue, or_else: str = "") -> SetState:
-        """The state of the set of a queue of which this router has a replica. `or_else`: an alternative for the client,
-        with which the error text ends. Raises ManagementError."""
+        """The state of the set that has the queue. Raises ManagementError if this router has no replica of the set.
+        `or_else`: the end of the error text, which tells the client of an alternative."""
         sets = self._at.node.sets
         plan = sets.set_map.plan_of(queue.name) if sets is not None else None
         state = sets.state(plan.name) if sets is not None and plan is not None else None
@@ -307,8 +309,8 @@ class QueueOperations:
         return state
 
     def named(self, identity: str, name: str) -> Queue:
-        """A stand-in for a queue of which this router need not have a replica. Its settings are unknown here. Raises
-        ManagementError."""
+        """A stand-in for a queue, with which a client can change a queue that this router does not know. The settings
+        in the stand-in are defaults, not those of the queue. Raises ManagementError."""
         try:
             return Queue(name, QueueId.parse(identity), UNKNOWN, QueueSettings())
         except ValueError as error:

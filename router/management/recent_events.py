@@ -1,7 +1,8 @@
 """The last events of a router, kept for `$management`.
 
-They have two sources: the lines of the router's log, which name their events, and the delivery log's events of links.
-Nothing here runs per message. If a reader comes too late, the oldest events are gone; their numbers are missing then.
+The events have two sources: the lines of the router's log, which name their events, and the delivery log's events of
+links. No code of this module runs for a single message. The router keeps a limited number of events. A reader that
+comes too late sees a gap in the numbers of the events.
 """
 
 import json
@@ -23,9 +24,9 @@ from topic.outlet import Outlet
 
 MOST_EVENTS: Final = 4096
 PER_MS: Final = 1000
-"""A life of the router numbers its events from (its begin in milliseconds since 1970) * PER_MS. No life has more events
-a millisecond than PER_MS, so these numbers are above all numbers of earlier lives. They stay below 2^53, up to which a
-browser counts exactly."""
+"""Each incarnation numbers its events from its start time, in milliseconds since 1970, times PER_MS. No incarnation has
+more than PER_MS events a millisecond, so its numbers are above all numbers of earlier incarnations. The numbers stay
+below 2^53: a browser represents integers exactly only up to there."""
 OF_LINKS: Final = {
     Event.ATTACHED: EventKind.ATTACHED,
     Event.SUSPENDED: EventKind.SUSPENDED,
@@ -37,7 +38,8 @@ OF_LINKS: Final = {
 
 
 class RecentEvents(logging.Handler):
-    """The events of one router. `sequence` counts up without a gap, also from one life of the router to the next."""
+    """The events of one router. `sequence`, the number of an event, rises by one from event to event, and jumps up when
+    the router starts again."""
 
     def __init__(self, router: str, incarnation: int) -> None:
         super().__init__(logging.INFO)
@@ -47,8 +49,8 @@ class RecentEvents(logging.Handler):
         self.counts: Counter[str] = Counter()
         """The number of events so far, by kind."""
         self._fenced: object = None
-        """The link, epoch and peer of the last fence event. Further fenced batches of the same link, epoch and peer are
-        no new event."""
+        """The link, epoch and peer of the last fence event. When the router drops further batches with the same link,
+        epoch and peer, it adds no event."""
 
     @property
     def last(self) -> int:

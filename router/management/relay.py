@@ -1,8 +1,9 @@
-"""Passes management requests on to other routers, and brings back their answers, in payloads of their own (protocol 3).
+"""Sends management requests to other routers, and brings back the answers. Requests and answers travel in payloads of
+their own (protocol 3).
 
 A router sends one request at a time to each other router; further requests wait. So two routers have at most one
-request and one answer under way in each direction, whatever clients do. The asking router has checked its client's
-permission.
+request and one answer under way in each direction, however many requests clients make. The router that sends a request
+has checked the permission of its client.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """Requests and answers of AMQP Management (working draft 9, chapter 3), as messages.
 
-A request is read in two steps, so that a client gets an answer to a malformed one: first the reply address, then, in
-the operation, the rest. Never here: the operations (`agent`).
+`Request` first reads only the reply address. The operation reads the rest later. So a client gets an answer to a
+malformed request, if only the reply address can be read. Never here: the operations (`agent`).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
 """All types of `$management` at a router, their names, and the operations on their entities. The table of entities has
-their attributes (`router.entities`).
+the attributes of the types (`router.entities`).
 
-The tools of skupper-router, which was made from qpid-dispatch, know the types of qpid-dispatch by another prefix. They
-have three types in place of one for a router, and addresses without a phase. Tools of both may leave out a prefix.
+skupper-router is a fork of qpid-dispatch, and its tools differ in three ways: they use another prefix for the types of
+qpid-dispatch, they ask for three types where qpid-dispatch has the one type `router`, and they expect addresses without
+a phase. The tools of both routers may leave out a prefix.
 """
 
 import logging
@@ -62,8 +63,8 @@ def _close(peer: Peer) -> None:
 
 
 def other_names(types: Mapping[str, EntityType[Any]]) -> dict[str, EntityType[Any]]:
-    """The types by the other full names that clients may use for them. Each shows the name by which the client asked
-    for it."""
+    """The types that skupper-router knows by other names, keyed by these names. A type in this mapping shows itself to
+    clients under the other name."""
     found = {name.removeprefix(DISPATCH): kind for name, kind in types.items() if name.startswith(DISPATCH)}
     if ROUTER.managed in types:
         found |= dict.fromkeys(PARTS_OF_ROUTER, types[ROUTER.managed])

@@ -23,8 +23,8 @@ class RouterConfig:
     inter: Address | None = None
     """The listener for other routers. None: any free port, which the launcher chooses and publishes."""
     advertise: Address | None = None
-    """The address at which clients find the router, if it is not `amqp`. It may be a host's name, or a forwarded port,
-    and it is needed if `amqp` listens at every address."""
+    """The address at which clients find the router, if this is not `amqp`: a host's name, for example, or a forwarded
+    port. If `amqp` listens at every address, the topology has to give `advertise`."""
     http: Address | None = None
     """The listener for metrics, health and the console; None: the router has none."""
     mqtt: Address | None = None
@@ -39,8 +39,8 @@ class RouterConfig:
 
     @property
     def dialled(self) -> Address | None:
-        """The address at which neighbours find the router. If `inter` listens at every address, the host is the one for
-        clients."""
+        """The address at which neighbours find the router. If `inter` listens at every address, this address has the
+        host at which clients find the router, and the port of `inter`."""
         if self.inter is None or not self.inter.is_anywhere:
             return self.inter
         return Address(self.told.host, self.inter.port)
@@ -105,10 +105,11 @@ class Queues:
     """The number of hashed sets. A queue that is in no named set belongs to the hashed set that its name's hash
     selects."""
     replicas: int = 3
-    """The number of replicas of each hashed set. By default, a mesh with fewer routers has one at each router."""
+    """When a change of a set counts as stored: with `disk`, when the disk has it; with `memory`, when the kernel has
+    it. A power cut loses what only the kernel has."""
     sync: str = DISK
-    """When a change counts as stored: when it is on the `disk`, or when the kernel has it in `memory`, which is lost in
-    a power cut."""
+    """The most bytes of messages that all queues of a set may have together. Each router of the set has all these bytes
+    on its disk."""
     limit: int = 8 << 30
     """The most bytes of messages that all queues of a set may have together. Each router of the set has them on its
     disk."""
@@ -128,8 +129,7 @@ class Timing:
     """The AMQP idle-timeout that the router announces to clients: a client that is silent for longer is disconnected.
     The router itself sends often enough for the same timeout."""
     join: float = 2.0
-    """The time within which a router has to join a subscriber, or to make other progress. Otherwise it is no longer in
-    contact."""
+    """A router that takes longer than this to join a subscriber, or to make other progress, is no longer in contact."""
     terminus: float = 60.0
     """The longest timeout that a client's terminus is granted."""
     forget: float = 86_400.0
@@ -166,19 +166,20 @@ class Limits:
     user_durable: int = 1000
     """The most durable links with a timeout that one user may have in the mesh."""
     sessions: int = 512
-    """The most sessions of a connection; a session counts until the engine has forgotten it."""
+    """The most sessions of a connection. An ended session counts until the AMQP engine has removed it."""
     links: int = 4096
-    """The most links of a connection; a link counts until the engine has forgotten it."""
+    """The most links of a connection. An ended link counts until the AMQP engine has removed it."""
     attaches: int = 500
     """The most attaches of a connection per second. As many as `links` may come at once."""
     unsettled: int = 10_000
     """The most entries of the unsettled map of an attach."""
     selectors: int = 4096
-    """The most steps of the different selectors at one router, of one user or of all anonymous clients together: the
-    router evaluates all of them for each message in one turn. A single selector has a lower limit."""
+    """The most steps that a router evaluates for one message in all selectors of one user, or of all anonymous clients
+    together. Equal selectors count once. The router evaluates all of them in one turn. A single selector has a lower
+    limit."""
     opening: float = 5.0
-    """Seconds that a client has for its first bytes (`router.admission.GREETING`), for TLS, and for SASL and open,
-    each."""
+    """Seconds that a client has for each of three steps: its first bytes (`router.admission.GREETING`), TLS, and SASL
+    with open."""
     anonymous_durable: int = 10_000
     """The most durable links with a timeout that all anonymous clients may have in the mesh."""
     connection_bytes: int = 128 << 20
@@ -213,8 +214,8 @@ class LogSettings:
     """Settings for the delivery log of each router."""
 
     full: str = GO_ON
-    """How a router reacts if it cannot write its log: `go-on` without the log, or `stop`, so that its clients go to
-    other routers. No message is lost with the log, but the audit then lacks evidence."""
+    """The reaction of a router that cannot write its log. With `go-on`, it goes on without the log: no message is lost,
+    but the audit lacks evidence. With `stop`, it stops, and its clients go to other routers."""
     keep: float | None = None
     """A segment is kept for at least this many seconds after its last write."""
     size: int | None = None
@@ -250,8 +251,8 @@ class Security:
     plain: str = TLS_ONLY
     """The places where clients may send their passwords without TLS."""
     open: tuple[str, ...] = ()
-    """Listeners that let anonymous clients in on any host. Every other listener lets them in only on loopback, and a
-    listener for clients only without `users`."""
+    """The kinds of listeners that let in anonymous clients from any host. A listener of another kind lets anonymous
+    clients in only if it listens on loopback and the topology has no `users`."""
     rules: str | None = None
     """The file of permissions: `router.security.rules`."""
     origins: tuple[str, ...] = ()

@@ -1,10 +1,13 @@
 """Starts and stops the processes of a mesh.
 
 A start has this order: bind every listener; write mesh.json; start one process for each router, which inherits its
-listeners; wait until each router sees all others. Each router writes its process id into mesh.json. The launcher writes
-it, too, but may be killed before. If a start fails, the error names the router and the reason, and the launcher stops
-all routers that it has started. There is one exception: it leaves routers running that only lack each other. The
-launcher recognises a router by its command line:
+listeners; wait until each router sees all others. Both the launcher and each router write the router's process id into
+mesh.json, because the launcher may be killed before it writes the id.
+
+If a start fails, the error names the router and the reason, and the launcher stops all routers that it has started. But
+if all routers run and only lack contact with each other, the launcher leaves them running (`HalfUpError`).
+
+The launcher recognises a router by its command line:
 
     COMMAND NAME TOPOLOGY --run-dir DIR --fd amqp N --fd inter M [--fd mqtt-ws L …]
 
@@ -48,7 +51,7 @@ class LaunchError(RunError):
 
 class HalfUpError(LaunchError):
     """All routers were started and run, but some are not connected or do not answer. The text says what each of these
-    lacks."""
+    routers lacks."""
 
 
 @attrs.define
@@ -164,8 +167,8 @@ class Launcher:
         )
 
     def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
-        """Start routers as `start` does, but do not wait until they are up, because a fault may keep them from getting
-        there."""
+        """Start routers as `start` does, but do not wait until the routers are up: the caller may have caused a fault
+        that keeps them from coming up."""
         self._check_names(names)
         with self.directory.starting(whole=False), ExitStack() as stack:
             topology = self.directory.topology()
@@ -198,8 +201,8 @@ class Launcher:
         return is_here and {*names}.issuperset(self.directory.running())
 
     async def drain(self, name: str) -> str:
-        """Stop one router when other routers have its clients, or when its time for this is over. Returns how it
-        ended."""
+        """Let one router drain: it stops when other routers have its clients, or when `DRAIN_S` is over. Returns a text
+        that says how the router ended."""
         return (await self._end([name], DRAIN, DRAIN_S + STOP_S, "drained and stopped"))[name]
 
     async def _end(self, names: Collection[str], number: int, patience: float, ended: str) -> dict[str, str]:
@@ -359,7 +362,7 @@ class Launcher:
             if child is not None:
                 # The poll lets the kernel forget the ended process.
                 child.process.poll()
-        # An error is ignored: mesh.json may be wrong in any case.
+        # An error is ignored, because readers of mesh.json check each process id anyway.
         with contextlib.suppress(RunError), self.directory.edit() as record:
             for name in names:
                 record.routers[name].pid = None

@@ -10,8 +10,8 @@ from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.settings import Settings
 
 BESIDES = 64 << 20
-"""A payload between routers may be larger than the largest message by this many bytes, because sections travel as
-payloads, too."""
+"""The largest payload between routers is the largest message plus this many bytes. The margin has room for a section,
+which travels as a payload, too."""
 
 
 def planned(topology: Topology) -> Plan:

@@ -28,7 +28,8 @@ Hook = Callable[[Value, Any], Any]
 _MOST_BYTES = 1 << 20
 
 KEY = "key"
-"""The metadata of an attrs field has the field's key in the file under this name, if the key is no Python name."""
+"""The key, in the metadata of an attrs field, under which the field's key in the file stands. Only a field whose key in
+the file is no Python name has this metadata."""
 
 
 def shown(value: Value) -> str:

@@ -35,7 +35,7 @@ from router.mesh.quantities import Address
 from router.mesh.topology import load
 
 MARKS: Final = ("mesh.json", "topology.yaml", "up.lock")
-"""The files that a run directory has beside the folders of routers. The file mesh.json may be lost."""
+"""The files by which this module recognises a run directory. One of them is enough, because mesh.json may be lost."""
 
 
 @attrs.define
@@ -102,8 +102,8 @@ class RunDirectory:
         return fresh
 
     def check_ours(self, what: str, marks: Collection[str]) -> None:
-        """Raise RunError if the directory has files, but none that mark it as the directory of `what`: its files may
-        belong to another program."""
+        """Raise RunError if the directory has files, but none of `marks`, the files by which the directory of `what` is
+        recognised: the directory may belong to another program."""
         if self.path.is_dir() and any(self.path.iterdir()) and not any((self.path / mark).exists() for mark in marks):
             raise RunError(f"{self.path}: not the directory of {what}, choose another with --run-dir")
 
@@ -112,10 +112,10 @@ class RunDirectory:
 
     @contextmanager
     def starting(self, *, whole: bool) -> Iterator[None]:
-        """Lock the directory for a start. While the `whole` mesh is started, no other command starts a router; starts
-        of parts may run together.
+        """Lock the directory for a start. A start of the `whole` mesh excludes all other starts. Starts of single
+        routers may run at the same time.
 
-        If the start fails and leaves nothing in a directory that was created for it, the directory is removed.
+        If the start fails, has created the directory, and leaves no file in it, the directory is removed.
         """
         fresh = self.make()
         with _written(self.path):
@@ -219,8 +219,8 @@ class RunDirectory:
             self.write(record)
 
     def check_idle(self, name: str) -> None:
-        """Raise RunError if this router already runs here in another process. A caller that calls this before it
-        listens can name this reason, and not only an address in use."""
+        """Raise RunError if this router already runs here in another process. The caller checks this before it binds
+        the router's addresses: afterwards it could only report that an address is in use."""
         earlier = self.running().get(name) if self.exists() else None
         if earlier is not None and earlier.pid != os.getpid():
             raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")

@@ -26,7 +26,8 @@ _early: Final[set[int]] = set()
 
 
 def put_off() -> None:
-    """Put signals off, at the very beginning of a router's process. Child processes do not inherit this."""
+    """Collect signals until `taken` handles them. The router calls this at the very beginning of its process. Child
+    processes do not inherit the handlers."""
     for number in (STOP_ALL, DRAIN, APPLY, signal.SIGHUP):
         signal.signal(number, lambda number, _: _early.add(number))
 

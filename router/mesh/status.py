@@ -40,7 +40,7 @@ class RouterView:
     more: Mapping[str, str] = attrs.Factory(dict)
     """The addresses of further listeners, by name."""
     is_elsewhere: bool = False
-    """The router may run on another host. Only its own report can tell whether it runs."""
+    """True if the router may run on another host: then only the router's own report can tell whether it runs."""
 
     @property
     def running(self) -> bool:
@@ -68,9 +68,9 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
 
 
 async def rest(began: float, since: float) -> None:
-    """The seconds to pause between two looks. `began`: when the last look began; `since`: when the whole wait began. A
-    slow answer means a busy router, so the pause grows with it. But a router that has just started is slow, too, so the
-    pause stays short compared with the whole wait."""
+    """Pause between two looks at the mesh. `began`: the time at which the last look began. `since`: the time at which
+    the whole wait began. A look that takes long means that routers are busy, so the pause grows with the look. But a
+    router that has just started is also slow, so the pause is at most a quarter of the time since `since`."""
     shortest, longest = RESTS_S
     now = trio.current_time()
     await trio.sleep(max(shortest, min(4 * (now - began), (now - since) / 4, longest)))
@@ -143,7 +143,8 @@ def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
     unseen = sorted(peers - contacts_of(view))
     if unseen:
         return f"is not in contact with {', '.join(unseen)}"
-    # A router may wait up to boot_wait for the routers outside of this part of the mesh. Its start has no fault then.
+    # If `whole` is false, other parts of the mesh may be down. A router may then wait for up to boot_wait for their
+    # routers.
     if whole and view.status["state"] != "ready":
         return f"is {view.status['state']}"
     return ""
@@ -154,9 +155,9 @@ def _linked(view: RouterView) -> set[str]:
 
 
 def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
-    """A text about the neighbours whose link is not up; empty if all links are up. The router may still be in contact
-    with these neighbours through other routers. A link is up if both ends report it. The neighbours in `names` are
-    checked themselves, so the reports of their ends are not needed here."""
+    """A text about the neighbours whose link to this router is not up; empty if all links are up. The router may still
+    be in contact with these neighbours through other routers. A link is up if both ends report it. For a neighbour in
+    `names` only this router's report is read, because a second call of this function reads the neighbour's report."""
     missing = [
         other
         for other in neighbours

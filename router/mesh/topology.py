@@ -35,8 +35,8 @@ from router.mesh.topology_queues import read_queues
 PARTS = ("mesh", "routers", "links", "addresses", "queues", "timing", "limits", "log", "security")
 
 ROUTERS_NAMED = "expected at most 63 letters, digits, - and _, with single dots between them"
-# The run directory has these names beside the folders of routers, so no router may have such a name.
-# The first is the folder of the clients' logs. The others are endings of the names of files.
+# No router may have one of these names, because the router's folder would collide with them in the run directory.
+# _CLIENTS is the folder of the clients' logs. _FILES are the endings of the names of files.
 _CLIENTS = "clients"
 _FILES = (".json", ".yaml", ".lock", ".new")
 

@@ -1,7 +1,7 @@
 """The replica sets of a mesh, each once, from the reports of all routers (`router.entities.replicas`).
 
-Reports may differ for a moment, or while routers are cut off. The report with the latest term counts, and among several
-of these the leader's.
+The reports about a set may differ for a moment, or while routers are cut off. This module shows the report with the
+latest term. If several reports have this term, it shows the report of the leader.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,9 +84,9 @@ def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, fo
 
 
 def replacement_commands(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> str:
-    """The command that replaces the voter `old` in these sets. `oncemesh queue replace` names, for each set, the first
-    router of `others` that is no voter of it yet. If a set has no such router, the command is `oncemesh queue voters`
-    for this set, which then has one voter less."""
+    """The command for the operator that replaces the voter `old` in these sets. The command is `oncemesh queue replace`
+    with the new voters: for each set, the first router of `others` that is no voter of the set yet. If one of the sets
+    has no such router, the command is instead `oncemesh queue voters` for this set without `old`."""
     news = dict[str, None]()
     for one in sets:
         if (new := one.first_new(others)) is None:

@@ -1,7 +1,8 @@
 """Shows the waits of routers for clients or other routers (docs/status.md), as sentences for people.
 
-Each wait is shown once. A home that waits for another router really waits for one of that router's subscribers. If that
-router names the subscriber, only the wait for the subscriber is shown."""
+Each wait is shown once. A home that waits for another router waits for the answer of this router's subscribers. The
+other router may report the same wait, and then names the subscriber. In this case only the wait for the subscriber is
+shown."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -23,8 +24,8 @@ Status = Mapping[str, Any]
 
 @frozen
 class Wait:
-    """A wait in a router's report. If the router waits for another router, some publishers are left out of
-    `publishers`: the other router itself reports a wait for their deliveries, and names the subscriber."""
+    """A wait in a router's report. If the router waits for another router, `publishers` lacks the publishers for which
+    the other router reports a wait itself, because that report names the subscriber."""
 
     router: str
     awaited: str
@@ -108,8 +109,8 @@ def _said(wait: Wait, status: Status) -> str:
 
 
 def shown_name(awaited: str, status: Status) -> str:
-    """The name of an awaited client or router for people. An orphan is shown as the subscriber that it is, and an
-    absent client is marked as away."""
+    """The name of an awaited client or router for people. An orphan gets the name of a subscriber, because it is a
+    subscriber whose router is not in contact. An absent client is marked as away."""
     role, _, name = awaited.partition(" ")
     return f"{f'subscriber {name}' if role == 'orphan' else awaited}{_away(role, name, status)}"
 
