@@ -13,8 +13,8 @@ MOST_ALIASES: Final = 64
 """The most topic aliases in each direction."""
 ALIAS: Final = "topic-alias"
 SHORTEST: Final = 8
-"""The router uses an alias only for a topic of at least this many bytes. With its length, a shorter topic is as short
-as the alias."""
+"""The router uses an alias only for a topic of at least this many bytes. For a shorter topic, the alias would save no
+bytes: a PUBLISH with an alias has an empty topic and the property with the alias."""
 NO_TOPIC: Final = text("")
 
 
@@ -31,7 +31,8 @@ class ReceivedAliases:
         if not 0 < alias <= MOST_ALIASES:
             raise MqttError(Reason.BAD_ALIAS, f"the client used the topic alias {alias}, expected 1 to {MOST_ALIASES}")
         if packet.topic:
-            # A topic that is too long is cut, and refused at each use.
+            # Only this much of a topic is kept, which bounds the memory. A topic that is cut is too long, so each use
+            # is refused.
             self._topics[alias] = packet.topic[: LONGEST_ADDRESS + 1]
         elif alias not in self._topics:
             raise MqttError(Reason.PROTOCOL_ERROR, f"the client used the topic alias {alias} before it gave its topic")

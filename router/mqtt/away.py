@@ -17,9 +17,10 @@ a proven user count as one user."""
 
 
 class Away:
-    """Sessions without a client. A session with topics is limited by the limit on its links; of the other sessions the
-    router keeps a bounded number. These are kept for a client whose first message was lost with its connection: without
-    a session that client would give the message up."""
+    """The sessions whose clients are away. The limit on links bounds the number of sessions with topics. Of the
+    sessions without topics the router keeps a bounded number. The reason to keep them is a client whose first message
+    was lost with its connection: if the next CONNACK reported no session, the client would not send the
+    message again."""
 
     def __init__(self, keeper: SessionKeeper) -> None:
         self.since: dict[MqttSession, float] = {}

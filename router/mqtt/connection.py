@@ -47,7 +47,7 @@ MOST_ANSWERS: Final = 8 * 1024 * 1024
 """The most bytes of packets that wait until the client reads them. Messages do not count, because the client's
 subscriptions bound them. The answers to 65,535 identifiers take 5 MB."""
 OVERHEAD: Final = 64
-"""The bytes of memory, about, that each of these packets takes besides its own."""
+"""About how many bytes of memory a waiting packet takes besides its own bytes."""
 
 
 class MqttHandler(Protocol):
@@ -116,9 +116,10 @@ class MqttConnection(DrivenConnection):
             self._fail(MqttError(Reason.QUOTA, "the client sent too many bytes before the router knew that it lives"))
 
     def hold(self, then: Callable[[], None]) -> None:
-        """Leave the packets that arrive from now on unread, until the router has proof that the client is alive and has
-        called `then`. If the connection ends before that, the client repeats most of these packets on its next
-        connection. `take_leave` handles the kinds of packets that a client never repeats."""
+        """Keep the packets that arrive from now on unread in the buffer, until the router has proof that the client is
+        alive. Then call `then`, and handle the packets. If the connection ends before the proof, the packets are
+        dropped: the client repeats most of them on its next connection. `take_leave` handles the packets that a client
+        never repeats."""
         self._held = then
         self.prove(self._proven)
 
@@ -227,9 +228,9 @@ class MqttConnection(DrivenConnection):
         self._finish(None)
 
     def take_leave(self) -> None:
-        """Drop the held packets. If they contain a DISCONNECT that did not come together with the CONNECT, the client
-        had read the CONNACK, and may be at another router by now. Then the QoS 0 messages before the DISCONNECT are
-        handled, and the DISCONNECT as well."""
+        """Drop the held packets, but first handle the packets that the client never repeats: a DISCONNECT, and the QoS
+        0 messages before it. They are handled only if a DISCONNECT is among the held packets and came in a later read
+        than the CONNECT. This client has read the CONNACK, and may be at another router by now."""
         # An error is ignored, because the client is gone and reads no answer.
         with suppress(MqttError):
             self._take_leave()

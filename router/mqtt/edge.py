@@ -47,8 +47,9 @@ log = logging.getLogger("oncemesh.mqtt")
 HEADROOM: Final = 64 * 1024
 """A packet may have this many bytes besides the bytes of the message in it."""
 PATIENCE: Final = 8
-"""A client may have this many times the receive maximum in flight: some clients send more than the maximum again when
-they come back, and would be disconnected again and again."""
+"""The router disconnects a client that has more messages in flight than this many times the receive maximum. Some
+clients that come back send more messages again than the maximum. With a factor of 1, the router would disconnect these
+clients again and again."""
 MOST_IDENTIFIERS: Final = 0xFFFF
 NEVER: Final = 0xFFFF_FFFF
 """The session expiry interval that stands for a session without expiry, in seconds."""
@@ -118,8 +119,8 @@ class MqttEdge:
         self._begin(session, connection, timeout, present=present)
 
     def _end_earlier_wills(self, client: str, connection: MqttConnection, *, continues: bool) -> None:
-        """End the wills of the client's earlier connections, once it is certain that the client is here: these
-        connections then count as over. The wills are published now, or not at all."""
+        """End the wills of the client's earlier connections, once it is certain that the client is here. From then on
+        the earlier connections count as over, so each of their wills is published now or never."""
         wills = self._node.wills
         if not wills.is_known(client, connection.user):
             return
@@ -201,9 +202,9 @@ class MqttEdge:
         return session, session.resumes
 
     def _is_overdue(self, session: MqttSession | None, links: Collection[LinkEntry]) -> bool:
-        """Whether the client was away for longer than its session may last, and not at another router. The mesh may
-        still keep some links of the session. If the client continued it, its messages that were in doubt on the ended
-        links would count as new messages."""
+        """Whether the client has been away for longer than its session may last, and has not been at another router
+        meanwhile. The session must then not continue, even if the mesh still keeps some of its links: messages in doubt
+        on the links that have ended would count as new messages."""
         if session is None or session.connection is not None:
             return False
         if self._away.since[session] + session.timeout >= self._node.now():
@@ -238,7 +239,7 @@ class MqttEdge:
         wait = partial(connection.hold, begin) if connection.can_prove else begin
         if session.is_expected:
             wait()
-        # The client may never read the CONNACK. Then the next router that it comes to needs these links.
+        # If the client never reads the CONNACK, the client's next router needs these links unchanged.
         else:
             self._at_first_word[connection] = wait
 
@@ -252,8 +253,8 @@ class MqttEdge:
         assert connection is not None
         if is_over(known):
             _expired_just_now(session, connection)
-        # The session has continued at another router, which was not known at the CONNECT.
-        # The client continues the session after its next CONNECT.
+        # The session has continued at another router, and this router did not know that when it sent the CONNACK.
+        # The router ends the connection. With its next CONNECT, the client can continue the session.
         elif not session.is_whole(known):
             connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:
@@ -315,7 +316,7 @@ class MqttEdge:
         if asked and not session.timeout:
             why = "the client asks for a session expiry in its DISCONNECT, but its CONNECT had none"
             raise MqttError(Reason.PROTOCOL_ERROR, why)
-        # If `told` is not None, the client's former links are not attached here yet.
+        # If `told` is not None, the client's former links are not attached here yet, so none can take the new time.
         if asked and session.told is None:
             session.last(min(asked, self._longest))
 
@@ -397,7 +398,8 @@ class MqttEdge:
             subscribe()
 
     def _is_elsewhere(self, session: MqttSession, address: str) -> bool:
-        """Whether the client has this subscription at another router, and may be there by now (7.8)."""
+        """Whether the client has this subscription at another router. The client may have gone back to that router by
+        now (7.8)."""
         if address in session.subscribers:
             return False
         name = link_name(LinkIdentity(session.client, LINK, address, session.user))

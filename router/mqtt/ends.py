@@ -17,7 +17,8 @@ from topic.identity import NOWHERE, Epoch, LinkIdentity, shown_address
 LINK: Final = "mqtt"
 """The name of a client's link to a topic."""
 LINK_QOS_1: Final = "mqtt-qos1"
-"""The name of the link for messages of QoS 1. That link settles first, and has an order of its own (MQTT 5 4.6)."""
+"""The name of the link for messages of QoS 1. It is a link of its own, because its end here settles first, and because
+messages of QoS 1 have an order of their own (MQTT 5 4.6)."""
 LASTING: Final = LINK, LINK_QOS_1
 OVERHEAD: Final = 256
 """The bytes of memory, about, that a message takes besides its content. The content may be empty."""
@@ -33,8 +34,8 @@ class EndHost(Protocol):
     connection: MqttConnection | None
     """The client's connection; None while the client is away."""
     was_left: bool
-    """Whether the router had ended the connection before the client went. Actions of the core after that were not
-    performed."""
+    """Whether the router had begun to end the connection before the client went. From that moment on, the router
+    performs no actions of the core for the client."""
     waiting_bytes: int
     """The bytes of the messages that the client has sent and that no link has transferred yet, with `OVERHEAD` for each
     message."""
@@ -66,8 +67,8 @@ def living(known: Collection[LinkEntry]) -> dict[Index, Epoch]:
 
 def is_over(known: Collection[LinkEntry]) -> bool:
     """Whether the session with these links has expired, may have expired by now, or has missed messages. The link that
-    was attached last expires first (protocol 8), so it decides; a link that ended before belongs to a former
-    session."""
+    was attached last decides, because it is the first to expire (protocol 8). A link that has ended before it belongs
+    to a former session."""
     last = max(known, key=lambda entry: entry.epoch, default=None)
     if last is None or not last.live or any(entry.ending for entry in known):
         return last is not None
@@ -81,9 +82,9 @@ def elsewhere(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[Lin
 
 
 def are_whole(known: Iterable[LinkEntry], here: Collection["MqttEnd"]) -> bool:
-    """Whether all that is in progress at these ends is still here: no end is superseded by a later attach elsewhere,
-    and the client has made no subscription elsewhere since it came here. A publisher elsewhere has nothing in progress
-    here, so it does not count."""
+    """Whether this router still has everything that is in progress at these ends. It has not if a later attach
+    elsewhere has superseded one of the ends, or if the client has subscribed elsewhere since it came here. A publisher
+    elsewhere does not matter, because none of its messages are in progress here."""
     came = min((end.epoch for end in here if end.epoch is not None), default=NOWHERE)
     since = [entry for entry in elsewhere(known, here) if entry.role is Role.SUBSCRIBER and entry.epoch > came]
     return all(end.is_current for end in here) and not since
@@ -133,10 +134,12 @@ class MqttEnd(ClientEnd):
         return self
 
     def echo(self) -> None:
-        """Do nothing: an MQTT client has no answer to an echo; only the kernel of its machine answers."""
+        """Do nothing, because an MQTT client has no packet that answers an echo. `when_certain` asks the kernel of the
+        client's machine instead."""
 
     def when_certain(self, then: Callable[[], None]) -> None:
-        """Call `then` when it is certain that the client is here; at once if the kernel cannot prove it."""
+        """Call `then` when it is certain that the client is here. If the kernel cannot prove this, call `then` at
+        once."""
         if self.connection.can_prove:
             self._awaited = self.connection, then
             self.connection.prove(self._certain)
@@ -145,7 +148,7 @@ class MqttEnd(ClientEnd):
 
     def _certain(self) -> None:
         (connection, then), self._awaited = self._awaited or (None, None), None
-        # If the client has another connection, or none, the proof says nothing about the present.
+        # A proof for an earlier connection does not show that the client is here now.
         if then is not None and self.connection is connection:
             then()
 

@@ -1,8 +1,9 @@
 """The packet identifiers of one session's outgoing messages, and which of them its client may hold from another router.
 
-A client that has sent PUBREC takes a new message with the same identifier for a copy, until it reads PUBREL (MQTT 5
-4.3.3). This holds also if the new message comes from another router, which does not know the first message. So the
-router first sends PUBREL for each identifier that the client may hold, and uses it only after PUBCOMP.
+A client *holds* an identifier from its PUBREC until it reads PUBREL: it takes a new message with the identifier for a
+copy, and drops it (MQTT 5 4.3.3). The client does so also if the new message comes from this router, and the identifier
+was another router's. So this router first sends PUBREL for each identifier that the client may hold, and uses the
+identifier only after the client's PUBCOMP.
 """
 
 from typing import Final
@@ -10,8 +11,8 @@ from typing import Final
 MOST_SENT: Final = 256
 """The most messages that are in flight to a client at once, unless the client asks for fewer."""
 MOST_ASKED: Final = 3
-"""The router sends these PUBRELs on at most this many connections. Some clients disconnect when they read one, against
-the standard."""
+"""The router sends PUBREL for held identifiers on at most this many connections of a client. Some clients break the
+standard, and disconnect when they read a PUBREL for an unknown identifier."""
 
 
 class Identifiers:

@@ -32,8 +32,8 @@ UNSENT: Final = 20_000
 """The most packets that wait until the client reads them. If there are more, the router reads from it
 more slowly, too."""
 PATIENCE_S: Final = 1.0
-"""One read waits at most this many seconds for fewer of them. Then it must go on, because the waiting messages may need
-a later packet of the client."""
+"""The longest time, in seconds, for which one read waits until fewer bytes or packets wait. After this time the router
+has to read, because the waiting messages may need a later packet of the client."""
 LOOK_S: Final = 0.01
 
 Turn = Callable[[], Awaitable[None]]
@@ -56,12 +56,12 @@ class Driver(Protocol):
 
 @frozen
 class Door:
-    """The way in which a client has connected. It decides as which user the client may come in."""
+    """How a client has connected. `user_of` decides by this, and by the CONNECT, which user the client is."""
 
     certified: str
     """The user that the client's certificate names; empty if none."""
     guesses: Guesses
-    """Bounds the guesses at passwords from the client's address."""
+    """The password attempts of this connection. They are limited for each client address."""
     doors: Doors
     passwords: bool
     """Whether this listener accepts passwords."""
@@ -136,9 +136,10 @@ class MqttListener:
             await self._driver.drive(stream, connection, self._at.node.pump, str(visitor), written, turn)
 
     async def _boots(self, below: trio.SocketStream) -> bool:
-        """Wait until this router knows the links that clients have at other routers, because a CONNACK tells at once
-        whether the client has a session (docs/mqtt.md). Returns False if the client has disconnected meanwhile: it may
-        have connected again, and this CONNECT would end that newer connection."""
+        """Wait until this router has booted, and knows the links that clients have at other routers: a CONNACK has to
+        say whether the client has a session (docs/mqtt.md). Returns False if the client has disconnected meanwhile. The
+        caller then drops the CONNECT, because the client may have connected again, and the old CONNECT would end the
+        newer connection."""
         boot = self._at.node.topic.boot
         if not boot.waiting_for:
             return True

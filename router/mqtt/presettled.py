@@ -1,9 +1,10 @@
 """A topic to which an MQTT client publishes at QoS 0: a publisher's link whose deliveries are presettled.
 
-The link ends with its connection. Each such link has a new name, of which no other router knows a life
-(`router.mqtt.publisher`), so it waits for no proof that the client is here. Messages that came before the client
-disconnected are transferred afterwards. If the client comes back to this router meanwhile, they are transferred before
-its new messages."""
+The link ends with its connection. Each link has a new name. So no other router knows an earlier life of the link
+(`router.mqtt.publisher`), and the link need not wait for the proof that the client is here.
+
+When the client disconnects, the router still transfers the messages that it has received. If the client comes back to
+this router meanwhile, the router transfers these messages before the client's new ones."""
 
 from collections import deque
 from math import inf

@@ -1,19 +1,22 @@
 """A topic that an MQTT client publishes to: a publisher's link, whose deliveries the client knows by identifiers.
 
-PUBLISH is the transfer. When all have accepted the message, the router answers with PUBREC, or with PUBACK at QoS 1.
-PUBREL settles; at QoS 1 the link settles first. Messages of QoS 0 have another link (`router.mqtt.presettled`).
+PUBLISH is the transfer. When all subscribers have accepted the message, the router answers with PUBREC at QoS 2, and
+with PUBACK at QoS 1. At QoS 2 the client settles by PUBREL. At QoS 1 the router's end of the link settles first.
+Messages of QoS 0 have another link (`router.mqtt.presettled`).
 
 **Tags.** A client uses packet identifiers again at once. If the session outlives its connection, the tag is the
 identifier and a hash of the message, so a copy (DUP) has the same tag at any router. Otherwise the tag is a count.
 
-**Maps.** A client that comes back sends its open messages again, each as a DUP, and never says which is the last. At
-the same router the session knows them, so the map is complete. At another router the map is incomplete, and names the
-copies that have come; another attach names each later copy. If no router in contact knows the link, and some routers
-are out of contact, that attach waits (protocol 7.6), because one of these routers may know it.
+**Maps.** A client that comes back sends its open messages again, each as a copy. No copy says that it is the last one.
+At the same router the session knows the open messages, so the map of the attach is complete. Another router does not
+know them. There the map is incomplete, and names the copies that have arrived so far. For each later copy the router
+attaches the link again. If no router in contact knows the link, and some routers are out of contact, the attach waits
+(protocol 7.6), because one of these routers may know the link.
 
-Copies come first and in their order (MQTT 5 4.6). So when the first new message comes, all copies of its link have
-come. Once they are over, a new life begins, and all that is left of the former life ends. At QoS 1 a new life begins at
-once, because a message with the same bytes may be another message.
+**Lives.** A client sends the copies first, and in their order (MQTT 5 4.6). So when the first new message arrives, all
+copies of its link have arrived. When the mesh has settled these copies, the router begins a new life of the link, which
+ends all deliveries that are left of the former life. At QoS 1 a new life begins at once, because a message with the
+bytes of an open message may still be a new message.
 """
 
 from collections import deque
@@ -54,7 +57,7 @@ class ReceivedMessage:
     # True if the client has sent the message on this connection.
     # Otherwise the client will send a copy of the message, or PUBREL, and the router then answers.
     is_read: bool = True
-    # The outcome, while it waits for the client's copy of the message (`PublisherHost.answer`).
+    # The outcome, if the router knows it and waits for the client's copy of the message before it answers.
     outcome: tuple[bool, str] | None = None
 
     @property
@@ -88,7 +91,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         # The messages that the client has released since the last batch of settlements.
         self._over: list[ReceivedMessage] = []
         self._stated: list[ReceivedMessage] = []
-        """Released messages that the map of an attach has settled. They are over once no router waits to learn that."""
+        """Released messages that the map of an attach has settled. They stay here until no router asks about them
+        (`_believe`)."""
         # The tags of the copies that the map of this attach has.
         self._named: set[bytes] = set()
         self._inherits = False  # True if the life of this link began at another router
@@ -167,8 +171,9 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return ready
 
     def _get_past(self, head: ReceivedMessage) -> None:
-        """Attach again if the first waiting message needs it, because the map of this attach lacks the message: either
-        it is a further copy, or it is new, and all copies are over."""
+        """Attach again if the map of this attach lacks the first waiting message. There are two cases: the message is a
+        further copy, which the next map has to name; or the message is new and all copies are over, and a new life has
+        to begin."""
         is_copy = head.dup and head.tag not in self._named
         if is_copy or not (head.dup or self.open):
             self._renews = not is_copy
@@ -310,8 +315,9 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             self._transfer(again)
 
     def _believe(self) -> None:
-        """Treat messages that a map has settled as over, unless the kernel can prove the client and a router still asks
-        for them."""
+        """Free the identifiers of messages that a map has settled. Keep an identifier if a router still asks about its
+        message and waits for a sign of life of the client. If the kernel cannot prove that the client lives, keep
+        none."""
         if self.is_answered:
             stream = self.stream
             asked = stream.is_questioned if self.connection.can_prove else lambda _: False

@@ -139,7 +139,8 @@ class MqttSession:
             publisher.resume()
 
     def is_whole(self, known: Collection[LinkEntry]) -> bool:
-        """Whether the identifiers still stand for the same messages, judged by the client's links in the directory."""
+        """Whether the client's identifiers still stand for the messages that this router knows under them. The
+        directory shows this: the client must not have continued its links elsewhere."""
         return are_whole(known, self.ends)
 
     @property
@@ -195,8 +196,8 @@ class MqttSession:
             self._touched[end] = None
 
     def _is_known(self, packet: PublishPacket) -> bool:
-        """Whether the packet is a copy of a message in progress. If another message has its identifier, the client has
-        released that message."""
+        """Whether the packet is a copy of a message in progress. If the packet is another message with the same
+        identifier, the client no longer knows the old message, which is then released."""
         known = self.received.get(packet.identifier)
         if known is None:
             return False
@@ -219,9 +220,10 @@ class MqttSession:
         self._touched[incoming.end] = None
 
     def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
-        """Send PUBCOMP for messages that the mesh has settled, and free their identifiers. An earlier PUBCOMP would be
-        unsafe: the client could publish an equal message under the same identifier and lose its connection. The next
-        router would then take the copy of the new message for a copy of the old one."""
+        """Free the identifiers of messages that the mesh has settled, and send the client PUBCOMP for each. PUBCOMP
+        must not come before the mesh has settled. Otherwise the client could publish an equal message under the same
+        identifier, lose its connection, and send a copy of this new message to another router. That router would take
+        it for a copy of the old one."""
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]

@@ -1,13 +1,15 @@
 """A topic that an MQTT client is subscribed to: a subscriber's link, whose client knows packet identifiers only.
 
-A transfer is a PUBLISH, at QoS 0 if the delivery is settled. PUBACK or PUBCOMP is the outcome *accepted*. PUBREC is
-not, because many clients hand a message on when they read PUBREL; if this router died before it sent PUBREL, the client
-would read none from another router and would never hand the message on.
+A transfer is a PUBLISH, at QoS 0 if the delivery is settled. PUBACK and PUBCOMP are the outcome *accepted*. PUBREC is
+no outcome, because many clients hand a message to their application only when they read PUBREL. If PUBREC were the
+outcome, and this router died before it sent PUBREL, no other router would send PUBREL, and the message would be lost.
 
-The router answers PUBREC with PUBREL at once, and does not wait until the publisher settles. Clients take few messages
-at once, so messages that wait for one publisher would hold up others, for which that publisher may itself wait.
+The router answers PUBREC with PUBREL at once, and does not wait until the publisher settles. A client takes only a few
+messages at a time. If some of them waited for one publisher, the messages of other publishers would have to wait behind
+them, and the first publisher may itself wait for one of the others.
 
-At this router the session resumes the link: its map has the keys. At another router nothing knows the keys.
+At this router the session resumes the link with a map, because it knows the keys of the deliveries. Another router does
+not know the keys, and the client cannot tell them.
 
 `Subacks` keeps the SUBACKs of a session that wait for subscriptions.
 """
@@ -121,8 +123,9 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         self.node.perform()
 
     def successor(self, qos: int, options: SubscriptionOptions) -> "MqttSubscriber":
-        """An end for another QoS or other options, which attaches with all deliveries of this one and takes the link
-        over. This end is then over. So the terminus continues, even if it would end with its link."""
+        """A new end for another QoS or other options. The new end attaches with all deliveries of this end, and takes
+        the link over; this end is then over. The link is not closed in between, because a terminus may end with its
+        link."""
         other = MqttSubscriber(self.host, self.node, self.identity.address, qos, options)
         other.records, other._answered = self.records, self._answered
         for outgoing in other.records.values():
@@ -182,9 +185,9 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
             self._end(key)
 
     def ask(self) -> None:
-        """Answer the core's echo at once. The answer of an AMQP client shows that it has read everything. Here the
-        session stands for the client, and has read everything already; an MQTT client takes no keys of deliveries to
-        other routers."""
+        """Answer the core's echo at once. The answer of an AMQP client shows that the client has read all earlier
+        frames. For an MQTT client the session answers, and has already read everything. The answer need not show more:
+        an MQTT client never takes the key of a delivery to another router."""
         self.node.topic.echoed(self.subscriber)
         self.node.perform()
 
@@ -250,7 +253,8 @@ class WaitingSuback:
     identifier: int
     reasons: list[int]
     left: int = 1
-    """The number of subscriptions that are not established yet, plus one until all of them are requested."""
+    """The number of requested subscriptions that are not established yet, plus one while more are to be requested: the
+    SUBACK must not leave before the last request."""
 
     def count_down(self) -> bool:
         """Count one event that the SUBACK waits for. Returns whether it was the last one."""

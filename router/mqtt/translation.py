@@ -70,9 +70,9 @@ NO_PROPERTIES: Final = b"\0"
 MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
 """The most bytes of a message. A larger one does not fit into a packet together with its topic."""
 MOST_BESIDE: Final = 128 * 1024
-"""The most bytes of a message that are decoded, without sections that consist of one text or binary value. These bytes
-may hold any values, so they are bounded. The properties of a PUBLISH are smaller, even if they are in the message
-twice."""
+"""The most bytes of a message that the router decodes. Sections that consist of one text or binary value do not count,
+because they are not decoded. The limit bounds the work, as the decoded bytes may hold any values. A message from MQTT
+is always below the limit, even if it has the properties of its PUBLISH twice."""
 MOST_SECTIONS: Final = 300
 
 
@@ -255,7 +255,8 @@ def _fits(value: Any) -> bool:
 
 
 def read_again(message: bytes) -> MqttContent:
-    """Translate a message that `from_amqp` has translated before, so that it cannot fail."""
+    """Translate a message again that `from_amqp` has translated. The second translation cannot fail, because the first
+    did not."""
     content = from_amqp(message)
     assert content is not None
     return content

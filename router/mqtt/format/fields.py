@@ -14,12 +14,12 @@ from router.mqtt.format.values import MqttError, PacketKind, Reason
 LONGEST: Final = 0xFFFF
 """The most bytes of a text or of binary data."""
 MOST_PROPERTIES: Final = 60 * 1024
-"""The most bytes of all properties of one packet. AMQP encodes texts with longer lengths; with this limit the same
-properties as AMQP sections stay below 64 KiB."""
+"""The most bytes of all properties of one packet. AMQP encodes the length of a text in more bytes than MQTT. With this
+limit, the properties stay below 64 KiB when they are AMQP sections."""
 _MOST_DIGITS: Final = 4  # the most bytes of a number of variable length
 WILL: Final = 0
-"""The number for a will in the table of places, where the other numbers are kinds of packets. No kind of packet has
-this number."""
+"""Stands for the properties of a will in the table of properties. In this table, a place is the number of a kind of
+packet; no kind of packet has the number 0."""
 
 
 def malformed(what: str) -> MqttError:

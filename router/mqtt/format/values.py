@@ -64,7 +64,7 @@ class Reason(IntEnum):
 
 
 REFUSED: Final = 0x80
-"""Reason codes from this one on are refusals. It is also the one refusal code in a SUBACK of MQTT 3.1.1."""
+"""The lowest reason code that is a refusal. In a SUBACK of MQTT 3.1.1, this value is the only refusal."""
 
 _RETURN_CODES: Final = {
     Reason.SUCCESS: 0,
@@ -83,7 +83,8 @@ def return_code(reason: Reason) -> int:
 
 
 class MqttError(PeerFaultError):
-    """The peer broke MQTT, or asks for more than its limits allow. The router ends its connection, and nothing else."""
+    """The peer broke MQTT, or has exceeded one of its limits. The router ends the peer's connection, and nothing
+    else."""
 
     def __init__(self, reason: Reason, description: str, limit: str = "") -> None:
         """`limit` names the limit of the topology that the peer exceeds; empty if none."""
