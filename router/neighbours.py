@@ -1,14 +1,14 @@
 """The transports to neighbouring routers: one AMQP connection for each link (architecture: between routers).
 
 The router with the lower name dials. Each side opens with its router id as container-id; the neighbour is up when both
-have opened. From then on they send bodies, on a lane for link state and a lane for channels; bodies that are ready
-together travel as one. The connection gets no more bodies than it writes at once. The others wait in the outbox, where
-link state goes before data. `linkstate` knows the content of bodies. Routers with different wire versions have no link,
-so the mesh is cut there (protocol 3).
+have opened. From then on both send bodies, on a lane for link state and a lane for channels. Bodies that are ready at
+the same time travel as one. A connection gets only as many bodies as it is about to write. The other bodies wait in the
+outbox, which sends link state before the frames of channels. `linkstate` knows the content of bodies. Two routers with
+different wire versions refuse to connect, so the mesh has no link between them (protocol 3).
 
 In a closed mesh a neighbour proves its name before it opens (`router.security`). In an open mesh no router can prove
-its name: there a newer connection replaces a neighbour's connection only if that one is silent. A refused peer learns
-nothing of the mesh.
+its name. There a newer connection replaces a neighbour's connection only if the older connection is silent. Otherwise
+any stranger could take the neighbour's place. A refused peer learns nothing of the mesh.
 """
 
 import logging
@@ -40,12 +40,13 @@ LANES: Final = (LINKSTATE, CHANNEL)
 HELD_BYTES = 512 * 1024
 """The most bytes of bodies that the connection holds unwritten. The writer may hold as many again."""
 BEHIND_BYTES = 128 * 1024
-"""The limit in place of HELD_BYTES if the stream does not take written bytes at once, because link state has to wait
-for all these bytes."""
+"""The limit that takes the place of HELD_BYTES while the connection is behind: the stream does not take written bytes
+at once. The limit is lower, because new link state has to wait until all held bytes are written."""
 JOINED_BYTES = CHUNK
-"""The most bytes of bodies that travel as one; a longer body travels alone. The neighbour reads a body only when all of
-it has arrived. So an answer must not wait for the chunk behind it, and the measure of the connection
-(`linkstate.channel.Budget`) must not count two chunks as one."""
+"""The most bytes of bodies that travel as one; a longer body travels alone. The limit has two reasons. The neighbour
+reads joined bodies only when all of them have arrived, so a short answer must not be joined with the chunk of a long
+message behind it. And `linkstate.channel.Budget`, which measures the connection in bodies, must not count two chunks as
+one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 25
@@ -214,9 +215,9 @@ class Neighbours(Handler):
         return transport is not None
 
     def _counts(self, transport: Transport) -> bool:
-        """Whether the peer of this transport is a neighbour, so its bodies are handled. One read may have several
-        bodies. If one of them removes the peer from the plan, the next ones are ignored, although `follow` closes the
-        transport only after the whole read."""
+        """Whether the router handles the bodies of this peer: the peer is up, and is a neighbour. One read may bring
+        several bodies. If one of them removes the peer from the plan, the router ignores the later ones, although
+        `follow` closes the transport only after the whole read."""
         return transport.up and transport.name in self._linkstate.neighbours
 
     def on_body(self, connection: BodyConnection, lane: int, body: Buffer) -> None:
@@ -273,10 +274,10 @@ class Neighbours(Handler):
 async def keep_dialling(
     neighbour: str, address: Address, patience: float, visit: Callable[[trio.SocketStream, str], Awaitable[None]]
 ) -> None:
-    """Keep a connection to a neighbour. The first attempts follow each other fast; a connection that does not last
-    counts as a failed attempt. An attempt ends after `patience` seconds, because the kernel's own attempts last minutes
-    while a cable is out. Each reason of a failure is logged once until a connection succeeds, as two reasons may
-    alternate."""
+    """Keep a connection to a neighbour. After a failed attempt, the pause doubles up to RETRY_MOST_S. A connection that
+    lasts for less than RETRY_MOST_S counts as a failed attempt. An attempt ends after `patience` seconds, because the
+    kernel would try for minutes while a cable is out. Until a connection succeeds, each reason of a failure is logged
+    only once, even if two reasons alternate."""
     wait = RETRY_FIRST_S
     told: set[str] = set()
     while True:

@@ -1,8 +1,8 @@
 """A router process: one trio run that owns the cores, the sockets and the delivery log (architecture: the process).
 
-The shape of the nursery is the ownership: listeners own their connections, and each dialler owns the connection to its
-neighbour. An error of a peer ends its connection. Any other exception ends the router loudly, and the rest of the mesh
-goes on.
+The nesting of tasks shows the ownership: listeners own their connections, and each dialler owns the connection to its
+neighbour. An error of a peer ends only the peer's connection. Any other exception ends the router, and the rest of the
+mesh goes on.
 """
 
 import logging

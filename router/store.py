@@ -142,10 +142,11 @@ class StateStore:
         return self._incarnation
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
-        """Store these entries as they are now, the plan if it is given, and a clock value that every later incarnation
-        starts above. Forget entries that do not outlive their routers; with `whole`, forget all other entries, too.
-        Either all of this is stored, or nothing. This is called before any client or router can learn of the change.
-        Raises UnkeptError if the disk does not take it, or another program holds the file."""
+        """Store the entries of `changed`, the plan if it is given, and a clock value above which every later
+        incarnation starts. Delete an entry of `changed` that does not outlive its router. If `whole`, delete all other
+        entries of the store, too. The store takes all of this or nothing. The caller calls this before any client or
+        router can learn of the change. Raises UnkeptError if the disk does not take the change, or if another program
+        holds the file."""
         reserved = self.reserved
         try:
             check_room(self._path)

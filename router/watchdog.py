@@ -1,19 +1,20 @@
-"""Watches the loop from another thread. If a router is dead, others replace it, but nobody replaces a router that is
-stuck while its process lives.
+"""Watches the loop from another thread. If a router dies, other routers replace it. But if a router is stuck while its
+process lives, no router replaces it, so the watch ends its process.
 
-A *turn* is the loop's work between two waits for input. The watch is a thread that looks at the turn at intervals. A
-turn that lasts longer than `dead` is logged with its place in the code. A turn that does not end makes the watch end
-the process: soon if the turn computes, later if it is blocked (by a disk, for example), because this
-may pass.
+A *turn* is the loop's work between two waits for input. The *watch* is a thread that looks at the present turn at
+intervals. If a turn lasts longer than `dead`, the watch logs the place in the code. If a turn does not end, the watch
+ends the process. It does so soon if the turn computes, and later if the turn is blocked (by a disk, for example),
+because the block may pass.
 
-The watch counts a turn's age in its own looks. So a turn does not age while the process or the machine is stopped, and
-a router that SIGCONT wakes goes on. The processor time of the process tells whether the turn computes: on a busy
-machine a turn is slow, not endless.
+The watch measures the age of a turn by the number of its own looks. So a turn does not age while the process or the
+machine is stopped, and a router that SIGCONT wakes goes on. The processor time of the process shows whether the turn
+computes. On a busy machine a turn gets little processor time, so the watch does not take a slow turn for an endless
+one.
 
-A process that does not run cannot watch itself. But the watch notices this afterwards, by a late look, and logs it:
-neighbours may have given up the router meanwhile.
+While the process does not run, the watch does not run either. Afterwards the watch notices the gap by its late look,
+and logs it, because neighbours may have given up the router meanwhile.
 
-The watch does not notice C code that never lets other threads run, because the watch is such a thread.
+Some C code never lets other threads run. The watch cannot notice this code, because the watch is one of these threads.
 """
 
 import logging

@@ -1,8 +1,9 @@
 """Decides which routers have too many links, how many of these move, where, and when.
 
-Every router has the same directory, so all routers count the same links and get the same result. Each router moves its
-own part of these links, and so the routers do not all send links to one router with room for a few. A router ignores
-small differences, waits before it acts, because routers come and go, and moves few links at a time.
+Every router has the same directory, so all routers count the same links and compute the same moves. Each router carries
+out only the moves of its own links. So the routers together send no more links to a router than it has room for. A
+router ignores small differences, and moves few links at a time. It waits before it acts, because other routers may come
+or go.
 
 Never here: which links move (`routers_node`).
 """
@@ -36,8 +37,8 @@ class Balance:
     """The moves of one router; its owner calls `takers` again and again."""
 
     def __init__(self, router: str, patience: float, now: float) -> None:
-        """`patience`: so many seconds the links have to be uneven before a move. Clients that are asked to move have
-        the same time for it."""
+        """`patience`: the seconds for which the links have to be uneven before this router moves any. After it has
+        asked clients to move, it waits for the same time before it asks more."""
         self._router = router
         self._patience = patience
         self._goal = -1

@@ -1,10 +1,11 @@
 """Finds out whether the process of a neighbour out of contact is gone (protocol 8, Lost router).
 
-A plain subscriber ends with its router. Homes wait for it for a grace, because its router may be paused or cut off. But
-if a machine refuses connections to the router's port, the process is gone, and the homes need not wait. Only neighbours
-probe, because other routers may have no way to the machine; the neighbours tell the others.
+A plain subscriber ends with its router. When the router is lost, homes wait for the subscriber for a grace, because the
+router may only be paused or cut off. But if the router's machine refuses connections to the router's port, the process
+is gone, and the homes need not wait. Only neighbours probe, because other routers may have no network path to the
+machine. A neighbour tells the other routers what it finds.
 
-A machine that is gone does not answer, and neither does a network that is cut. Then the grace runs its full time.
+If the machine is gone, or the network is cut, no answer comes. Then homes wait for the whole grace.
 """
 
 import errno

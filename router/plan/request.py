@@ -31,8 +31,8 @@ class Start(Enum):
 
 
 def apply(node: Node, mesh: Mesh, run_dir: Path, *, afresh: bool = False) -> None:
-    """Replace the plan by the topology in the run directory. `afresh`: the whole mesh is being started, and routers
-    that were leaving when it stopped are gone."""
+    """Replace the plan by the topology in the run directory. `afresh`: the whole mesh is being started. Routers that
+    were leaving when the mesh stopped then no longer belong to the plan."""
     directory = RunDirectory(run_dir)
     try:
         wanted, forced = planned(directory.topology()), directory.read().forced

@@ -26,8 +26,9 @@ STORE_ID: Final = 16
 
 
 def read_at_rest(path: Path) -> tuple[str, Mapping[str, SetContent]] | None:
-    """The router of a store, and the content of each set. The content is empty if the set's part is damaged, or is less
-    than the router has acknowledged. None if a process uses the store, or it cannot be read. Raises OSError."""
+    """The router of a store, and the content of each set. The content of a set is empty if the set's part is damaged,
+    or lacks changes that the router has acknowledged. Returns None if a process uses the store, or if the store does
+    not exist or cannot be read. Raises OSError."""
     if not path.exists() or _is_used(path):
         return None
     try:

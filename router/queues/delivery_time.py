@@ -1,7 +1,8 @@
-"""Reads from a message when a queue may give it to consumers (protocol 14.18).
+"""Reads from a message when a queue may give the message to consumers (protocol 14.18).
 
-The message annotation `x-opt-delivery-time` says this, as in other brokers. Hot path: most messages do not have the
-annotation, which a search for its name shows."""
+The message annotation `x-opt-delivery-time` has this time, as in other brokers. Hot path: most messages lack the
+annotation, so the code first searches the bytes of the message for the annotation's name, and decodes nothing if the
+name is not there."""
 
 from typing import Final
 

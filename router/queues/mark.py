@@ -1,9 +1,9 @@
-"""The progress of a store, in a file beside it that is written without fsync.
+"""The progress of a store, in a file beside the store that is written without fsync: the *mark*.
 
-A change is acknowledged when the store has it and the mark names it. The kernel keeps both when a process is killed. So
-a store with less than its mark names has lost acknowledged changes: an older file took its place, its write-ahead log
-was cut, or the last transaction of that log was damaged. A power failure may leave an older mark, or a torn one, which
-proves nothing.
+A change is acknowledged when the store has the change and the mark has the change's number. If the process is killed,
+the kernel keeps the writes to both files. So a store that has fewer changes than its mark says has lost acknowledged
+changes: an older file has taken its place, its write-ahead log was cut, or the last transaction of the log was damaged.
+After a power failure the mark may be older, or torn. Then it says nothing about lost changes.
 """
 
 import os

@@ -8,14 +8,15 @@
 | `body` | place and key | value: the body of a message at the snapshot that no row of `entry` has |
 | `piece` | place and number | a piece of a leader's snapshot, until all of them are there |
 
-The row of a part is written with each change of it, and has the sums of its entries, rows and pieces. So a page of the
-file that is older than the others, or is another page, does not agree with the row of the part, although each of its
-own rows is whole. It has only the number of bodies, and of entries before the log: the rows about messages have the
-digests of these bodies.
+The store writes the row of a part with each change of the part. This row has the sums of the checksums of the part's
+entries, rows and pieces. So the store notices a page of the file that is older than the other pages, or stands in the
+place of another page, although each row of the page is whole. For bodies, and for entries before the log, the row of
+the part has only their number. The rows about messages have the digests of the bodies.
 
-A message is written once, with the entry that has enqueued it. When the snapshot passes the entry, the entry stays as
-long as the state has one of its messages. When the remaining messages are less than a quarter of it, each gets a row of
-`body`. So one message that no consumer takes keeps few others on the disk.
+The body of a message is written once, with the entry that has enqueued the message. When the snapshot passes the entry,
+the store keeps the entry as long as the state has at least one of its messages. When these messages are less than a
+quarter of the entry's bytes, each of them gets a row of `body`, and the store deletes the entry. So a message that no
+consumer takes keeps only few bytes of other messages on the disk.
 """
 
 from array import array

@@ -37,8 +37,8 @@ from topic.raft.limits import RaftLimits
 log = logging.getLogger("oncemesh")
 
 TOLD_S: Final = 0.05
-"""The value for `RaftLimits.told`, in seconds. Under load, the next entries of a log come sooner and carry the same
-news, so that no message of its own is needed for it."""
+"""The value for `RaftLimits.told`: for so many seconds, a leader waits before it sends members the commit index in a
+message of its own. Under load, the next entries leave sooner and carry the commit index."""
 PREFER_S: Final = 60.0
 """Seconds for which the preferred voter of a set has to be in contact before it leads again."""
 STORE_BYTES: Final = 16

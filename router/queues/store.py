@@ -487,9 +487,10 @@ class QueueStore:
         part.bodies -= self._connection.execute(_NO_BODIES, (part.row_key(first), part.row_key(last))).rowcount
 
     def _thin_out(self, part: Part, index: int) -> None:
-        """Thin out an entry before the log after messages of it are gone. If the state has no or few other messages of
-        it, the entry goes as well. If the entry is damaged, or a row about its messages is, it stays: a read of its
-        bodies reports this."""
+        """Reduce an entry before the log, after messages of the entry are gone. If the state has no other messages of
+        the entry, delete the entry. If it has few others, give each a row of its own in `body`, and delete the entry.
+        If the entry or a row about its messages is damaged, the entry stays, and a later read of its bodies reports the
+        damage."""
         first, following = position_of(index, 0), position_of(index + 1, 0)
         rows = [*self._select("row", *(part.row_key(about_key(at)) for at in (first, following - 1)))]
         size = self._connection.execute("SELECT length(data) FROM entry WHERE key = ?", (part.key(index),)).fetchone()
@@ -526,8 +527,9 @@ class QueueStore:
         part.pieces.add(row[-1])
 
     def _restore(self, part: Part) -> None:
-        """Replace the state by the leader's snapshot. Its rows come from the stored pieces. The messages before those
-        in the pieces are here already. A piece without rows is skipped: the replica cannot read it either, and begins
+        """Replace the state by the leader's snapshot. The rows of the snapshot come from the stored pieces. The leader
+        has sent no messages that the replica had already: these are before the first message in the pieces, and stay. A
+        piece that has no rows cannot be read. It is skipped, because the replica cannot read it either, and begins
         anew."""
         runs, others = self._tail(part)
         lowest, highest = keys_of("row", part.place)
@@ -543,8 +545,8 @@ class QueueStore:
         self._drop_pieces(part)
 
     def _tail(self, part: Part) -> tuple[SnapshotRuns, list[tuple[bytes, bytes]]]:
-        """The runs and the other rows of the snapshot that the leader has sent last. The pieces have them after the
-        snapshot's messages."""
+        """The end of the snapshot that the leader has sent last: the runs, and the other rows. They are in the last
+        pieces, after the messages."""
         tail: list[list[tuple[bytes, bytes]]] = []
         for number in range(part.pieces.count - 1, part.staged[1] - 1, -1):
             tail.append(self._piece(part, number))
@@ -617,8 +619,8 @@ class QueueStore:
             return piece_of(self._rows_behind(part, piece.after))
 
     def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes] | None]:
-        """The rows of the snapshot that follow this key, in the order of `order_of`. None in place of a row means that
-        the piece ends here."""
+        """Yield the rows of the snapshot that follow the key `after`, in the order of `order_of`. A None in place of a
+        row ends the piece."""
         section = section_of(after)
         if section is Section.MESSAGES:
             messages: dict[int, Sequence[bytes]] = {}

@@ -1,11 +1,13 @@
 """Limits on wrong passwords: after too many from one address, the next attempt waits for its turn (docs/security.md).
 
 The limit is per client address, as a client can make new connections at will. The first `FREE` wrong passwords within
-`FORGET_S` cost nothing, then there is one attempt every `EVERY_S`. An attempt that would wait for longer than `MOST_S`
-is refused. Attempts from this host itself are not limited: it may be a proxy of many clients.
+`FORGET_S` cost nothing. After them the router allows one attempt every `EVERY_S`. It refuses an attempt that would have
+to wait for longer than `MOST_S`. It does not limit attempts from its own host, because a proxy of many clients may run
+there.
 
-A connection waits when it comes. A connection that came while attempts were free has no turn, and asks for one when it
-sends its password: otherwise a client that opens many connections first would have a guess on each.
+A connection waits for its turn before it is let in. If attempts are free at this time, the connection takes no turn. If
+attempts are no longer free when the client sends its password, the connection has to take a turn then. Otherwise a
+client could open many connections first, and have a free guess on each.
 
 A check of a password takes milliseconds, in which the loop waits. So one pass of the loop (`router.turns`) has at most
 one check, and addresses take turns: a client that sends many passwords at once, even right ones, does not delay clients
@@ -91,8 +93,8 @@ class Attempts:
 
 
 class Checks(trio.abc.Instrument):
-    """Spreads the checks of passwords over the passes of a loop, as an instrument of trio. Each pass with a check is
-    followed by a pass without one: other clients wait during a long pass, and need a short one."""
+    """Spreads the checks of passwords over the passes of a loop, as an instrument of trio. A pass with a check is long.
+    The pass after it has no check and is short, so that other clients do not wait for two long passes in a row."""
 
     def __init__(self) -> None:
         # Whether this pass has made a check, and whether the pass before it had.
@@ -160,9 +162,9 @@ class Guesses:
         await self._checks.turn(self._host)
 
     def after(self, turn: Turn, is_in: Callable[[], bool]) -> Turn:
-        """Returns a turn for the transport: it awaits `turn` and then, until the client is authenticated (`is_in`), the
-        turn of the password checks. The turn of the checks comes last, because it is valid only in the pass in which it
-        returns."""
+        """Returns a function for the transport to await before it reads. The function awaits `turn`. Until the client
+        is authenticated (`is_in`), it then also waits for a pass that allows a password check. This comes last, because
+        the read has to follow in the same pass."""
 
         async def both() -> None:
             await turn()

@@ -17,7 +17,8 @@ from router.mesh.config import Topology
 from router.mesh.errors import FileError
 
 LEAST_SECRET: Final = 16
-"""The fewest characters of the mesh's secret. A peer that saw a neighbour prove the secret can guess it offline."""
+"""The fewest characters of the mesh's secret. A peer to which a neighbour proves the secret can afterwards test guesses
+offline, without a limit, so the secret must be too long to guess."""
 
 
 class SecurityError(FileError):

@@ -1,9 +1,9 @@
 """Lets in clients that speak WebSocket: first as the other listeners do (`router.security.doors`), then by the
 handshake.
 
-A browser names the page that connects (`Origin`). A page of a foreign host might use what a browser has and the page
-has not: a certificate, or a way to loopback. So a page has to be of this host, or the topology has to name it
-(docs/security.md)."""
+A browser names the page that connects (`Origin`). A page from a foreign host could misuse the browser of its reader:
+the browser may have a certificate, or may run on a host from which it reaches loopback. So the page has to come from
+this host, or the topology has to name its origin (docs/security.md)."""
 
 from http import HTTPStatus
 from typing import Final

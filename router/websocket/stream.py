@@ -37,13 +37,14 @@ class WebSocketPipe(Pipe):
         self._size = READ
         """The bytes to ask for in the next read. It is fewer after a read of tiny frames, which take long to handle."""
         self._given = 0
-        """The value of `taken` after the last input for the connection above."""
+        """The number of bytes that had come from the pipe below (`taken`) when this pipe last returned input to the
+        protocol above."""
         self._fault: WebSocketFault | None = None
         self._is_over = False
         self._out = memoryview(b"")
         """The frames that are being written."""
         self._means = 0
-        """The number of output bytes for which the frames in `_out` stand."""
+        """The number of bytes of the protocol above that the frames in `_out` carry."""
         self._control = b""
         """The next control frame, which waits to be written. A later one replaces it: only the last ping needs an
         answer (5.5.3)."""
