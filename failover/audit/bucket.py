@@ -53,9 +53,11 @@ class Judged:
     unattributed: Unattributed
     in_vain: InVain
     unaddressed: Flags
-    """Flags the deliveries whose logged audience is lost (`judge.unattributed`)."""
+    """Flags the accepted deliveries of which no log has the audience, because the end of the home's log is lost
+    (`judge.unattributed`)."""
     left_out: int
-    """The number of deliveries that the audit does not judge (`read.begun`)."""
+    """The number of deliveries that the audit does not judge, because routers have deleted older segments of their logs
+    (`read.begun`)."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
         """Yield for each publisher and subscriber their deliveries in packed form. `judge_joined` joins them over all
@@ -96,7 +98,8 @@ def judge_rows(case: Case, rows: Rows, told: Rows | None = None) -> Judged:
 
 
 def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
-    """Return the counts of a bucket, and the packed deliveries of each publisher and subscriber (`Judged.order`)."""
+    """Return the counts of a bucket, and for each publisher and subscriber the packed order of their deliveries
+    (`Judged.order`)."""
     judged = judge_rows(case, *apart(unpack(parts)))
     facts, found, records = judged.facts, judged.found, judged.records
     fate = fates(found, judged.pairs, records, judged.verdicts, judged.unaddressed)
@@ -105,6 +108,6 @@ def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Buck
 
 
 def judge_joined(names: str, parts: Iterable[bytes]) -> Bucket:
-    """Judge the order in which one subscriber got the deliveries of one publisher. All buckets have packed their
-    parts."""
+    """Judge the order in which one subscriber got the deliveries of one publisher. `parts`: the packed order from each
+    bucket."""
     return Bucket(judge_order(names, parts))

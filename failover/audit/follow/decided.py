@@ -1,11 +1,12 @@
 """Finds the decided deliveries. A delivery is decided if no later entry can change the verdict on it.
 
-For this, all of the following must be so: its publisher has settled it at its home; every router that held it has
-forgotten it or has ended; no subscriber misses it; every router to which it was forwarded has written entries since;
-and no rule has found a violation or a missing entry.
+All of these conditions must hold: the publisher has settled the delivery at its home; every router with a record of the
+delivery has forgotten the record, or has ended; no subscriber misses the delivery; every router to which the home
+forwarded the delivery has written entries since; and no rule has found a violation or a missing entry.
 
 A delivery that violates a rule is not decided, because an entry that explains it may still come, or a log may turn out
-to be incomplete. But a delivery that no router holds counts as decided if no entry about it has come for an hour.
+to be incomplete. But if no router has a record of a delivery, and no entry about the delivery has come for an hour, the
+delivery counts as decided.
 """
 
 from collections.abc import Iterable
@@ -27,8 +28,8 @@ BY_MAPS: Final = (
     *(Event.KEPT, Event.PLACEHOLDER, Event.RESOLVED, Event.REHOMED, Event.FENCED),
     *(Event.SETTLED, Event.ABANDONED, Event.FORGOTTEN),
 )
-"""The events that can still come about a delivery which a client's map names, and of which no router has a record any
-more."""
+"""The events of late entries about a delivery of which no router has a record any more. Routers log these entries when
+a client attaches with a map that still names the delivery."""
 SILENCE_US = 60_000_000
 """A client counts as absent if it has written no entry for its timeout plus this time (in µs)."""
 
@@ -53,8 +54,8 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def only_by_maps(rows: Rows, groups: Groups) -> Flags:
-    """Flag the rows of deliveries that only unsettled maps name. The audit has counted and forgotten these deliveries
-    long ago. `groups`: the rows of each key."""
+    """Flag the rows of deliveries that, in these rows, only unsettled maps name. The audit has counted and forgotten
+    these deliveries long ago, so it does not judge them again. `groups`: the rows of each key."""
     (by_map,) = codes_of([BY_MAP], rows.strings).tolist()
     said = np.isin(rows.event, [int(event) for event in BY_MAPS])
     said |= (rows.event == Event.OUTCOME) & (rows.detail == by_map) & (by_map != NONE)
@@ -81,7 +82,8 @@ def _has_ended(client: Client) -> bool:
 
 
 def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
-    """Flag the deliveries that have a flagged element in any of these columns. `of`: the delivery of each element."""
+    """For each delivery, whether any of its elements in these columns is flagged. `number`: the number of deliveries.
+    `of`: the delivery of each element."""
     found = np.zeros(number, np.bool_)
     for each in flags:
         found[of[each]] = True
@@ -89,7 +91,8 @@ def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
 
 
 def _ended(judged: Judged, case: Case) -> Flags:
-    """Flag the records in logs that their router will not continue."""
+    """Flag the records in logs that are over: the log ends in STOPPED or in a gap, or a later incarnation of the router
+    has a log."""
     latest: dict[str, int] = {}
     for log in case.logs.values():
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -102,8 +105,8 @@ def _ended(judged: Judged, case: Case) -> Flags:
 
 
 def _missed(judged: Judged, case: Case, until: int) -> Flags:
-    """Flag the deliveries that were accepted without a subscriber, as long as the logs do not show whether the
-    subscriber was there. Its process may be stopped at present, and continue later."""
+    """Flag the deliveries that a home accepted without a subscriber, as long as the logs do not show whether the
+    subscriber's process was running at that time. The process may be stopped at present, and write entries later."""
     found, accepted = np.zeros(len(judged.uses.key), np.bool_), judged.verdicts.fates.accepted_time
     routers = [log for log in case.logs.values() if log.role == "router" and not log.stopped]
     for name, at, _ in judged.unattributed.missed(judged.verdicts.subscribers):

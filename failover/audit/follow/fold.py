@@ -1,9 +1,10 @@
 """Judges the order of deliveries step by step, for a continuous audit. Of the judged deliveries it keeps only the
 highest place.
 
-`judge.order` can judge the deliveries that the subscriber got before all deliveries that are still to be judged. These
-are then *folded*: one entry with the highest place replaces them. If the audit reads a delivery only later, although
-the subscriber got it before the last folded one, the delivery is *unplaced*: it is unknown whether it came in order.
+A delivery is *folded* if the subscriber got it before all deliveries that the audit has not judged yet. Its order is
+judged, and then one entry with the highest place replaces all folded deliveries. A delivery is *unplaced* if the
+subscriber got it before the last folded delivery, and the audit reads its entries only after the folding. The audit
+then does not know whether the delivery came in order.
 """
 
 from collections.abc import Mapping
@@ -38,8 +39,8 @@ class OrderFold:
         self.tally = Tally()
         self._pairs: dict[str, _Pair] = {}
         self._told: dict[str, set[Who]] = {}
-        """For each pair, the waiting and folded deliveries that the follower still judges at each step. `add` skips
-        them, because it has already got them."""
+        """For each pair, the waiting and folded deliveries whose rows the follower still keeps. The follower passes
+        such a delivery to `add` at each step, and `add` skips it."""
 
     def add(self, names: str, part: bytes) -> None:
         """Add the packed deliveries of a publisher and subscriber (`judge.order.pack_order`). Deliveries that were
@@ -62,11 +63,11 @@ class OrderFold:
             known -= left
 
     def fold(self, before: Mapping[str, Place]) -> None:
-        """Judge and fold the deliveries that the subscriber got before a certain place.
+        """Judge and fold the deliveries that the subscriber got before the place `before[pair]`.
 
-        `before` has this place for each publisher and subscriber. The deliveries behind the place stay, because more
-        deliveries may still come in front of them, and the judge compares their order. If `before` lacks a pair, no
-        more deliveries of that pair can come, so all of them are folded.
+        The deliveries behind this place stay: more deliveries may still come in front of them, and the judge compares
+        the order of all of these. If `before` lacks a pair, no more deliveries of that pair can come, so all its
+        deliveries are folded.
         """
         for names, pair in self._pairs.items():
             if pair.waiting:
@@ -93,8 +94,8 @@ def _after(major: Ints, minor: Ints, place: Place) -> Flags:
 
 
 def _folded(highest: Place) -> bytes:
-    """Pack one entry that stands for all folded deliveries. Its place is before all other entries, and no report names
-    it."""
+    """Pack one entry that stands for all folded deliveries. The entry has the highest place in the publisher's order,
+    and counts as the first delivery that the subscriber got. Reports do not name the entry."""
     fields = {"handed": [-1], "handed_minor": [-1], "position": [highest[0]], "position_minor": [highest[1]]}
     columns = {name: np.array(values, np.int64) for name, values in fields.items()}
     return packed(columns | {"vague": np.ones(1), "key": np.array([b""], KEY_TYPE), "life": np.zeros(1, np.int64)})

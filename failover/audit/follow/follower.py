@@ -40,11 +40,11 @@ from topic.journal import Event
 BUDGET = 8 << 20
 """The limit of the bytes of logs that one step reads."""
 FLUSHED_US = 3_000_000
-"""While its writer runs, an entry is in a block after this time (in µs): twice the longest time that a writer takes,
-and a margin."""
+"""A writer that runs puts each entry into a block within this time (in µs). It is twice the longest time that a writer
+takes, and a margin."""
 SETTLED_US = 3_000_000
-"""A step judges a delivery when its last entry is this old (in µs). Most deliveries are decided by then. The next step
-judges the others again."""
+"""A step judges a delivery if the last entry about the delivery is at least this old (in µs). Most of these deliveries
+are decided. The next step judges the undecided ones again."""
 MARGIN_US = 60_000_000
 """The audit forgets rows about links and routers that are older than the first delivery still to be judged by this time
 (in µs)."""
@@ -93,8 +93,9 @@ class _Read:
 
 
 def _undeleted(row: ControlRow, first: tuple[int, int]) -> ControlRow:
-    """Remove the detail of a CONTINUED row if the first segment that it names is later than the first one that the
-    audit has read. The audit has then read all segments that were deleted in between."""
+    """Remove the detail of a CONTINUED row if the audit has read the segments that the row reports as deleted.
+    CONTINUED states the first segment that the router still keeps. If the audit began with this segment or an earlier
+    one, it has read all segments that the router deleted since."""
     if row.event != Event.CONTINUED or tuple(row.details.get("first") or first) <= first:
         return row
     return attrs.evolve(row, detail=None)
@@ -107,8 +108,8 @@ def _began(log: str) -> int:
 
 
 def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """Mark the logs as whole, except logs that surely lack their end: a log with a gap, or a log that its writer had
-    not saved when the writer's next incarnation began."""
+    """Mark the logs as whole, except two kinds of logs that surely lack their end: a log with a gap; and a log with
+    unsaved entries, if a later incarnation of the writer has a log."""
     latest: dict[str, int] = {}
     for log in logs:
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -128,12 +129,12 @@ class Follower:
         self._logs: dict[Path, GrowingLog] = {}
         self._control: list[ControlRow] = []
         self._past, self._stayed = NO_PAST, 0
-        """The facts about links and routers that forgotten rows have shown; and the number of rows that the last
-        forgetting left."""
+        """The facts that forgotten rows about links and routers have shown; and the number of rows that stayed when the
+        follower last forgot rows."""
         self._pending, self._saved = pack(unpack([])), 0
         self._left, self._kept, self._order = Tally(), Tally(), OrderFold()
-        """The counts of decided deliveries; the counts of all other deliveries; and the object that judges the order of
-        both."""
+        """The counts of decided deliveries; the counts of all other deliveries; and the judge of the order, for decided
+        and for other deliveries."""
         self._sample, self._sample_of = self._pending, 1
         self._events = self._oldest = 0
         """The number of entries read; and when the first undecided delivery began."""
@@ -217,8 +218,9 @@ class Follower:
         return tails, readings
 
     def _take_inventory(self, tails: tuple[_Read, list[SegmentReading]], until: int, *, whole: bool = True) -> None:
-        """Take the inventory of the logs, and make the case. `whole`: treat every log as whole up to its present end
-        (`_whole`). A log that is missing is no problem yet if it began after `until`."""
+        """Take the inventory of the logs, and make the case from it (`mesh.case`). `whole`: count every log as whole up
+        to its present end (`_whole`), and ignore missing logs that began after `until`, because their files may still
+        appear."""
         instead = {reading.path: reading for reading in tails[1]}
         known = [reading for log in self._logs.values() for reading in log.readings()]
         files = [instead.get(reading.path, reading).row() for reading in known]
@@ -232,11 +234,11 @@ class Follower:
         self._inventory, self._case = found, make_case(control, found, [self._sample], self._past)
 
     def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
-        """Return all pending rows, and the number of rows from blocks, which come first. The other rows are from tails,
-        so the next step reads them again.
+        """Return all pending rows, and the number of rows from blocks. Rows from blocks come first. The rows behind
+        them are from tails, so the next step reads these again.
 
-        The rows of replicas about messages are left out, because a replica may write one long after its delivery is
-        decided.
+        Rows of replicas about messages are left out: a replica may log a message long after the delivery of the message
+        is decided.
         """
         saved, _ = apart(unpack([self._pending, *read.parts()]))
         self._events += len(saved) - self._saved
@@ -301,13 +303,14 @@ class Follower:
         self._sample = pack(sample)
 
     def _place(self, judged: Judged, young: Rows) -> None:
-        """Judge the order of the deliveries that were handed over before any delivery that is not judged yet."""
+        """Judge the order of the deliveries that a subscriber got before any delivery with rows in `young`."""
         for names, part in judged.order():
             self._order.add(names, part)
         self._order.fold(dict(self._handed_first(young)))
 
     def _handed_first(self, rows: Rows) -> Iterator[tuple[str, Place]]:
-        """Yield, for each publisher and subscriber, the earliest place of these rows in the order of `judge.order`."""
+        """Yield, for each publisher and subscriber, the place at which the subscriber got the first delivery in these
+        rows. Places are as in `judge.order`."""
         assert self._case is not None
         facts, clients = Facts(rows), self._case.clients.subscribers
         own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)

@@ -2,12 +2,12 @@
 to be judged, except the last row about each link and each neighbour.
 
 The last row in a log about a link or a neighbour states a fact that is still true. (Routers repeat such rows at the
-start of a segment: `topic.restatement`.) Of links and processes that have ended, only the facts that reports name stay
-(`mesh.past`). So a closed link leaves no row, each life of a router two or three rows, and each life of a client that
-may return one row.
+start of a segment: `topic.restatement`.) If a link or a process has ended, only the facts that reports name stay
+(`mesh.past`). A closed link leaves no row. Each life of a router leaves two or three rows. Each life of a client that
+may return leaves one row.
 
-If a log lacks its end, or if the audit does not order entries by its clock, all its rows stay, because they show what
-is unknown.
+All rows of a log stay in two cases: the log lacks its end, or the audit does not order entries by the log's clock.
+These rows show which facts are unknown.
 """
 
 import json
@@ -28,8 +28,8 @@ from topic.journal import Event
 
 Subject = tuple[object, ...]
 Missing = Mapping[tuple[str, str], Missed]
-"""For each home and subscriber, the deliveries that the home accepted without the subscriber. Reports name the
-reason."""
+"""For each home and subscriber, the deliveries that the home accepted without the subscriber. For these, reports name
+the parting as the reason, so the rows about it stay."""
 
 
 class Forgetting:
@@ -70,9 +70,9 @@ class Forgetting:
         stay."""
         link, ended = _link(row), row.log_name in self._ended
         if row.role != "router":
-            if not ended or row.source in self._irregular_writers:  # a KEPT row replaces lost entries
+            if not ended or row.source in self._irregular_writers:  # a KEPT row states what lost entries have stated
                 return row.log_name, row.event, str(row.details.get("generation"))
-            # This row shows how long the client was there.
+            # The row of a client's last attach shows until when the client was there.
             is_last = row.event == Event.ATTACHED and link not in self._closed
             return (link, row.role) if is_last else None
         if link is None and row.peer is None:
@@ -115,8 +115,8 @@ class Forgetting:
         return {log: since for log, since in reach.items() if log not in self._ended and since < self._before_hlc}
 
     def _heard(self) -> list[ControlRow]:
-        """The rows by which a router learnt that the last life of a subscriber has ended. For each log and subscriber,
-        only the first and the last of these rows are returned."""
+        """For each log and subscriber, the first and the last row by which the router learnt that the subscriber's link
+        has ended. Only rows about the latest life count."""
         found: dict[Subject, list[ControlRow]] = {}
         for row in sorted(self._case.heard, key=lambda row: (life_of(row), row.hlc)):
             if row.hlc < self._before_hlc and row.log_name not in self._ended and row.subscriber not in self._closed:
@@ -127,8 +127,8 @@ class Forgetting:
         return [row for of in found.values() for row in of]
 
     def _partings(self, whose: tuple[str, str], missed: Missed) -> Iterator[Parting]:
-        """Yield the partings of a home and a subscriber (`mesh.presence.Parting`) that are over, and whose weight is
-        above that of all earlier ones. A report never names any other parting that is over."""
+        """Yield partings of a home and a subscriber that are over (`mesh.presence.Parting`). A parting is left out if
+        an earlier one has at least the same weight, because a report names only the parting with the highest weight."""
         home, subscriber = whose
         no_more, most = home in self._ended or subscriber in self._closed, None
         for parting in sorted(self._case.partings.get(whose, ()), key=lambda parting: parting.since):

@@ -81,8 +81,8 @@ class Growing:
         return tail
 
     def peek(self, file: BinaryIO) -> list[BlockView]:
-        """Return the blocks of the tail, if they follow the blocks read so far. The next block will have the same
-        entries."""
+        """Return the blocks of the tail if the tail directly follows the last block that was read; otherwise none. The
+        reader gets the same entries again with the next block."""
         file.seek(0)
         left = read_region(file.read(HEADER + REGION)).left
         return decode_tail(left) if left is not None and left.number == self.last + 1 else []
