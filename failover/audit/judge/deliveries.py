@@ -18,7 +18,7 @@ from failover.audit.read.facts import BIG, Facts, Groups, codes_of, taken
 from topic.journal import ONE_OF_MANY, Event
 
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
-"""Pairs of the elements that some spans concern, and these spans."""
+"""Lists of spans of time. Each list comes with the elements (flags or indices) that it concerns."""
 
 
 @attrs.frozen
@@ -43,8 +43,8 @@ class Deliveries:
     received_hlc: Ints
     """The hybrid clock at which the first router received the delivery."""
     sent_last: Ints
-    """The latest attach of the publisher in which a router received the delivery, given by the clock of the attach's
-    epoch."""
+    """The publisher's latest attach in which a router received the delivery, named by the hybrid clock in the epoch of
+    this attach."""
     has_audience: Flags
     balanced: Flags
     """Whether the delivery's address is balanced, or belongs to a queue."""
@@ -61,13 +61,13 @@ class Deliveries:
     told_refused: Flags
     abandoned: Flags
     omitted: Flags
-    """Whether the publisher's map in some attach lacked the delivery. A home that had not received the delivery in that
-    attach says so."""
+    """Whether, by the entries of routers, the publisher's map lacked the delivery in some attach. If the home received
+    the delivery in this attach, only the home's own entries count."""
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
-    """The first and the last home of the delivery, as indexes into `homes`. `NONE` if no router received the delivery;
-    the entries then name only homes that routers have asked about it."""
+    """The lowest and the highest index (in `homes`) of a home that the entries about the delivery name. `NONE` if no
+    router received the delivery: the entries then name only homes that routers have asked about the delivery."""
 
 
 def gather(facts: Facts, uses: Uses) -> Deliveries:
@@ -174,12 +174,12 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Flags those of `records` that were settled after the publisher's life had ended.
+    """Flags the records (of `records`) that a router settled after the life of the publisher had ended in which the
+    publisher last sent the delivery.
 
-    This is the life in which the publisher sent the delivery last, or a later one. It is enough that the life had ended
-    for the router of the record, or for the home that told this router of the settlement. A record is also flagged if
-    it was settled under an attach of another life, or under an attach that no router answered, because that attach may
-    have begun another life.
+    The router of the record must have known that this life, or a later one, had ended. It suffices if the home that
+    sent the settlement knew this. A record is also flagged if the router settled it in an attach of another life; or in
+    an attach that no router answered, because this attach may have begun another life.
     """
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]

@@ -76,9 +76,9 @@ def ended(each: Testimony) -> Flags:
     """Flags the pairs in which the subscriber's link had ended, for the delivery's home, before the delivery was
     accepted.
 
-    The home's JOINED rows show in which life of the subscriber it was owed the delivery. If the home received the
-    delivery before it joined the subscriber, it knew of the subscriber from other routers. Then the subscriber's
-    attaches show the life.
+    The home owed the delivery to one life of the subscriber. The home's JOINED rows show this life. But if the home
+    received the delivery before it joined the subscriber, the home knew the subscriber from other routers. Then the
+    attaches of the subscriber show the life.
     """
     found = np.zeros(len(each.at), np.bool_)
     for code, _ in each.clients:
@@ -94,8 +94,8 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
     """Returns three flags for each pair: whether any of these terms applies to the delivery; whether a term that
     applies had ended when the delivery was accepted; whether a term had begun when the delivery was received.
 
-    For the home that accepted the delivery, a term applies if it overlaps the time from this home's receipt to its
-    acceptance.
+    A term at the home that accepted the delivery applies if the term overlaps the time from the receipt at this home to
+    the acceptance. Any other term applies if a router first received the delivery in the term.
     """
     applies, relieved, begun = (np.zeros(len(pairs), np.bool_) for _ in range(3))
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
@@ -118,8 +118,8 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:
     """Flags the pairs whose subscriber had ended when the delivery was accepted, and has no timeout.
 
-    What counts is the life in which the subscriber was last in an audience of the delivery: it must have ended for the
-    home that accepted the delivery, or for all homes.
+    The subscriber was last in an audience of the delivery in one of its lives. This life must have ended for the home
+    that accepted the delivery, or for all homes.
     """
     found = np.zeros(len(each.at), np.bool_)
     for code, client in each.clients:
@@ -147,8 +147,8 @@ def _forgotten(each: Testimony) -> Flags:
 
 
 def _unheard(each: Testimony, suspect: Flags) -> Flags:
-    """Flags those of the `suspect` pairs in which the accepting home need not have known the subscriber. If a router's
-    log lacks its end, the contacts are unknown, and no pair is flagged."""
+    """Flags the pairs of `suspect` whose home need not have known the subscriber when it accepted the delivery. If a
+    router's log lacks its end, the contacts are unknown, and no pair is flagged."""
     found = np.zeros(len(each.at), np.bool_)
     suspect = suspect & ~each.link_doubted
     if not suspect.any():

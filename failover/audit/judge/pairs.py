@@ -56,8 +56,8 @@ class Pairs:
     of these routers."""
     edges: Ints
     edge_stamp: Ints
-    """The row of the subscriber's first acceptance in a router's log. An acceptance that the subscriber stated in an
-    unsettled map counts, too. Hybrid clocks decide which one is first; in `edge_accepted` wall clocks decide."""
+    """The row of the subscriber's first acceptance in a router's log, in the order of hybrid clocks. An acceptance in
+    the subscriber's unsettled map counts, too. `edge_accepted` is the same in the order of wall clocks."""
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints
@@ -109,7 +109,7 @@ class Acceptances:
     """Finds the acceptances by homes that count for a subscriber.
 
     A delivery may have several acceptances. If a publisher has not read an answer, its next home answers again, or the
-    same home does so in the next epoch. The later answer also covers subscribers that came after the first one.
+    same home does so in the next epoch. The later answer also covers subscribers that came after the first answer.
     """
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
@@ -121,9 +121,9 @@ class Acceptances:
     def counting(self, accepted: Flags, pairs: Ints, plain: Flags) -> tuple[Ints, Ints]:
         """The acceptances that count for these pairs, as two columns: the pair, and the row of the acceptance.
 
-        An acceptance does not count in three cases: the home logs that it accepted without the subscriber; the audience
-        of its epoch is logged without the subscriber, and the subscriber is in an audience only later; or the
-        subscriber is in `plain`, and the home logs no audience with it (protocol 10).
+        An acceptance does not count in three cases: the home logs that it accepted the delivery without the subscriber;
+        the logged audience of the acceptance's epoch lacks the subscriber, and only a later epoch has an audience with
+        the subscriber; or the subscriber is in `plain`, and the home logs no audience with it (protocol 10).
         """
         if not len(pairs):
             return pairs, pairs
@@ -138,8 +138,8 @@ class Acceptances:
         return of[counts], answers[counts]
 
     def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Flags the elements that match an element of `others` and `rows`: they have the same group, and their rows
-        have the same value in the column."""
+        """Flags the elements (`group`, `row`) for which some element of (`others`, `rows`) has the same group and, in
+        its row, the same value of `column`."""
         number = len(self._facts.rows.strings) + 1
         found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found
@@ -154,9 +154,9 @@ class Acceptances:
 def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> Ints:
     """A lower bound for how often the subscriber processed each delivery.
 
-    A delivery in the subscriber's state file was processed in an earlier life of the process, whether or not that life
-    logged it. If the life that begins with the file, or a later one, logs it as processed, too, this counts as one more
-    time.
+    If the subscriber's state file names a delivery, an earlier life of the process has processed the delivery, even if
+    no log of that life says so. If the life that begins with this file, or a later life, logs the delivery as
+    processed, the subscriber has processed it at least twice.
     """
     since, last = groups.lowest(kept, facts.incarnation), groups.highest(processed, facts.incarnation)
     least = np.where(groups.any(kept), np.where(last >= since, 2, 1), 0)
@@ -197,8 +197,8 @@ def audience_of(detail: str) -> list[str]:
 
 
 def _joined(facts: Facts, names: list[str], stays: Sequence[Membership]) -> Iterator[tuple[Ints, Ints]]:
-    """The pairs of a delivery and each subscriber that its home had joined, and that no gate held back, when it
-    received the delivery."""
+    """The pairs of a delivery and a subscriber in whose stay the home received the delivery. Pairs with a subscriber
+    that a gate held back at this time are left out."""
     codes = {text: code for code, text in enumerate(names)}
     publishers = facts.rows.key.astype("S12")
     received = facts.at_home & facts.flags_of(Event.RECEIVED)

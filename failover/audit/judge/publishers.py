@@ -105,9 +105,9 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
     own logs are whole and have no outcome.
 
     The publisher's state file must have no outcome, either: a process may be killed after it has written its state file
-    and before it writes its log. Three kinds of deliveries are left out, because a home settles them without an outcome
-    that the publisher reads: a delivery that only a subscriber's map names, and that the home has forgotten or never
-    had; a delivery of a life that has ended; and a delivery on a link in settle mode first.
+    and before it writes its log. A home settles three kinds of deliveries although the publisher has read no outcome,
+    so these are left out: a delivery without a receipt at the home, which only a subscriber's map names; a delivery of
+    a life that has ended; and a delivery on a link in settle mode first.
     """
     second = [name for name in case.whole if not case.clients.publishers[name].settles_first]
     logged = np.isin(found.uses.publisher(), [name.encode() for name in second])
@@ -175,15 +175,16 @@ def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
 
 
 def _named(facts: Facts, found: Deliveries, case: Case) -> Iterator[tuple[Flags, Sequence[Span]]]:
-    """For each open log: flags of the deliveries whose entries name its router as a home, or name no home; and the span
-    in which entries may be missing."""
+    """Yields, for each open log, the span in which the log may lack entries, and flags of the deliveries that the span
+    concerns. These are the deliveries with an entry that names the log's router as a home, and the deliveries without
+    any home."""
     for log, span in case.open_spans.items():
         yield found.groups.any(facts.home == facts.home_code(log)) | (found.first_home == NONE), [span]
 
 
 def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Sequence[Span]]) -> Spans:
-    """For each publisher with spans of doubt: flags of its deliveries, and the spans. A publisher that no control row
-    names gets the spans of all open logs."""
+    """Yields, for each publisher, flags of its deliveries, and the spans in which entries about the publisher may be
+    missing. Deliveries of a publisher that no control row names get the spans of all open logs."""
     publishers = found.uses.publisher()
     known = case.clients.publishers
     listed: Spans = [(publishers == name.encode(), spans(client)) for name, client in known.items() if spans(client)]

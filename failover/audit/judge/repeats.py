@@ -55,9 +55,9 @@ def with_weaker_promise(each: Testimony, repeated: Flags) -> Mapping[str, Flags]
 def _suspects(each: Testimony) -> Flags:
     """Flags the pairs that may have been processed more than once.
 
-    A subscriber's own logs show this directly. In the logs of routers there are three signs: a router sent the delivery
-    after the subscriber had accepted it; routers sent it several times; or there are more acceptances than routers that
-    log one.
+    If the subscriber has logs of its own, they show this directly. Otherwise there are three signs in the logs of
+    routers: a router sent the delivery after the subscriber had accepted it; routers sent the delivery several times;
+    or the number of logged acceptances is above the number of routers that log an acceptance.
     """
     pairs, accepted, facts = each.pairs, each.pairs.edge_stamp >= 0, each.facts
     later = pairs.last_sent_hlc > taken(facts.rows.hlc, pairs.edge_stamp)
@@ -66,8 +66,8 @@ def _suspects(each: Testimony) -> Flags:
 
 
 def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
-    """Yields each of these pairs, with all rows in which the delivery was sent or accepted. The rows are from the logs
-    that decide."""
+    """Yields each of these pairs, with all rows in which the delivery was sent or accepted. The rows are from the
+    subscriber's own logs if it has any, otherwise from the logs of its routers."""
     if not len(pairs):
         return
     facts = each.facts
@@ -127,10 +127,11 @@ class _Routers(_Witness):
     def repeats(self, rows: Rows) -> bool:
         """Whether the rows show more than one acceptance by the subscriber.
 
-        They do if the subscriber accepted the delivery twice at one router; if it got the delivery again in the attach
-        in which it accepted it; or if it got and accepted it in a later attach. It does not count if a router only sent
-        the delivery in a later attach, because the client may have left that link. No clock orders what two routers log
-        about one client. Only the epochs of its attaches do, and only if the client echoes them.
+        They do in three cases: the subscriber accepted the delivery twice at one router; a router sent the delivery
+        again in the attach in which the subscriber had accepted it; or the subscriber got and accepted the delivery
+        again in a later attach. A delivery that a router only sends in a later attach does not count, because the
+        client may have left that link. No clock orders the entries of two routers about one client. The epochs of the
+        client's attaches order them, but only if the client echoes epochs.
         """
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
         is_ordered = not self._client.is_read_in_disorder
@@ -202,8 +203,8 @@ def sent_anew(each: Testimony) -> Flags:
 
 
 def has_ended(each: Testimony) -> Flags:
-    """Flags the pairs whose delivery was given up by a router that was not its home. The publisher, which has no
-    timeout, had ended for this router."""
+    """Flags the pairs whose publisher has no timeout, and whose delivery a router abandoned that was not the home. For
+    this router, the publisher's link had ended."""
     facts = each.facts
     given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (facts.rows.peer != NONE)
     found: Flags = each.deliveries.groups.any(given_up)[each.at]
@@ -211,10 +212,10 @@ def has_ended(each: Testimony) -> Flags:
 
 
 def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
-    """Flags the repeated pairs whose delivery a router gave up because of a late attach. By this attach the publisher
-    seemed to have begun another life, although its former life went on.
+    """Flags the repeated pairs whose delivery a router abandoned because it read an attach of the publisher late.
 
-    The sign of this: a home received the delivery in a later attach that did not belong to the other life.
+    The router took this attach for the beginning of another life, although the former life went on. The sign: in a
+    later attach, a home received the delivery, and this attach does not belong to the other life.
     """
     facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
     given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (rows.detail != NONE)

@@ -46,9 +46,10 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
     """Flags the records that a router settled too early: before every answer that a home gave the publisher, or without
     any answer.
 
-    Deliveries that the publisher has abandoned, or has left for good, are left out. A delivery that the publisher's map
-    lacks needs no answer, because the publisher may have settled it before an answer, unless the publisher has a whole
-    log.
+    Deliveries that the publisher has abandoned, or has left for good, are left out. If the publisher's map lacked the
+    delivery, a record without an answer is left out, too: the publisher may have settled the delivery before the home
+    answered. But if all logs of the publisher are whole, the record is flagged, because these logs would show an
+    answer.
     """
     delivery, settled = found.delivery, found.settled
     answered = of.answered[delivery]
@@ -63,8 +64,9 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
 
 
 def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
-    """For each of `records`, whether a router settled it before all answers of homes. All answers must be later,
-    because a home and its zombie may both answer, and by their own clocks either answer may be the first."""
+    """For each of `records`, whether its router settled the record before all answers of homes. A home and its zombie
+    may both answer, and one of the two answers may be the first by the hybrid clocks of only one of them. So all
+    answers must be later."""
     answers = facts.at_home & facts.flags_of(Event.ACCEPTED)
     record, answer = of.groups.all_told(answers, found.delivery[records])
     late = ~_was_before(facts, found.settled[records[record]], answer)
@@ -109,9 +111,9 @@ def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: In
 def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
     """Whether each settlement came before the answer.
 
-    Hybrid clocks order the entries of one epoch. The home of a later epoch learns from the publisher's map what
-    happened before, and the map has no hybrid clock. So entries of two epochs are ordered only by wall clock, and only
-    if one host wrote them.
+    Hybrid clocks order the entries of one epoch. They do not order the entries of two epochs: the home of a later epoch
+    learns of the earlier settlement from the publisher's map, and a map has no hybrid clock. Such entries are ordered
+    by wall clock, if one host wrote them.
     """
     rows, host = facts.rows, facts.host
     one_home = facts.home[settled] == facts.home[answered]

@@ -1,12 +1,12 @@
 """Finds the order in which a publisher published. The result is a place for each delivery; places of one publisher can
 be compared.
 
-If the publisher's log is whole, the log decides. Otherwise its homes decide, unless its epochs are not in the order of
-its attaches.
+If the publisher's log is whole, the log decides. Otherwise the logs of its homes decide. If the epochs of the publisher
+are not in the order of its attaches, the places are unknown.
 
 If a publisher came back with its state file, its log lacks only the deliveries of the last moments of an earlier life.
-The logs of their homes show these deliveries. Their places are after all deliveries in the log of that life. Deliveries
-that no home had received by then are in the state file, in order.
+The logs of homes show the lost deliveries, and their places are behind all deliveries in the log of that life. The
+state file names, in order, the deliveries that no home had received when the life ended.
 """
 
 import numpy as np
@@ -22,19 +22,20 @@ from topic.journal import Event
 Order = tuple[Ints, Ints]
 """The place of each delivery, as a major and a minor number; the minor number is `NONE` if the place is unknown."""
 BEHIND = 1 << 62
-"""A number above all places in a log. A delivery after the end of a log gets a minor number that is this number plus 62
-bits: 31 for the epoch, 31 for `n`. So it stays below 2 ** 63."""
+"""A number above all places in a log. A delivery that a log lacks at its end gets this number plus 62 bits as its minor
+number: 31 bits for the epoch, 31 bits for `n`. So a minor number stays below 2 ** 63."""
 N_BITS = 31
 AGE_MS = 1 << 30
-"""Added to the epoch in a place after the end of a log. There, the epoch counts milliseconds from the start of the
-publisher's process. Without this addition it would be negative if the router's clock is behind that of the process."""
+"""A number that is added to the epoch in a place behind the end of a log. This epoch counts milliseconds from the start
+of the publisher's process. If the router's clock is behind the clock of the process, the count is negative. With the
+addition it is not."""
 
 
 def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:
     names = found.uses.publisher()
     whole, resumed = (np.isin(names, [name.encode() for name in known]) for known in (case.whole, case.resumed))
     by_log, by_home = (whole | resumed) & (found.published >= 0), ~(whole | resumed) & (found.ranked >= 0)
-    by_home &= ~home_doubted  # the log may have lost the entry with an earlier place
+    by_home &= ~home_doubted  # the home's log may have lost an entry with an earlier place
     clients = case.clients.publishers.values()
     by_home &= ~np.isin(names, [client.name.encode() for client in clients if client.is_disordered])
     major = np.where(by_log, taken(facts.incarnation, found.published), taken(facts.epoch_hlc, found.ranked))
@@ -55,8 +56,8 @@ def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
     """Return two numbers for each delivery: the life of the publisher's process in which a router received it, and its
     minor number after the end of the log of this life.
 
-    The minor number is `NONE` in three cases: the log is whole; router and publisher are not known to have run on the
-    same host; or the epoch or `n` does not fit into its bits.
+    The minor number is `NONE` in three cases: the log is whole; the logs do not show that router and publisher ran on
+    the same host; or the epoch or `n` has too many bits.
     """
     logs = client.logs_in_order
     lives = np.array([log.incarnation for log in logs], np.int64)

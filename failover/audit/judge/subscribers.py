@@ -110,8 +110,8 @@ def lost(each: Testimony, owed: Owed) -> Flags:
 
 
 def sent_though_left_out(each: Testimony) -> Flags:
-    """Flags the pairs whose delivery a router sent although the subscriber's filter had not let it pass there before,
-    and the subscriber had not attached there again."""
+    """Flags the pairs whose delivery a router sent although, by its own log, the subscriber's filter had not let the
+    delivery pass, and the subscriber had not attached at this router again."""
     rows, left_out, sent = each.facts.rows, each.pairs.left_out, each.pairs.last_sent
     found: Flags = (left_out != NONE) & (sent != NONE) & (taken(rows.log, left_out) == taken(rows.log, sent))
     found &= taken(rows.place, left_out) < taken(rows.place, sent)
@@ -126,13 +126,13 @@ def early(each: Testimony) -> tuple[Flags, Flags]:
     """Returns two flags for each pair: whether the publisher read *accepted* before the subscriber had accepted, and
     whether it certainly did not.
 
-    Hybrid clocks decide between two routers. A corrected wall clock proves nothing against them, because the clock by
-    which it was corrected may itself have been wrong.
+    Hybrid clocks decide between two routers. If a hybrid clock and a corrected wall clock disagree, the hybrid clock
+    counts, because the clock by which the audit corrected the wall clock may have been wrong.
     """
     later, known = _edge_later(each)
     after, before = _clocks(each)
     in_time = known & ~later
-    told_later = known & later & ~each.edge_doubted  # otherwise a later router may have logged the outcome
+    told_later = known & later & ~each.edge_doubted  # otherwise a lost entry may have the outcome
     credible = ~(in_time & each.is_put_right(each.processed, _answer(each))) | _heard_too_soon(each)
     by_wall = after & credible & (each.own | ~(each.edge_doubted | known))
     return told_later | by_wall, in_time | before
@@ -159,7 +159,8 @@ def outcome_disputed(each: Testimony, owed: Owed) -> Flags:
     subscriber's log lacks, or routers log only refusals although the subscriber accepted.
 
     Only subscribers with logs and in settle mode second count, because their routers log an acceptance only when they
-    read it. If a tag was used again, it is unknown which delivery a map names.
+    read it. If the publisher used a tag again, acceptances in maps do not count, because no log shows which of the
+    deliveries a map names.
     """
     pairs, told, clear = each.pairs, each.pairs.edge_stamp >= 0, ~each.deliveries.uses.reused[each.at]
     own_doubted = each.doubted | each.bridged | _unended(each)
@@ -180,7 +181,8 @@ def _is_refused_on_link(each: Testimony) -> Flags:
 
 
 def _unended(each: Testimony) -> Flags:
-    """Flags the pairs whose delivery may have lasted until all logs end, if any log lacks its end."""
+    """Flags the pairs whose delivery has no known acceptance, if any log lacks its end. The delivery may then have
+    lasted until all logs end."""
     found: Flags = (each.accepted_time == BIG) & bool(each.case.unfinished)
     return found
 
@@ -248,7 +250,7 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
 
 def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
     """The violations at balanced addresses, with one flag for each delivery. Also flags the deliveries for which it is
-    unknown whether one subscriber had them."""
+    unknown whether exactly one subscriber processed them."""
     sure = each.deliveries.balanced & each.deliveries.uses.sure
     if not sure.any():
         return {"processed by several": sure, "processed by nobody": sure}, sure
@@ -262,8 +264,8 @@ def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
 def processed_by_several(each: Testimony) -> Flags:
     """Flags the deliveries that more than one subscriber has processed.
 
-    A subscriber does not count if its link had ended at the acceptance, or if it was apart for too long, because the
-    home may have offered the delivery to another subscriber after it.
+    A subscriber does not count if its link had ended when the home accepted the delivery, or if it was apart for too
+    long. In these cases the home may rightly have offered the delivery to another subscriber.
     """
     stays = each.taken & ~ended(each) & ~each.pairs.apart
     found: Flags = np.bincount(each.at[stays], minlength=len(each.deliveries.balanced)) > 1

@@ -202,8 +202,8 @@ class Counting:
 
 
 def _add(to: Counter[Any], names: Sequence[tuple[str, ...]], which: Ints, flags: Mapping[str, Flags]) -> None:
-    """Add the flagged elements to the counts `to`, for each name and each flag. `which`: for each element, the index of
-    its name in `names`."""
+    """Count the flagged elements, and add the counts to `to`, keyed by name and flag. `which`: for each element, the
+    index of its name in `names`."""
     for what, flag in flags.items():
         for name, number in zip(names, np.bincount(which[flag], minlength=len(names)).tolist(), strict=True):
             to[*name, what] += number

@@ -39,11 +39,11 @@ class Testimony:
         self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
         self.accepted, self.accepted_first, self.unmeant = self._acceptances()
         """`accepted` and `accepted_first`: the row of the first acceptance by a home, in the order of hybrid clocks and
-        of wall clocks. Acceptances without the subscriber do not count, unless all are without it, because a zombie may
-        have accepted without a subscriber that the next home awaited.
+        of wall clocks. An acceptance without the subscriber counts only if every acceptance is without the subscriber.
+        Otherwise it may be the acceptance of a zombie, while the next home awaited the subscriber.
 
-        `unmeant`: whether the delivery was accepted only in epochs before the subscriber was in any audience; or, if
-        the subscriber is plain, only by homes that did not know it.
+        `unmeant`: whether every acceptance is from an epoch before the subscriber was in any audience; or, for a plain
+        subscriber, from a home that did not know the subscriber.
         """
         hlc, time = taken(facts.rows.hlc, self.accepted), taken(facts.rows.time, self.accepted_first)
         self.accepted_hlc = np.where(self.accepted != NONE, hlc, fates.accepted_hlc[at])
@@ -61,7 +61,7 @@ class Testimony:
         """Whether entries about the end of the subscriber's link, or about the routers that knew it, may be missing."""
         self.bridged = self._overlaps(lambda client: client.bridged)
         self.doubted = self._overlaps(lambda client: client.doubts, case.open_windows)
-        self.doubted |= self.bridged & self.edge_doubted  # the logs that decide may lack entries there
+        self.doubted |= self.bridged & self.edge_doubted  # a router that also lacks entries replaces nothing
         by_edge = pairs.edge_stamp >= 0
         count = np.where(self.own, np.maximum(pairs.own_count, self.bridged & by_edge), by_edge)
         self.taken: Flags = count > 0
@@ -90,8 +90,8 @@ class Testimony:
 
     @cached_property
     def taken_over_hlc(self) -> Ints:
-        """The hybrid clock at which the accepting home received the delivery; `BIG` if this home's log does not show
-        it."""
+        """The hybrid clock at which the home that accepted the delivery first received it; `BIG` if this home's log
+        does not show this."""
         facts, number = self.facts, len(self.facts.homes) + 1
         rows = np.flatnonzero(facts.at_home & facts.flags_of(Event.RECEIVED))
         told, of = np.unique(self.deliveries.uses.of[rows] * number + facts.home[rows] + 1, return_inverse=True)
@@ -175,8 +175,8 @@ class Testimony:
 
     def _overlaps(self, of: Callable[[Client], Sequence[Span]], otherwise: Sequence[Span] = ()) -> Flags:
         """Flags the pairs whose delivery was under way in a span for which entries about the subscriber may be lost.
-        `of`: a function that returns these spans of a subscriber. `otherwise`: the spans of a subscriber that no
-        control row names."""
+        `of`: a function that takes a subscriber and returns these spans. `otherwise`: the spans that apply to
+        subscribers that no control row names."""
         spans: Spans = [
             (self.pairs_of(code), otherwise if client is None else of(client)) for code, client in self.clients
         ]

@@ -1,11 +1,11 @@
 """Finds accepted deliveries that a subscriber may have missed although no rule says that it was owed them. There are
 three kinds:
 
-*Unaddressed*: the audience of the delivery is lost with the home's log, so other logs have to show which subscribers
-were owed it.
+*Unaddressed*: the home's log has lost the audience of the delivery, so other logs have to show which subscribers were
+owed the delivery.
 
-*Without*: the home accepted the delivery while it did not know, or no longer awaited, a subscriber that was there. The
-delivery was not owed, but reports show it.
+*Without*: the subscriber was there, but the home accepted the delivery without it, because the home did not know the
+subscriber or no longer awaited it. The delivery was not owed to the subscriber, but reports show it.
 
 *Away*: like *without*, but the subscriber was gone for longer than its timeout.
 """
@@ -26,7 +26,8 @@ from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, Facts, taken
 
 InVain = Counter[tuple[str | None, bool]]
-"""Counts deliveries by two keys: the last known home of the delivery, and whether a known subscriber did not get it."""
+"""Numbers of deliveries, counted by two keys: the last known home (None if unknown), and whether a known subscriber did
+not get the delivery."""
 Without = dict[tuple[str, str, str], "Missed"]
 """The missed deliveries of each publisher, subscriber and home."""
 Away = Counter[tuple[str, str]]
@@ -58,8 +59,8 @@ class Unattributed:
     def unaddressed(self, verdicts: SubscriberVerdicts) -> tuple[InVain, Flags]:
         """The number of unaddressed deliveries, and flags of them.
 
-        Deliveries that were accepted after all routers had lost their stores are left out, if the logs of this are
-        whole, because no subscriber was owed anything then.
+        If all routers have lost their stores, and their logs of that time are whole, later deliveries are left out,
+        because no subscriber was owed a delivery then.
         """
         unheard = self._fates.unheard
         astray = (self._fates.is_accepted | unheard) & ~self._found.has_audience
@@ -94,8 +95,7 @@ class Unattributed:
         """Yields each subscriber that routers had to know, the deliveries that it missed, and for each of these a flag:
         whether the subscriber was there.
 
-        A delivery is missed if the subscriber was not owed it and did not get it, and its filter would have let it
-        pass.
+        A delivery is missed if the subscriber was not owed it, did not get it, and had no filter that stopped it.
         """
         got = self._served(verdicts.owed | verdicts.taken | self._pairs.passed)
         for name, presence in self._case.presences.items():
@@ -154,8 +154,8 @@ class Unattributed:
         return (names[home] for home in self._found.last_home[deliveries].tolist())
 
     def _may_have_been_there(self, at: Ints, name: str, client: Client) -> Flags:
-        """Flags the deliveries that were accepted while an attach of the subscriber had begun and not ended. If no log
-        shows the outcome of a delivery, it is flagged, too."""
+        """Flags the deliveries that were accepted while the subscriber may have been attached. Deliveries whose outcome
+        no log shows are flagged, too."""
         hlc, time = self._fates.accepted_hlc[at], self._fates.accepted_time[at]
         begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
         found = np.zeros(len(at), np.bool_)
@@ -167,11 +167,12 @@ class Unattributed:
         return (found | self._fates.unheard[at]) & self._addressed(client.address)[at]
 
     def _unwatched(self, at: Ints) -> Flags:
-        """Flags the deliveries whose audience no router could observe. Their home, or possible home, has a log without
-        a clean end, and no router with a whole log was in contact with it and saw which subscribers it joined.
+        """Flags the deliveries whose audience no router could observe.
 
-        The wall clocks of the two routers may differ. For a router that died this does not matter, because the other
-        router loses the contact after the death.
+        The log of the home, or of a router that may be the home, has no clean end; and no router with a whole log was
+        in contact with this router at that time and saw which subscribers it joined. The wall clocks of the two routers
+        may differ. If the home died, this does not matter, because the other router loses the contact only after the
+        death.
         """
         blind = np.zeros(len(at), np.bool_)
         first, last = self._found.first_home[at], self._found.last_home[at]

@@ -30,7 +30,8 @@ Stamp = tuple[int, str, int]
 
 @attrs.frozen
 class Uses:
-    """The deliveries of a bucket. All columns but `of` have one element for each delivery."""
+    """The deliveries of a bucket. The column `of` has one element for each row. The other columns have one element for
+    each delivery."""
 
     of: Ints
     """For each row, the delivery to which the row belongs."""
@@ -91,9 +92,9 @@ def tell_apart(
 
 
 def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -> Flags:
-    """Flags the keys that may have been used more than once: the publisher sent them more than once, or homes received
-    them at several places in the publisher's order. A key that, by a whole log of the publisher, was sent once is not
-    flagged."""
+    """Flags the keys that may have been used more than once: the publisher sent the key more than once, or homes
+    received the key at several places in the publisher's order. If the publisher's log is whole and shows that the key
+    was sent once, the key is not flagged."""
     sent = groups.count(facts.flags_of(Event.PUBLISHED))
     received = facts.flags_of(Event.RECEIVED) & (facts.rows.n >= 0)
     moved = groups.distinct(received, facts.epoch_hlc, facts.rows.n) > 1
@@ -162,14 +163,16 @@ class _Routed:
     starts: Sequence[DeliveryEntry]
     """For each use, the row with which it began."""
     ends: Sequence[Stamp]
-    """For each use, where it ended: at its settlement, or where the next use began. The last use may have no end."""
+    """For each use, the place in the order of hybrid clocks at which it ended. A use ends when the publisher settles
+    the delivery, when a later home answers that it never received the key, or when the next use begins. The last use
+    may have no end."""
     places: Mapping[tuple[int, int], int]
     """For each place in the publisher's order (epoch, n), the number of the use that homes received there."""
     sent_again: bool
     """Whether any use began in another epoch than the use before it.
 
-    If so, the logs may show one use as two: on a link with receiver settle mode *first* the home settles each delivery
-    with its answer, and a publisher that has not read the answer sends the delivery again at its next home.
+    If so, the logs may show one use as two. On a link with receiver settle mode *first*, the home settles each delivery
+    with its answer. If the publisher has not read the answer, it sends the delivery again at its next home.
     """
 
 
@@ -210,10 +213,11 @@ def _stamp(row: DeliveryEntry) -> Stamp:
 
 
 def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
-    """The epochs in which a home answered that the delivery is settled although no home settled it in this epoch.
+    """The epochs in which a home answered that the delivery is settled although, by earlier entries, no home had
+    settled it in this epoch.
 
-    The publisher had then settled the delivery earlier, so a transfer of the key in this epoch is another use. A home
-    without a record answers only routers that ask, and these may read the answer after the transfer.
+    The publisher had then settled the delivery before this epoch, so a transfer of the key in this epoch is another
+    use. A home without a record answers only routers that ask, and a router may log the answer only after the transfer.
     """
     omitting, settling = set[int](), set[int]()
     for row in told:
@@ -226,8 +230,8 @@ def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
 
 
 class _Clocks:
-    """Finds to which use of a key a row belongs, by the time of the row. If it is known, by the clock of the row's
-    host, when each use began, the class compares wall clocks. Otherwise it compares hybrid clocks."""
+    """Finds to which use of a key a row belongs, by the time of the row. If the clock of the row's host shows when each
+    use began, wall clocks decide. Otherwise hybrid clocks decide."""
 
     def __init__(self, publishing: Sequence[DeliveryEntry], routed: _Routed, *, whole: bool) -> None:
         self.certain = True
@@ -255,8 +259,8 @@ class _Clocks:
         """The use to which a router's row belongs.
 
         If the row has a place in the publisher's order, the place decides. If the row is about a settlement, its use
-        had ended by then. For other rows the publisher's own clock decides best. Hybrid clocks decide if it is known
-        when every use began.
+        had ended by then. For any other row from the publisher's host, the wall clock decides. For a row from another
+        host, hybrid clocks decide, if the routers' logs show when every use began; otherwise the wall clock decides.
         """
         if self._by_stamp and (use := self._routed.places.get((row.epoch_hlc or 0, row.n))):
             return use
@@ -267,8 +271,8 @@ class _Clocks:
         return self.of_client(row)
 
     def _of_settled(self, row: DeliveryEntry) -> int:
-        """The last use that had ended when the row was written. By the row's own clock, a later use may already have
-        begun, because the clock of the row's router may be ahead."""
+        """The last use that had ended when the row was written. A later use may have begun by the row's clock but does
+        not count, because the clock of the row's router may be ahead."""
         if self._by_stamp:
             return max(bisect_right(self._routed.ends, _stamp(row)), 1)
         return max(min(bisect_right(self._over, row.time), self.of_client(row)), 1)
@@ -290,8 +294,8 @@ def _only_host(rows: Sequence[DeliveryEntry]) -> str:
 
 
 def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
-    """The earliest possible time of each publication, which is the time of the last entry about the publication before
-    it. One entry stands for all publications within a moment, so the time of the entry itself is less exact."""
+    """The earliest possible time of each publication: the time of the entry before the publication's own entry. One
+    entry may stand for all publications within a moment, and its time is the end of this moment."""
     ends: list[int] = []
     for before, row in zip([None, *publishing], publishing, strict=False):
         if row.event == Event.PUBLISHED:
@@ -302,9 +306,9 @@ def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
 def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
     """Maps each row of a router (by its id) to its use.
 
-    A record that begins with a subscriber's map belongs to the use that the router next receives or sees settled.
-    Hybrid clocks cannot decide this, because the subscriber may have got the deliveries in its map from a router with a
-    faster clock.
+    A record may begin with a subscriber's map. The record then belongs to the use of the router's next entry about a
+    receipt or a settlement. The hybrid clock of the record's first row cannot decide this: the subscriber may have got
+    the delivery from a router with a faster clock.
     """
     following: DeliveryEntry | None = None
     told: dict[int, DeliveryEntry] = {}
@@ -320,8 +324,9 @@ def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
 def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Locate) -> dict[int, int]:
     """Maps each row of a log (by its id) to its use. This is the use of the last `opening` row before it.
 
-    The clock alone cannot decide, because entries about the end of one use may come after the next use has begun
-    elsewhere. After a FORGOTTEN row, any row opens a use, because outcomes from a map come before the PLACEHOLDER row.
+    The clock alone cannot decide: after the next use has begun at another router, this log may still get entries about
+    the end of the earlier use. After a FORGOTTEN row, any row opens a use, because the outcomes in a map come before
+    the PLACEHOLDER row.
     """
     uses: dict[int, int] = {}
     current, incarnation = 0, None
@@ -339,8 +344,9 @@ def _of_subscriber(
 ) -> dict[int, int]:
     """Maps each row of a subscriber (by its id) to its use, by the wall clock of the subscriber's host.
 
-    If this clock does not show when each use began, transfers are matched by their order: the first one that the
-    subscriber got is the first one that routers sent, and so on. For this the numbers of transfers have to be equal.
+    If this clock does not show when each use began, and the subscriber got as many transfers as routers sent, transfers
+    are matched by their order: the first transfer that the subscriber got is the first transfer that a router sent, and
+    so on.
     """
     handed = [row for row in log if row.event == Event.DELIVERED]
     if all(clocks.known_at(row.host) for row in log):

@@ -178,8 +178,8 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
 
 def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
     """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address. A
-    queue is given by the code of its egress's address. It is `NONE` if the queue is unknown, and a code that no text
-    has if no log names the queue."""
+    queue is given by the code of the address of its egress. `NONE` if the queue is unknown; the number of texts if the
+    rows do not name the queue."""
     strings, clients = each.facts.rows.strings, dict(each.clients)
     known = {text: code for code, text in enumerate(strings)}
     number = len(strings) + 1
@@ -227,7 +227,7 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
     answer of a consumer."""
     facts = each.facts
     answered = facts.at_home & facts.flags_of(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
-    # An answer counts, whichever use of the key it answers.
+    # A key may have several uses. An answer to any of them counts.
     has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])
     is_open = bool(each.case.open_homes or each.case.cut)
     doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]

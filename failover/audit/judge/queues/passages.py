@@ -20,9 +20,8 @@ WRAP: Final = 1 << 64
 
 @attrs.define(slots=True)
 class Passage:
-    """The messages that came into the queues of a set and left them, by one log. The first element of each list is for
-    the messages before the first CONTENT entry of the set; each later element is for the messages after the next
-    CONTENT entry."""
+    """The messages that came into the queues of a set, minus the messages that left them, by one log. The log's CONTENT
+    entries cut the log into parts. The first element of each list is for the part before the first CONTENT entry."""
 
     messages: list[int]
     """By how much the number of messages grew."""
@@ -70,8 +69,8 @@ def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
 
 
 def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
-    """Yields two texts for each CONTENT entry that does not fit the entry before it and the messages logged in between:
-    the set and the index of the entry, and the replica's log."""
+    """Yields two texts for each CONTENT entry that differs from the CONTENT entry before it by other messages than the
+    replica logged between the two entries: the set and the index of the entry, and the replica's log."""
     for (log, set_), through in passed.items():
         listed = contents[log, set_]
         for before, content, more, sum_ in zip(
