@@ -1,14 +1,14 @@
 """Finds messages that are lost in the stores of replica sets, while no process uses the stores (protocol 13.5, 14).
 
-An entry that a replica has applied is decided: a majority of the stores has the entry, and each later snapshot has its
+When a replica applies an entry, the entry is decided: a majority of the stores has it, and each later snapshot has its
 effect. So a message that, by the logs, was enqueued and never left its queue is lost in two cases:
 
-1. A snapshot after its entry lacks the message.
+1. A snapshot that is later than the message's entry lacks the message.
 2. So many stores lack the message that the other stores are no majority.
 
 In case 2, a store counts as if it had the message if it was set aside, is in use, or has begun anew. If the stores have
-different configurations, case 2 does not apply, because a majority of former voters may have the message. Entries after
-a snapshot need not be decided.
+different configurations, case 2 does not apply, because a majority of former voters may have the message. Entries
+behind a snapshot may be undecided, so case 1 looks only at snapshots.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,7 +101,8 @@ class AtRest:
         return AtRest(found, self.stamps)
 
     def life_of(self, set_: str) -> int:
-        """The life of the set, which is a clock. All entries that replicas wrote in this life have later clocks."""
+        """The name of the set's life. It is a hybrid clock, and replicas wrote all entries of this life at later
+        clocks."""
         return self.replicas[set_][0].life
 
     @property

@@ -49,8 +49,9 @@ class SubscriberAttaches:
         """The attach to which an entry at this place of a router's log belongs: the last one that the router answered
         before.
 
-        With `by_map`, the entry is an outcome from a map. It belongs to the attach that begins next, whether or not
-        this one is answered. If that attach began afresh, the outcome is older.
+        With `by_map`, the entry is an outcome from a map, which a router logs before the attach of this map. So the
+        entry belongs to the attach that begins next, even if the router has not answered this attach. If the attach
+        began afresh, the outcome is from an earlier attach, and the text of the result is empty.
         """
         if by_map:
             begins = self.begins.get((log, subscriber), ())

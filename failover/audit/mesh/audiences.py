@@ -1,9 +1,10 @@
 """Computes when routers had joined subscribers. It reads only the control rows.
 
-Routers log the audiences that they compute. *Stays* check these audiences: a router owes a subscriber each delivery
-that it receives from a publisher between the subscriber's JOINED entry and its departure. Deliveries of a publisher
-that gates the subscriber are not owed. *Terms* show from when on a home no longer owes a subscriber the deliveries that
-it owed before. A stay and a term belong to one epoch: a subscriber that comes back begins new ones.
+Homes log the audiences that they compute. The audit checks these audiences by *stays*: a home owes a subscriber each
+delivery that the home receives from a publisher between the subscriber's JOINED entry and the subscriber's departure.
+Deliveries of a publisher that gates the subscriber are not owed. A *term* shows from when on a home no longer owes a
+subscriber the deliveries that it owed the subscriber before. A stay and a term belong to one epoch: a subscriber that
+comes back begins new ones.
 """
 
 from collections import defaultdict
@@ -34,8 +35,8 @@ class Membership:
     closed: int = FOREVER
     """The hybrid clock of the departure, if another router logged it.
 
-    The stay ends when the clock of this router has passed this clock, because the router cannot know of the departure
-    earlier. A subscriber without a timeout also departs from a router when it attaches at another one.
+    The stay ends when this router's hybrid clock has passed the clock of the departure, because this router cannot know
+    of the departure earlier. A subscriber without a timeout also departs from a router when it attaches at another one.
     """
     gates: list[Gate] = attrs.field(factory=list)
 
@@ -70,7 +71,7 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
         if row.event == Event.JOINED and who not in current:
             client = subscribers[who[2]]
             closed = closed_at(client, life)
-            if not client.timeout_s:  # the home does not wait for the subscriber at its former router any more
+            if not client.timeout_s:  # the subscriber's former router has ended the link
                 closed = min([closed, *(at for at in stolen[who[2], row.home] if at > life)])
             stay = Membership(*who[:2], row.address or client.address or "", who[2], life, row.place, closed=closed)
             stay.gates = gates.get(who, [])
@@ -105,8 +106,8 @@ def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict
 
 
 def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Term]:
-    """The terms at homes for which the subscriber expired before they joined it. Such terms exist because a home also
-    awaits subscribers that it knows from its state store, or from other routers."""
+    """The terms of the subscriber at homes that had not joined it when it expired for them. A home may await a
+    subscriber that it has not joined, if it knows the subscriber from its state store or from other routers."""
     for life, at, home in client.closings:
         if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
             yield Term(home, 0, at, min(at, closed_at(client, life)))
@@ -115,15 +116,15 @@ def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) ->
 def _terms_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Term]:
     ordered = sorted(begun)
     ends = [*(since for since, _ in ordered[1:]), FOREVER]
-    # `ordered` is empty if logs have only the subscriber's departure
+    # `ordered` is empty if the logs have the subscriber's departure and no JOINED entry
     for (since, life), till in zip(ordered, ends, strict=False):
         expired = [at for ended, at, where in client.closings if where == home != "" and ended >= life and at > since]
         yield Term(home, since, till, min([closed_at(client, life), *expired]))
 
 
 def closed_at(client: Client, life: int) -> int:
-    """The hybrid clock at which this life of the subscriber, or a later one, was closed. A close holds for every home;
-    an expiry does not."""
+    """The hybrid clock at which this life of the subscriber, or a later one, was closed. A close ends the link for
+    every home. An expiry ends the link for only one router, so it does not count here."""
     return min((at for ended, at, where in client.closings if where == "" and ended >= life), default=FOREVER)
 
 

@@ -71,11 +71,11 @@ class Case:
     recovered: frozenset[str]
     """The names of the sets that an operator has recovered."""
     heard: Sequence[ControlRow]
-    """EXPIRED entries that no router has logged, and that the audit adds: a router can have learnt of these endings of
-    links from others."""
+    """EXPIRED entries that the audit adds, one for each router that can have learnt of the ending of a link from other
+    routers. Such a router logs nothing itself."""
     watched: Mapping[str, Sequence[Span]]
-    """For each router's open log, spans in µs of wall clock. In them, no client can have attached at that router
-    without an entry in another log. Empty if the state stores show that no client has attached in this way anywhere."""
+    """For each router's open log, the spans, in µs of wall clock, in which another router's log shows every attach at
+    this router. The mapping is empty if the state stores show that the open logs have lost no attach."""
     since: int
     """The audit does not judge deliveries that began before this time (in µs of wall clock), because logs of that time
     are deleted. 0 if no log is deleted."""

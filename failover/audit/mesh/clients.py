@@ -2,7 +2,8 @@
 times logs may lack entries about them.
 
 The module reads the control rows in plain Python. A log is *open* if it may lack its end. Each open log causes a
-*doubt* about the clients that it concerns: a span of time in which the absence of an entry proves nothing.
+*doubt* about each client whose entries the log may lack. A doubt is a span of time in which the absence of an entry
+proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,11 +54,11 @@ class Client:
     afresh: set[int] = attrs.field(factory=set)
     """The lives whose attach had a null map. Such an attach need not have echoed an epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
-    """Triples (life, when, where) with hybrid clocks: from `when` on, nothing is owed to attaches up to `life`. This
-    holds for deliveries whose home is `where`; for all deliveries if `where` is empty.
+    """Triples (life, when, where) with hybrid clocks: from `when` on, routers owe nothing to attaches up to `life`. If
+    `where` is empty, this holds for all deliveries, otherwise for deliveries whose home is `where`.
 
-    An expiry is known to only one router. A closing detach holds for all routers, and so does a new generation of a
-    publisher.
+    When a link expires, this holds only for the router that expires it. When the client closes its link, or a publisher
+    gets a new generation, this holds for all routers.
     """
     doubts: list[Span] = attrs.field(factory=list)
     """Spans (from, to), in µs of wall clock, for which entries about the client may be missing."""
@@ -67,15 +68,15 @@ class Client:
     """Spans in which a router may have ended the client's link although its log lacks the entry. Each span ends with
     the client's next attach.
 
-    Some times are left out: the client was attached at a router whose whole log has no ending of the link. That router
-    would have logged the ending, too.
+    The spans leave out the times at which the client was attached at a router with a whole log, if this log has no
+    ending of the link. This router would have logged an ending.
     """
     unmet: list[Span] = attrs.field(factory=list)
     """Spans in which a router may have come to know the client although its log lacks the entry. Each span ends with
     the client's next attach."""
     bridged: list[Span] = attrs.field(factory=list)
-    """Spans for which the client's own entries may be missing, but are replaced by its state file, which a later log of
-    the client has."""
+    """Spans for which the client's own log may lack entries, and the client's state file shows what these entries have
+    stated. A later log of the client has the content of the file."""
     resumed: "Resumption | None" = None
     """Set for a publisher whose last log begins with its state file. The file shows which earlier deliveries are
     settled."""
@@ -94,8 +95,8 @@ class Client:
     epoch that the client echoes (protocol 2)."""
 
     def anew(self) -> "Client":
-        """Copy the client without its lives and spans. The copy has only its names and settings. It also has the last
-        entry of `closings` for all routers, if this entry closed the client's last life."""
+        """Copy the client without its lives and spans. The copy keeps names and settings. If the client's last life has
+        been closed for all routers, the copy also keeps this entry of `closings`."""
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
         return Client(
@@ -128,8 +129,8 @@ class Client:
         """Whether an attach may have a lower epoch than an earlier attach, because the clocks of two routers out of
         contact differ.
 
-        If the client echoes no epoch, this can happen to two attaches at different routers, if the time between them is
-        shorter than the difference that these clocks may have.
+        If the client echoes no epoch, two attaches at different routers may have their epochs in the wrong order: the
+        time between the attaches must be shorter than the difference that the clocks of these routers may have.
         """
         lives = [(self.opened[life], where) for life, _, where in sorted(self.lives) if self.opened[life]]
         if not self.echoes and len(lives) < len(self.lives):
@@ -143,11 +144,12 @@ class Client:
 
     @property
     def _may_begin_below(self) -> bool:
-        """Whether the client may have begun afresh with a lower epoch than that of an earlier attach.
+        """Whether the client may have begun afresh in an attach whose epoch is lower than the epoch of an earlier
+        attach.
 
         An attach that begins afresh echoes no epoch. So only the clocks of two routers, which may be out of contact,
-        order it and the attach before it. If the attach with the lowest epoch began afresh, no resuming attach came
-        before it, because that attach would have resumed one with a still lower epoch.
+        order this attach and the attach before it. If the attach with the lowest epoch began afresh, no attach came
+        before it: an earlier attach would have resumed an attach with a still lower epoch.
         """
         lives, began, again = sorted(self.lives), -FOREVER, -FOREVER
         for place, ((life, _, former), (higher, _, router)) in enumerate(pairwise(lives)):
@@ -162,7 +164,8 @@ class Client:
     @property
     def is_read_in_disorder(self) -> bool:
         """Whether routers may have read a subscriber's attaches in another order than the client sent them. A router
-        may read an attach, with the outcomes in its map, late. Only the epochs that a client echoes show this."""
+        may read an attach, with the outcomes in its map, late. The audit can see this only if the client echoes
+        epochs."""
         return self.is_disordered or not self.echoes
 
     @property
@@ -200,7 +203,7 @@ NOBODY: Final = KnownClients({}, {})
 
 
 def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownClients = NOBODY) -> KnownClients:
-    """All clients in the control rows, and those that were known `before`."""
+    """All clients in the control rows, and the clients in `before`, which earlier calls have found."""
     keeping = {row.log_name for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
     publishers = _clients("publisher", ordered, logs, before.publishers)
@@ -272,7 +275,7 @@ def _clients(
         if own and own not in client.logs:
             client.logs.append(own)
         _note_life(client, row, hybrid)
-    for row in rows:  # some attaches are only in the client's own log
+    for row in rows:  # an attach may be missing in the logs of routers
         if row.role == role and row.event == Event.ATTACHED and row.epoch_hlc is not None and row.home is not None:
             client, life = clients[_named(role, row) or ""], life_of(row)
             if life not in client.opened:
@@ -292,8 +295,8 @@ def _clients(
 def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     """Note the life that a row opens or closes.
 
-    Rows of routers open and close lives. A client's own row can close a life, too. The hybrid clock of such a row is
-    only known as exactly as the client's wall clock.
+    Rows of routers open and close lives. A client's own row can only close a life, or show when the client was
+    attached. A client's row has no hybrid clock: its time is only as exact as the client's wall clock.
     """
     if row.role != "router":
         if row.event in (Event.KEPT, Event.BOOT):
@@ -315,7 +318,8 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in client.lives):
-        # A link in the state store was attached before the router started.
+        # KEPT is from the router's start. The router attached the link of its state store earlier, at the clock of the
+        # life.
         opened = life if row.event == Event.KEPT else row.hlc
         client.lives.append((life, opened, _custodian(row)))
         client.opened[life] = min(row.time, wall_us(life)) if row.event == Event.KEPT else row.time
@@ -377,7 +381,7 @@ def _broken_custody(
     the client's next attach."""
     lives = sorted(client.lives)
     ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
-    # `lives` is empty if logs have only the client's departure.
+    # `lives` is empty if the logs have the client's departure and no attach.
     for (life, _, custodian), end in zip(lives, ends, strict=False):
         log = logs.get(custodian)
         if log and not log.whole and left.get((client.name, custodian), -1) < life:
@@ -400,8 +404,8 @@ def _doubt(client: Client, broken: Iterable[tuple[Log, int]]) -> None:
 
 
 def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """For each client and router.incarnation, the hybrid clock at which the client last left, by this router's log.
-    This ended every attach that the client had at the router before."""
+    """For each client and router.incarnation, the hybrid clock at which the client last left, by this router's log. The
+    client then has no attach at this router that began before."""
     left: dict[tuple[str, str], int] = {}
     for row in rows:
         name = row.publisher or row.subscriber

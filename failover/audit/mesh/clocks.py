@@ -8,8 +8,8 @@ Hybrid clocks need no correction, but they are ahead of the wall clock by as muc
 `HybridTimeline`.
 
 The audit cannot correct a clock that was set while its log was written, or that disagrees with other clocks of its
-host. Such a clock *orders* nothing: each entry of its log may have happened at any time. A client's entries about its
-link then have the time 0.
+host. The audit does not *order* entries by this clock: for the audit, each entry of the clock's log may have happened
+at any time. It sets the time of a client's entries about its link to 0.
 """
 
 from bisect import bisect_right
@@ -116,8 +116,9 @@ def find_clocks(
 
 
 def _cut_off(found: Clocks, ahead: Mapping[str, int], trusted: Differences, logs: Sequence[Log]) -> dict[str, str]:
-    """The logs that cannot be compared with the reference clock, each with the reason. They disagree with it, and all
-    other ways to compare go through logs that order nothing. So it is unknown how far such a clock is ahead."""
+    """The logs whose clock can be compared with the reference clock only through logs that order nothing, each with the
+    reason. Such a comparison shows that the clock disagrees with the reference clock, but not how far the clock is
+    ahead."""
     references = _references(logs, found.clock)[:1]
     known = _ahead(references, _between(trusted, found.clock))
     guessed = _ahead(references, _between(found.met, found.clock))
@@ -148,7 +149,8 @@ def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequenc
 
 def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) -> dict[str, str]:
     """The logs that are to blame for disagreements, each with the reason. A log is to blame if its clock disagrees with
-    the most other clocks. If logs of one host disagree, only disagreements within this host count."""
+    the most other clocks. If two logs with the same clock disagree, only disagreements between logs of one clock
+    count."""
     host = {log.name: log.host for log in logs}
     clock = {log.name: clocks.clock[log.name] or log.name for log in logs}
     trusted = [each for each in found if not {each.one, each.other} & {*clocks.unordered}]
@@ -200,14 +202,15 @@ def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple
     for (by_router, name), told in attached.items():
         for a, b in _same_attaches(told, attached.get((False, name), [])) if by_router else ():
             heard.setdefault((a.log_name, b.log_name), []).append(b.time - a.time)
-    yield from ((logs, min(later)) for logs, later in heard.items())  # an answer may be read late, but never early
+    yield from ((logs, min(later)) for logs, later in heard.items())  # a client may read an answer late, never early
 
 
 def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Iterator[tuple[ControlRow, ControlRow]]:
     """The attaches that both a router (`told`) and a client (`own`) have logged, matched by their epochs.
 
     Some attaches are in only one of the logs, because the client gave up before the answer, or the router's machine
-    went down. If the client's entries have no epochs, attaches are matched only if both logs have equally many.
+    went down. If the client's entries have no epochs, attaches are matched by their order, and only if both logs have
+    the same number of attaches.
     """
     by_epoch = {(row.epoch_hlc, row.home): row for row in told}
     if any(row.epoch_hlc is not None for row in own):
@@ -266,10 +269,10 @@ def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
 
 
 def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
-    """For each clock, how far it is ahead of the first reference clock with which it can be compared, directly or
-    through other clocks.
+    """For each clock, how far it is ahead of a reference clock, in µs. This is the first clock in `references` with
+    which it can be compared, directly or through other clocks.
 
-    If there are several ways through other clocks, the one with the smallest differences counts, because two logs may
+    If there are several ways through other clocks, the way with the smallest differences counts, because two logs may
     note one event up to a second apart.
     """
     others: dict[str, list[tuple[str, int]]] = {}
@@ -315,14 +318,15 @@ class HybridTimeline:
         return wall_hlc(time_us + self._ahead[bisect_right(self._times, time_us)])
 
     def latest(self, time_us: Ints) -> Ints:
-        """For each time, the highest hybrid clock within the same millisecond."""
+        """For each time, the highest hybrid clock that a router can have had within the same millisecond."""
         ahead = np.array(self._ahead, np.int64)[np.searchsorted(self._times, time_us, side="right")]
         found: Ints = ((time_us + ahead) // 1000 << 16) + 65535
         return found
 
 
 def wall_hlc(time_us: int) -> int:
-    """The hybrid clock for a time of wall clock, if no clock in the mesh is ahead."""
+    """The lowest hybrid clock for a time of wall clock. The mesh has this clock or a higher one, because a router with
+    a faster clock may have raised it."""
     return time_us // 1000 << 16
 
 

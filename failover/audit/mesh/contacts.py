@@ -2,19 +2,19 @@
 
 *Watched*: a router answers a subscriber's attach when every router in contact has joined the subscriber, and each of
 these routers logs this. So if a router's log is lost, but the router was in contact with a router whose log is whole,
-that log shows all attaches of this time. A contact counts until one of the two routers logs its loss.
+that log shows all attaches of this time. A contact counts until one of the two routers logs that the contact is lost.
 
 *Hearing*: a publisher's home knows which deliveries the publisher has settled, and tells the routers in contact. While
-the publisher has no home, no router knows. A router that holds a delivery of this publisher keeps it until the
-publisher comes back, or until its life has certainly ended (protocol 8).
+the publisher has no home, no router knows this. A router with a record of such a delivery then keeps the record until
+the publisher comes back, or until the publisher's life has certainly ended (protocol 8).
 
-*Heard endings*: a router that ends a subscriber's link logs this, and so does the subscriber's custodian. Other routers
-learn of the ending from their contacts (protocol 3.3), log nothing, and no longer wait for the subscriber. A router
-that cannot have learnt of the ending must still wait.
+*Heard endings*: the router that ends a subscriber's link, and the subscriber's custodian, log the ending. Other routers
+learn of the ending from their contacts (protocol 3.3), and no longer wait for the subscriber, but log nothing. If a
+router cannot have learnt of the ending, it must still wait.
 
 If a router joins the subscriber in the life that ended, the custodian sent news of the subscriber before it ended the
 link. So the news of the ending arrives after the join. If a router joins the subscriber once more before the news of
-the ending arrives, other routers have told it that the link still exists.
+the ending arrives, other routers have sent it the news that the link still exists.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -144,10 +144,9 @@ def heard_endings(
     subscribers: Mapping[str, Client],
     before: Sequence[ControlRow] = (),
 ) -> list[ControlRow]:
-    """The EXPIRED entries of `before`, and an added entry for each router that can have learnt of an ending and has no
-    entry of its own.
-
-    Subscribers without a timeout are left out: their link ends only for routers that lose contact with their custodian.
+    """The EXPIRED entries of `before`, and one added entry for each router that can have learnt of an ending without
+    logging it. Subscribers without a timeout are left out: a router ends their links when it loses contact with their
+    custodian, not when it learns of an ending.
     """
     told = [row for row in rows if row.role == "router"]
     said, heard = (_endings(those, subscribers) for those in (told, before))
@@ -161,8 +160,8 @@ def heard_endings(
 def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Iterator[ControlRow]:
     """Yields an EXPIRED entry for each subscriber without a timeout at each router that no longer waits for it.
 
-    For all such subscribers of one custodian, a router logs only one GIVEN_UP entry. A router whose LOST entry has no
-    grace waits only until the contact ends.
+    When a router stops waiting for all these subscribers of one custodian, it logs only one GIVEN_UP entry. If the LOST
+    entry of a contact has no grace, the router stops waiting when the contact is lost.
     """
     plain = _by_custodian(subscribers)
     met: dict[tuple[str, str | None], object] = {}
@@ -202,9 +201,9 @@ def begun_anew(
 def departures(
     rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Client]
 ) -> Iterator[ControlRow]:
-    """Yields EXPIRED entries for subscribers without a timeout that have left their custodian. There is one for each
-    router that can have learnt of this before it knew of a later attach, so that the subscriber was gone for this
-    router.
+    """Yields EXPIRED entries for subscribers without a timeout that have left their custodian. There is one entry for
+    each router that can have learnt of the departure before it knew of a later attach. For such a router, the
+    subscriber's link had ended.
 
     A subscriber leaves when it attaches elsewhere, or when the custodian ends its link because a home has accepted a
     message without it.
@@ -281,10 +280,9 @@ def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
 def _heard(
     said: Sequence[ControlRow], before: Sequence[ControlRow], neighbours: Neighbours, joined: Heard
 ) -> Iterator[ControlRow]:
-    """Yields added EXPIRED entries for the routers that can have learnt of one ending.
-
-    `said`: the entries that routers have logged about it. `before`: the entries that earlier calls have added.
-    `joined`: when each router joined the subscriber.
+    """Yields added EXPIRED entries for the routers that can have learnt of one ending. `said`: the entries that routers
+    have logged about the ending. `before`: the entries that earlier calls have added. `joined`: when each router joined
+    the subscriber.
     """
     own: Heard = {}
     for row in (*said, *before):
@@ -310,8 +308,9 @@ def neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
 def earliest(said: Heard, neighbours: Neighbours, later: Heard | None = None, takes: int = 0) -> Heard:
     """The earliest hybrid clock at which each router can have learnt some news, directly or through other routers.
 
-    `said`: the routers that know the news first, and when. `later`: a router in it learns the news only after the clock
-    given there. `takes`: the least time of a message between two routers.
+    `said`: the routers that know the news first, and when. `later`: for some routers, the hybrid clock before which the
+    router does not learn the news. `takes`: the time that a message between two routers takes, as a difference of
+    hybrid clocks.
     """
     heard: Heard = {}
     waiting = sorted((at, name) for name, at in said.items())

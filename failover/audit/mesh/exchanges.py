@@ -4,9 +4,10 @@
                       ╲          ╱         by one clock: sent before it came, answered before the answer was read
     a client       ────●────────●────
 
-If a message or an answer arrived before it was sent, by the two clocks, either the clocks disagree or a log is wrong.
-Two durations show which is the case, because each is measured by one clock: the side that sent the message cannot have
-waited for less time than the other side took to answer. If it has waited long enough, the clocks disagree.
+If, by the two clocks, a message or an answer arrived before it was sent, either the clocks disagree or a log is wrong.
+Two durations show which of these is the case, and one clock measures each duration: how long the sender waited for the
+answer, and how long the receiver took to answer. If the sender waited at least as long as the receiver took, the clocks
+disagree. Otherwise a log is wrong.
 """
 
 from collections import defaultdict
@@ -74,8 +75,9 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
 
 
 def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterator[_Exchanges]:
-    """The exchanges of homes, and of publishers, with a router that got the acceptance of its subscriber before the
-    home accepted. Publishers are compared, too, because the home's own clock may be wrong."""
+    """The exchanges with a router between a home and a subscriber: of the home, and then of the publisher. They count
+    only if the router got its subscriber's acceptance before the home accepted. Publishers are compared, too, because
+    the home's own clock may be wrong."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
@@ -94,8 +96,8 @@ def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _
     """The exchanges of publishers, and of homes, with a subscriber. An exchange counts if the subscriber's router
     waited for the acceptance, and got it before the home accepted.
 
-    To compare only with this router does not suffice, because the router's clock may be wrong. Exchanges on one host
-    are left out: there, one clock shows that the home accepted too early, which is a violation.
+    A comparison with this router alone does not suffice, because the router's clock may be wrong. Exchanges on one host
+    are left out: if one clock shows that the home accepted too early, this is a violation and not a wrong clock.
     """
     time, hlc, host = facts.rows.time, facts.rows.hlc, facts.host
     told = np.logical_and.reduce([rows >= 0 for rows in attrs.astuple(subscribers)])

@@ -2,7 +2,8 @@
 again.
 
 Until a subscriber was back, no router knew it. So the subscriber is not owed the deliveries that the mesh accepted
-before then (protocol 10, Limits). If even one router remembers its links, this excuse does not hold.
+before then (protocol 10, Limits). If even one router finds its state store, the mesh has not forgotten its links, and
+the subscriber is owed these deliveries.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -61,8 +62,8 @@ def _life(log: Log, began: Mapping[str, int], hybrid: HybridTimeline) -> RouterL
 
 
 def _forgot(lives: Sequence[RouterLife], at: int, empty: Collection[str]) -> bool:
-    """Whether a router with these incarnations had ended before the hybrid clock `at`, and began again without its
-    state store. `empty`: the logs of incarnations that found no store."""
+    """Whether this router had ended before the hybrid clock `at`, and then began again without its state store.
+    `lives`: the incarnations of the router. `empty`: the logs of incarnations that found no store."""
     before = [life for life in lives if life.began < at]
     after = [life for life in lives if life.began >= at]
     return bool(before and after) and before[-1].ended < at and after[0].name in empty

@@ -22,13 +22,13 @@ class Past:
     clocks: Clocks = NO_CLOCKS
     """The clocks of logs that have ended, and how logs that have not ended compare with others (`met`)."""
     told: Mapping[str, Mapping[int, Heard]] = attrs.field(factory=dict)
-    """For each subscriber and its last life, the routers that may still know the subscriber, each with the hybrid clock
-    from which on."""
+    """For each subscriber and its last life, the routers that may still know the subscriber. Each router comes with the
+    hybrid clock at which it first logged that it knows the subscriber."""
     heard: Sequence[ControlRow] = ()
     """EXPIRED entries for endings of links of which other routers can have learnt."""
     partings: Partings = attrs.field(factory=dict)
-    """Earlier partings of homes and subscribers. Only those are kept in which the home has accepted a delivery without
-    the subscriber, because a report may name them as the reason."""
+    """Earlier partings of homes and subscribers. A parting is kept only if the home accepted a delivery without the
+    subscriber during it, because a report may name the parting as the reason."""
     ended_in_use: Sequence[EndedLink] = ()
 
 

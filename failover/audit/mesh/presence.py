@@ -5,11 +5,11 @@ A subscriber is *known* from the answer to its attach until it closes its link. 
 routers receive in that time (protocol 1).
 
 A subscriber is *there* while its process runs, by its own logs. Without logs, it is there while a router has its link.
-A gap that is no longer than its timeout does not count, because routers wait that long. A subscriber that is away for
-longer is promised nothing.
+If the subscriber is away for no longer than its timeout, it counts as there, because routers wait for it. The mesh
+promises nothing to a subscriber that is away for longer.
 
-A subscriber is *apart* from a home while the home is out of contact with its custodian, or while the custodian does not
-have its link.
+A subscriber is *apart* from a home while the home is out of contact with the subscriber's custodian, or while the
+custodian does not have the subscriber's link.
 
 A link is *ended in use* if a router ended it as expired while its client was attached there.
 """
@@ -143,7 +143,7 @@ def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Parting]:
     for row in rows:
         mine = row.subscriber == subscriber
         if row.event == Event.BOOT:
-            apart = attrs.evolve(row, time=row.incarnation * 1000)  # a BOOT entry does not have a usable time yet
+            apart = attrs.evolve(row, time=row.incarnation * 1000)  # the time in a BOOT entry is not usable yet
         elif mine and row.event == Event.KEPT:
             known, custodian, life = True, (row.home or "").rpartition(".")[0], life_of(row)
         elif mine and row.event == Event.EXPIRED:

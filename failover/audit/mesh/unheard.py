@@ -6,9 +6,9 @@ brings this router a delivery that the subscriber should get, the router accepts
 This is a limit (protocol 10).
 
 Three kinds of routers log that they know of an attach: the custodian, each router that joined the subscriber, and a
-router that found the subscriber in its state store. All other routers can only have learnt of the attach from these,
-through their contacts. `Acquaintance.reach` has the routers that can have learnt of it. `Acquaintance.spans` has the
-times at which a router must have learnt of it, provided that no log lacks its end.
+router that found the subscriber in its state store. Any other router can only have learnt of the attach from one of
+these routers, through its contacts. `Acquaintance.reach` has the routers that can have learnt of it.
+`Acquaintance.spans` has the times at which a router must have known the subscriber, provided that no log lacks its end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ from topic.journal import Event
 DEADS: Final = 3
 """A message between two routers in contact is under way for at most this many times `timing.dead`.
 
-When the contact is lost, messages under way may be lost, too. Then the next router on the path is silent for
-`timing.dead` before its neighbour gives it up, and several routers on the path may be silent one after another.
+When the contact is lost, messages under way may be lost, too. Before such a loss, the next router on the path is silent
+for `timing.dead`, and then its neighbour gives it up. Several routers on the path may be silent one after another.
 """
 DEAD_S: Final = 1.0
 """The value of `timing.dead`, in seconds, that is assumed if no log has it."""
@@ -45,7 +45,8 @@ class Acquaintance:
     """For each subscriber and life, the hybrid clock at which each router first logged that it knows the subscriber."""
     _neighbours: Neighbours
     _listening: Neighbours
-    """The contacts in `_neighbours`, without the last moments before a contact was lost."""
+    """The contacts in `_neighbours`, each without its last moments before it was lost, because news that a router sent
+    in these moments may be lost."""
     _takes: int
     """The longest time that a message between two routers takes, as a difference of hybrid clocks."""
 
