@@ -61,7 +61,7 @@ class RouterRow:
 @attrs.define(slots=True)
 class Happened:
     routers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """The count for each router and each of `DOINGS`."""
+    """The count for each router and each name in `DOINGS`, for example "received"."""
     placeholders: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     crossed: Counter[tuple[int, str]] = attrs.field(factory=Counter)
     """The number of deliveries for each fault (given by when it struck) and each fate."""
@@ -141,7 +141,7 @@ def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
 
 
 def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[str, str]]:
-    """Yields for each record that began as a placeholder its router and its fate."""
+    """For each record that began as a placeholder, yields the record's router and the record's fate."""
 
     def last(event: Event) -> Ints:
         return records.groups.highest(facts.flags_of(event), facts.rows.place)

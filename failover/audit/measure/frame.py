@@ -34,7 +34,7 @@ WIDTHS_US = tuple(
 )
 MOST_FAULTS = 100
 ELSEWHERE = -1
-"""Stands in place of a slice for entries with the clock of another host."""
+"""The number of the slice of entries with the clock of another host. No fault can be placed by this clock."""
 WHOLE, BEFORE, DURING, AFTER = "the whole run", "before the first fault", "during faults", "after and between faults"
 
 
@@ -76,7 +76,7 @@ class Frame:
     fine_us: int
     boundaries: tuple[int, ...]
     calm: tuple[int, ...]
-    """The slices in which no fault is under way, as in `Phases`."""
+    """The numbers of the slices in which no fault is under way (`Phases.calm`)."""
     subscribers: frozenset[str]
     publishers: frozenset[str]
     """The publishers with logs of their own; the next field has the subscribers with logs of their own."""

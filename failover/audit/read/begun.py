@@ -1,7 +1,7 @@
 """Leaves out the deliveries that cannot be judged because routers keep only the latest segments of their logs.
 
 A delivery is left out in three cases: one of its entries is older than the beginning of all kept logs; no log shows its
-beginning; or a log that lacks its own beginning has an entry about it that is not the first entry of a record.
+beginning; or it has a record in a log that lacks its own beginning, and the beginning of this record is missing.
 """
 
 from collections.abc import Collection

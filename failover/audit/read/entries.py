@@ -57,8 +57,8 @@ def has_position(positions: Collection[int]) -> Wanted:
 
 
 def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
-    """Find keys that begin with `start`. Each of the `parts` returns at most KEYS_LISTED + 1 keys. This is one more
-    than the caller lists, so that the caller sees whether there are more."""
+    """Find keys that begin with `start`. From each of the `parts`, at most KEYS_LISTED + 1 keys are returned. This is
+    one key more than the caller lists, so that the caller sees whether there are more."""
     kind, found = f"S{len(start)}", set[str]()
     for part in parts:
         keys = unpack([part]).key

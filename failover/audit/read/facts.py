@@ -62,8 +62,8 @@ def _ranks(texts: Iterable[str]) -> dict[str, int]:
 
 
 def _epochs(strings: Sequence[str]) -> tuple[list[str], Ints, Ints]:
-    """Return the homes that epochs name, and for each code of a text its home and its hybrid clock. The last element is
-    for no text."""
+    """Return the homes that epochs name. Also return, for each code of a text, the index of its home and its hybrid
+    clock; `NONE` if the text is no epoch. The last element is for the code `NONE`, that is, for rows without a text."""
     parsed = [*(epoch_of(text) for text in strings), (None, None)]
     ranks = _ranks(home for _, home in parsed if home is not None)
     of_epoch = np.array([NONE if home is None else ranks[home] for _, home in parsed], np.int64)
@@ -81,8 +81,8 @@ class Groups:
     """Groups of the rows of a bucket. Flags and columns have one element for each row of the bucket."""
 
     def __init__(self, of: Ints, number: int, at: Ints | None = None) -> None:
-        """`of`: the group of each row. With `at`, `of` has the group of each element of `at`, which may name a row
-        several times."""
+        """`of`: the group of each row. If `at` is given, `of` has the group of each element of `at`. An element of `at`
+        is the index of a row, and may occur several times."""
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
         self._is_of_all = at is None
 
@@ -152,7 +152,7 @@ def taken(column: Any, index: Ints, none: Any = NONE) -> Any:
     if not len(column):
         return np.full(len(index), none)
     found = column[index]
-    # Unsigned numbers cannot be `NONE`, and NumPy raises an error for this since 2.5.
+    # NumPy 2.5 raises an error if an unsigned number is set to `NONE`, which is negative.
     if found.dtype.kind == "u":
         found = found.astype(np.int64)
     return np.where(index >= 0, found, none)

@@ -4,9 +4,9 @@ only the control rows.
 A log has the entries of one incarnation of one writer. A log is *whole* if it ends in STOPPED. The log of a killed
 writer is whole, too, if the writer had saved its entries (`topic.tail`), and a later log shows that the host's kernel,
 which had to write them to disk, went on running. Any other log may lack entries at its end, because its writer still
-runs, or went down with its machine. This is normal, but the audit concludes nothing from the absence of these entries.
-If a log could not be written for a while (`Event.GAP`), the log counts as ended at the gap. Any other loss is a
-problem: a log is missing or damaged, and there is no verdict.
+runs, or its writer's machine went down. This is normal, but the audit concludes nothing from the absence of such
+entries. If a log could not be written for a while (`Event.GAP`), the log counts as ended at the gap. Any other loss is
+a problem: if a log is missing or damaged, the audit gives no verdict.
 """
 
 import json
@@ -94,8 +94,8 @@ class Log:
     ordered: bool = True
     """Whether the audit orders entries by this log's wall clock."""
     boot: str = ""
-    """Identifies the run of the host's kernel during which the log was written. It is "" unless all entries that the
-    writer saved during that run are here."""
+    """Identifies the run of the host's kernel during which the log was written. It is "" if the logs here lack any of
+    the entries that the writer saved during that run."""
     saved: bool = False
     """Whether a later log shows that the host went on running after this log's end."""
     gap: "Gap | None" = None
@@ -105,7 +105,8 @@ class Log:
 
     @property
     def whole(self) -> bool:
-        """Whether the log certainly has every entry whose effects left the process."""
+        """Whether the log certainly has every entry whose effects left the process, for example a frame that the
+        process sent."""
         return self.stopped or self.saved
 
     @property

@@ -75,8 +75,9 @@ def _not_left_behind() -> Iterator[None]:
 def _interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt once Java runs, if a signal came before that.
 
-    Python ignores an exception in a hook of the fork that starts Java, so it is raised again here. This also removes
-    Spark's own handler of the signal, which would talk to Java in the middle of another command.
+    Java starts in a fork of this process. If the signal comes in a hook of this fork, Python ignores the
+    KeyboardInterrupt, so this function raises it again. This function also removes Spark's own handler of the signal,
+    which would talk to Java in the middle of another command.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -169,7 +170,7 @@ def _stderr_put_by() -> Iterator[None]:
 def _settings(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.showConsoleProgress": "false",
-        # The packed rows are already cached in groups by bucket, so nothing must be shuffled once more.
+        # The packed rows are already cached in groups by bucket, so Spark need not move rows again.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         # Otherwise Spark asks Python for the line number of each column, which takes a third of the planning time.
@@ -183,7 +184,7 @@ def _settings(master: str) -> dict[str, str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return settings | {
         "spark.sql.shuffle.partitions": "4",
-        # Java's optimizing compiler is off, because it took 12 of 30 s of processor time, too long for an audit.
+        # Java's optimizing compiler is off, because it took 12 of the 30 s of processor time of an audit.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

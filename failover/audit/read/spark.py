@@ -118,10 +118,10 @@ class SparkLogs:
 
 
 def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
-    """Return the files below local directories, whose names are literal, and the files below paths that only Hadoop
-    knows, which may be patterns.
+    """Return two sets of files: the files below local directories, and the files below paths that only Hadoop knows.
 
-    Hadoop takes a colon in a path for the end of a scheme, and fails if a neighbour of a pattern has one in its name.
+    Names of local directories are literal. The other paths may be patterns: Hadoop takes a colon in a path for the end
+    of a scheme, and fails if a file beside the matches of a pattern has a colon in its name.
     """
     local = [f"file:{Path(path).absolute()}" for path in run_dirs if Path(path).exists()]
     elsewhere = [path for path in run_dirs if not Path(path).exists()]

@@ -91,8 +91,7 @@ def instant(us: int) -> str:
 
 
 def span(report: Report) -> tuple[int, int] | None:
-    """The beginning and the end of the run, in µs. They are by its clients if there are figures of clients, otherwise
-    by its routers."""
+    """The beginning and the end of the run, in µs, by the figures of the run. None if no client has figures."""
     if report.measures is None or not report.measures.series:
         return None
     began = report.measures.began_us

@@ -91,8 +91,8 @@ class PairRow:
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks that explain the counts: the difference between owed and processed deliveries, and the messages that
-        the subscriber missed while it was away."""
+        """Remarks that explain the counts: the deliveries that were processed and not owed, or owed and not processed;
+        and the messages that the subscriber missed while it was away."""
         told = []
         if unowed := {reason: count for reason, count in self.unowed.items() if reason != SHARED}:
             told.append(f"{sum(unowed.values())} processed but not owed: {_listed(unowed, UNOWED)}")

@@ -47,8 +47,8 @@ def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inve
 
 
 def dispute(tally: Tally, case: Case) -> None:
-    """Add the violations `DISPUTED` to the tally of all buckets: the queues of a replica have other messages than it,
-    or other replicas, have logged."""
+    """Add the violations `DISPUTED` to the tally of all buckets: the content of a set's queues, as one replica logs it,
+    differs from the messages that this replica, or another replica, has logged."""
     found = [*disagreeing(case.contents), *disputed(case.contents, tally.passed)]
     wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
     tally.violations[DISPUTED] = len(wrong)
@@ -57,7 +57,7 @@ def dispute(tally: Tally, case: Case) -> None:
 
 def find_lost_at_rest(tally: Tally, case: Case) -> None:
     """Add the violations `LOST_AT_REST` to the tally of all buckets: messages that the stores lack. If a log may lack
-    the entry that such a message has left its queue, no violation is added."""
+    entries, no violation is added, because a lost entry may show that the message has left its queue."""
     if case.open_homes or case.cut:
         return
     stored = (set_ for set_ in case.at_rest.replicas if set_ not in case.recovered)
@@ -164,7 +164,7 @@ def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
 
 
 def doubts(tally: Tally, case: Case) -> Iterator[str]:
-    """Yield a text for each unknown fact that keeps the verdict from *holds*."""
+    """Yield a sentence for each unknown fact that keeps the verdict from *holds*."""
     clients = case.clients
     for log in case.logs.values():
         if log.gap is not None:
@@ -200,9 +200,12 @@ def _untraced(tally: Tally, client: Client) -> int:
 
 
 def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:
-    """Yield a text for each router log that may lack its end, if its router may be the home of deliveries with an
-    unknown audience. Then yield the number of accepted deliveries that did not reach a subscriber, and of which no log
-    shows whether the subscriber was owed them."""
+    """Yield a text for each router log that may lack its end, if this router may be the home of deliveries with an
+    unknown audience.
+
+    Then yield a text with the number of accepted deliveries that did not reach a subscriber, and of which no log shows
+    whether they were owed to it.
+    """
     homes = {home for home, _ in tally.in_vain}
     for log in case.logs.values():
         if log.role == "router" and not log.whole and (log.name in homes or None in homes):
@@ -292,6 +295,7 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
 
 
 def _apart(partings: Sequence[Parting], missed: Missed) -> Parting | None:
-    """The longest parting during which any of the missed deliveries may have been accepted."""
+    """The parting with the highest weight during which any of the missed deliveries may have been accepted; None if
+    there is none."""
     found = [apart for apart in partings if apart.since <= missed.last and missed.first <= apart.till]
     return max(found, key=lambda apart: apart.weight, default=None)

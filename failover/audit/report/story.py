@@ -209,8 +209,8 @@ def _used_again(entries: Sequence[DeliveryEntry], *, whole: bool) -> bool:
 
 
 def in_order(entries: Iterable[DeliveryEntry], setting: Setting) -> list[Placed]:
-    """Sort the entries. Each comes with the time by which it is sorted. The story shows the entry's wall clock and not
-    this time."""
+    """Sort the entries. Each entry comes with the time by which it is sorted. This time may differ from the entry's
+    wall clock, which the story shows."""
     found = list(entries)
     placed = [(setting.instant(entry), entry) for entry in found if entry.role != "router"]
     latest = 0
