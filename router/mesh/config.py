@@ -105,14 +105,13 @@ class Queues:
     """The number of hashed sets. A queue that is in no named set belongs to the hashed set that its name's hash
     selects."""
     replicas: int = 3
+    """The number of replicas of each hashed set. By default, a mesh with fewer routers has one at each router."""
+    sync: str = DISK
     """When a change of a set counts as stored: with `disk`, when the disk has it; with `memory`, when the kernel has
     it. A power cut loses what only the kernel has."""
-    sync: str = DISK
+    limit: int = 8 << 30
     """The most bytes of messages that all queues of a set may have together. Each router of the set has all these bytes
     on its disk."""
-    limit: int = 8 << 30
-    """The most bytes of messages that all queues of a set may have together. Each router of the set has them on its
-    disk."""
     named: tuple[NamedSet, ...] = ()
     """The named sets, in the order in which their prefixes are tried."""
 
