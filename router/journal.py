@@ -90,7 +90,8 @@ class JournalFile:
                 self.flush()
 
     def flush(self, *, last: bool = False) -> None:
-        """Write the block's entries, if it has any. After an error, try again. `last`: do not begin a new segment."""
+        """Write the entries of the block, if there are any. If the log has broken off, try to begin a new segment.
+        `last`: the log ends, so do not begin a new segment because the present one is full."""
         try:
             if self.why:
                 self.missing += self.block.drop_unsaved()

@@ -152,8 +152,8 @@ class Neighbours(Handler):
         connection.refuse(condition, "only routers of the mesh may connect to this listener")
 
     def _differ(self, connection: Connection, name: str, version: object) -> None:
-        """Refuse a neighbour with another wire version: a router must not pass on or believe messages that it may not
-        understand. Both routers log it, once for each version."""
+        """Refuse a neighbour with another wire version, because a router must not pass on or believe messages that it
+        may not understand. Both routers log the difference, once for each version."""
         if self._versions.get(name) != version:
             log.error(
                 "router %s speaks wire version %.20s, this router %d: they cannot be linked", name, version, VERSION
@@ -248,7 +248,7 @@ class Neighbours(Handler):
                 transport.connection.wake()
 
     def written(self, connection: Connection) -> None:
-        """Give the connection more bodies, because it is about to write those that it held."""
+        """The connection is about to write all bodies that it held, so give it more."""
         transport: Transport | None = connection.context
         if transport is not None and transport.up:
             transport.held = 0

@@ -57,7 +57,7 @@ class ShellOwner(Protocol):
     def neighbours(self) -> Transmitter: ...
 
     def pumped(self) -> None:
-        """Called when the connections of neighbours have all outputs of a pump."""
+        """Called after a pump, when all its outputs for neighbours have been handed to their connections."""
 
     def planned(self) -> None:
         """Called when the plan of the mesh has changed."""

@@ -80,7 +80,7 @@ class StateStore:
     def __init__(self, path: Path, mesh: str, router: str) -> None:
         """Open the store, or create it. Raises StoreError if the file is damaged, belongs to another router, or cannot
         be used."""
-        # A clock value above all clock readings of earlier incarnations.
+        # The clock of this process and of all earlier ones stays below this value. The store has the value, too.
         self.reserved = 0
         self._incarnation = 0
         self._unmerged = 0
@@ -121,8 +121,8 @@ class StateStore:
             raise UnusableError(f"the stored plan of the mesh cannot be read: {error}") from None
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
-        """Unpack a stored entry. None if it is malformed: a former version of this program stored entries of other
-        routers without a check."""
+        """Unpack a stored entry. Returns None if the entry is malformed: a former version of this program stored
+        entries from other routers without checking them."""
         if not is_whole(row):
             raise UnusableError("damaged: a stored link does not match its checksum")
         entry = msgpack.unpackb(row[2])

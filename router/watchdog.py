@@ -116,8 +116,8 @@ class Stops:
         self._last = now, processor
 
     def look(self, now: float, processor: float) -> str:
-        """Look at `now`. `processor`: processor time of the process so far. Returns a line for the log if the gap
-        before this look was longer than `dead`, otherwise an empty text."""
+        """Look, at the time `now`. `processor`: the processor time of the process so far. Returns a line for the log if
+        the gap since the last look is longer than `dead`; otherwise an empty text."""
         (then, before), self._last = self._last, (now, processor)
         if (lasted := now - then) <= self._dead:
             return ""

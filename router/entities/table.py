@@ -55,7 +55,7 @@ class Type(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether the value only grows, so that two looks make a rate."""
+        """Whether the value never falls, so that the difference between two measurements gives a rate."""
         return self in (Type.COUNT, Type.CARRIED, Type.COUNTS)
 
 

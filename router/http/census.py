@@ -122,6 +122,7 @@ def _measured(tally: SeriesTally) -> MeasuredSeries:
 
 
 def _in_turns(entities: Iterable[Any]) -> Iterator[list[Any]]:
-    """The present entities, in groups. The list is copied, because entities come and go before the last group."""
+    """The present entities, in groups of at most `LOOKS`. The list is a copy, because entities come and go while the
+    caller pauses between two groups."""
     there = iter(list(entities))
     return iter(lambda: list(islice(there, LOOKS)), [])

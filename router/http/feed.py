@@ -44,7 +44,7 @@ class Feed:
         self.picture = b""
         self.points: deque[Row] = deque(maxlen=MOST_POINTS)
         self.happened: deque[tuple[int, Row]] = deque(maxlen=MOST_HAPPENINGS)
-        """Events, each with the number of the look that has found it."""
+        """The last events. The number beside an event is the number of the look that has found the event."""
 
     async def run(self) -> None:
         """Look at the mesh again and again. If a look fails, this is logged, and the next one is made: a fault in the
@@ -98,8 +98,8 @@ class Watcher:
         self._feed = feed
         self._reads_events = reads_events
         self._seen = -1
-        """The number of the last look that was sent. It is -1 until the first look is sent, together with all earlier
-        points of the charts."""
+        """The number of the last look that this watcher was sent; -1 before the first. With the first look the watcher
+        also gets all earlier points of the charts."""
         self.waits = False
         self.served = trio.current_time()
 

@@ -16,7 +16,7 @@ from router.http.exchange import WebAnswer, WebCaller, WebRequest, text_answer
 
 class HealthPages:
     def __init__(self, lag: LoopLag, dead: float, unready: Callable[[], str]) -> None:
-        """`unready`: the reason for which clients should use another router; empty if there is none."""
+        """`unready`: returns the reason for which clients should use another router; an empty text if there is none."""
         self._lag = lag
         self._dead = dead
         self._unready = unready

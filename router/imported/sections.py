@@ -1,7 +1,7 @@
-"""Reads the sections of `qdrouterd.conf` and `skrouterd.json`, each with its line.
+"""Reads the sections of `qdrouterd.conf` and `skrouterd.json`. Each section and attribute keeps the number of its line.
 
-A file `.conf` has sections `name { … }`, with a line `key: value` for each attribute, or a map `key: { … }`. A file of
-JSON is a list of pairs of a name and a map. Both may have lines of comments, which begin with `#`.
+A file `.conf` has sections `name { … }`. In a section, each attribute has a line `key: value`, or a map `key: { … }`. A
+file of JSON is a list of pairs of a name and a map. Both may have lines of comments, which begin with `#`.
 """
 
 import re

@@ -163,8 +163,8 @@ class Importer:
         self._say(at, line, f"{what} has no counterpart{': ' if why else ''}{why}")
 
     def _rest(self, at: RouterFile, section: ConfigSection) -> None:
-        """Take those attributes of the section that become settings of the mesh. Add a remark for each attribute that
-        is not read."""
+        """Take the attributes of the section that are settings of the whole mesh. Add a remark for each attribute that
+        this module does not read at all."""
         for name, item in section.items.items():
             setting = SETTINGS.get((section.name, name))
             if setting is not None and _role(section) == "normal" and item.text is not None:
@@ -397,6 +397,6 @@ def _is_of(router: RouterFile, host: str) -> bool:
 
 
 def _name(said: str) -> str:
-    """A valid name of a router that is like the given name."""
+    """The given name, changed as far as needed to make it a valid name of a router."""
     name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9_.-]", "-", said)).strip(".-_")[:63] or "router"
     return name if names_a_router(name) else f"router-{name}"[:63].replace(".", "-")

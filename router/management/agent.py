@@ -55,9 +55,9 @@ class Agent:
         looks: Callable[[float], Raw],
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`management_nodes`: the addresses of all management nodes. `report`: makes the report of docs/status.md.
-        `looks`: makes looks for consoles; a look is at most as old as the argument, in seconds. `turn`: the agent
-        awaits it before work."""
+        """`management_nodes`: returns the addresses of all management nodes. `report`: makes the report of
+        docs/status.md. `looks`: makes a look for a console, which is at most as old as the argument, in seconds.
+        `turn`: the agent awaits it before each slice of work."""
         self.types = {kind.name: kind for kind in types}
         self._others = other_names(self.types)
         self._nodes = management_nodes

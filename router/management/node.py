@@ -76,7 +76,8 @@ class Caller:
         """The link on which the last answer was sent."""
 
     def source(self, request: Request) -> DynamicLink | None:
-        """The link for the next answer. None if the connection has no such link, or has it no longer."""
+        """The link for the answer to this request. None if the connection does not have the link that the request
+        names, or no longer has it."""
         return dynamic_source(self.connection, request.reply_to)
 
     @property
@@ -147,7 +148,7 @@ class Callers:
         return caller.is_served or bool(caller.errands)
 
     def look(self, caller: Caller) -> None:
-        """Check whether the connection can be served now."""
+        """If the connection has a request and is not being served, let it wait for its turn."""
         if caller.errands and not caller.is_served:
             self._waiting[caller] = None
             self._come.set()

@@ -84,11 +84,11 @@ MOST_RETRIED: Final = 1000
 MESSAGE_BYTES: Final = 4096
 """The most bytes of a message that an answer shows."""
 READ_BYTES: Final = 4 << 20
-"""After so many bytes of whole messages, no more are read for one answer."""
+"""PEEK and RETRY read no further message once they have read this many bytes of messages in all."""
 READ_S: Final = 10.0
 """An answer waits so many seconds for the disk of this router."""
 PEEKED_BYTES: Final = 64 << 10
-"""After so many bytes of messages, no more are shown in one answer."""
+"""PEEK shows no further message once the answer has this many bytes of messages."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
 """The attributes of a queue that are not settings. The body of a request may have them; the router ignores them."""
 UNKNOWN: Final = QueueId(0, 0)
@@ -184,8 +184,8 @@ class QueueOperations:
         return Queue(name, found.id, found.version, settings)
 
     async def configure(self, queue: Queue, said: Mapping[Any, Any]) -> Queue:
-        """Replace all settings of the queue by the settings in the request, if the queue still has the version of
-        settings that the request names."""
+        """Replace all settings of the queue by the settings in the request. The leader refuses this if the version of
+        the queue's settings is no longer the version that the request names."""
         settings, former = settings_in(said), self._former(queue, said)
         found = await self._decide(Configure(queue.name, queue.id, former, settings))
         log.info("an operator changed the settings of queue %s", printable(queue.name))
@@ -193,8 +193,8 @@ class QueueOperations:
 
     @staticmethod
     def _former(queue: Queue, said: Mapping[Any, Any]) -> QueueId:
-        """The version of settings that a request wants to replace. The request may name it; otherwise it is the version
-        that this router knows."""
+        """The version of the settings that a request replaces. If the request names no version, the result is the
+        version that this router knows."""
         version = said.get(VERSION)
         if version is None and queue.version != UNKNOWN:
             return queue.version
@@ -275,8 +275,8 @@ class QueueOperations:
         return {"went": went, "stayed": looked - went, "next": following}
 
     def _is_queue(self, address: str) -> bool:
-        """Whether the address belongs to a queue. It may be any text, because the publisher has written it into the
-        message."""
+        """Whether the address belongs to a queue. The address may be any text, because it comes from an annotation of
+        the message, which a publisher can write, too."""
         node = self._at.node
         is_in_a_set = (
             node.topic.kinds.of(address).in_sets and not is_pattern(address) and len(address.encode()) <= MOST_NAME

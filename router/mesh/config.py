@@ -84,7 +84,7 @@ class NamedSet:
     moves: str = PREFER
     """How the lead moves from one voter to another without a command (`topic.queues.moving.policy`)."""
     hold: float | None = None
-    """How long a router leads before another one takes its turn, if `moves` is `share`, in seconds. None:
+    """If `moves` is `share`: the seconds for which a router leads before another voter takes its turn. None:
     `MovePolicy.hold_s`."""
 
     @property
@@ -102,8 +102,7 @@ class Queues:
     """The replica sets of a mesh (protocol 13). The set of a queue is fixed for the life of the mesh."""
 
     sets: int = 8
-    """The number of hashed sets. A queue that is in no named set belongs to the hashed set that its name's hash
-    selects."""
+    """The number of hashed sets. If a queue belongs to no named set, the hash of its name selects its hashed set."""
     replicas: int = 3
     """The number of replicas of each hashed set. By default, a mesh with fewer routers has one at each router."""
     sync: str = DISK
@@ -125,15 +124,15 @@ class Timing:
     dead: float = 1.0
     """A neighbour that is silent for longer than this is lost."""
     idle: float = 2.0
-    """The AMQP idle-timeout that the router announces to clients: a client that is silent for longer is disconnected.
-    The router itself sends often enough for the same timeout."""
+    """The AMQP idle-timeout that the router announces to clients. The router disconnects a client that is silent for
+    longer. The router itself sends so often that a client with the same timeout does not give up the router."""
     join: float = 2.0
     """A router that takes longer than this to join a subscriber, or to make other progress, is no longer in contact."""
     terminus: float = 60.0
     """The longest timeout that a client's terminus is granted."""
     forget: float = 86_400.0
-    """How long routers keep the state of absent clients while a router is out of contact, because these clients may be
-    attached to that router."""
+    """How long routers keep the state of absent clients while some router is out of contact. The clients may be
+    attached to that router, so the others do not let the state expire earlier."""
     boot_wait: float = 10.0
     """How long a booting router waits for a router that it cannot reach."""
     grace: float = 5.0
@@ -218,7 +217,7 @@ class LogSettings:
     keep: float | None = None
     """A segment is kept for at least this many seconds after its last write."""
     size: int | None = None
-    """The most bytes of the segments of a router. They may exceed this by about 32 MiB for a moment, because only whole
+    """The most bytes of the segments of a router. For a moment there may be about 32 MiB more, because only whole
     segments are deleted. Without `keep` and `size`, all segments are kept."""
 
 
@@ -280,7 +279,8 @@ class Security:
 
 
 def listener_name(kind: str, index: int) -> str:
-    """The name of a router's listener: its kind. A second listener of a kind has the name `amqp[1]`, and so on."""
+    """The name of a router's listener. The first listener of a kind has the name of its kind, such as `amqp`; the
+    second has the name `amqp[1]`, and so on."""
     return f"{kind}[{index}]" if index else kind
 
 

@@ -5,7 +5,8 @@ listeners; wait until each router sees all others. Both the launcher and each ro
 mesh.json, because the launcher may be killed before it writes the id.
 
 If a start fails, the error names the router and the reason, and the launcher stops all routers that it has started. But
-if all routers run and only lack contact with each other, the launcher leaves them running (`HalfUpError`).
+if all routers run, and some are only not connected or do not answer yet, the launcher leaves all of them running
+(`HalfUpError`).
 
 The launcher recognises a router by its command line:
 
@@ -106,8 +107,9 @@ class Launcher:
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
 
     async def join(self, name: str, topology: Topology, listed: AbstractAsyncContextManager[None]) -> None:
-        """Start a router of `topology` whose other routers run on other hosts. `listed`: a context manager that adds
-        the router to the plan of the mesh when it is entered. It raises RunError if the mesh refuses."""
+        """Start one router of `topology`, whose other routers run on other hosts. `listed`: a context manager that,
+        when it is entered, adds the router to the plan of the mesh. It raises RunError if the mesh refuses the
+        router."""
         own = attrs.evolve(topology, routers={name: topology.routers[name]})
         with self.directory.starting(whole=True), ExitStack() as stack:
             self.directory.check_mesh(topology)
@@ -117,9 +119,9 @@ class Launcher:
                 await self._launch(listeners, how="--join")
 
     async def apply(self, topology: Topology, forced: Collection[str] = ()) -> None:
-        """Change the running mesh to match `topology`. Start new routers. Send the clients of removed routers to other
-        routers, and let the removed routers end; those in `forced` end at once. One router spreads the plan to all
-        others, on any host. Returns when all routers have the same plan."""
+        """Change the running mesh to match `topology`. Start new routers. Removed routers send their clients to other
+        routers and then end; the removed routers in `forced` end at once. This launcher sends a signal to one running
+        router, which spreads the plan to all others, on any host. Returns when all routers have the same plan."""
         with self.directory.starting(whole=True), ExitStack() as stack:
             self.directory.check_mesh(topology)
             asked = next(iter(self.directory.running().values()), None)
@@ -137,7 +139,7 @@ class Launcher:
             self.directory.keep(topology)
             with self.directory.edit() as record:
                 for name in fresh:
-                    # A router of an earlier start may have begun to run meanwhile.
+                    # A process of an earlier start of this router may have begun to run meanwhile.
                     self.directory.check_idle(name)
                 record.forced = sorted(forced)
                 record.base = str(topology.base.resolve())
@@ -192,7 +194,8 @@ class Launcher:
         return await self._end(names, STOP_ALL if self._are_all(names) else STOP, STOP_S, "stopped")
 
     def _are_all(self, names: Collection[str]) -> bool:
-        """Whether no other router of the mesh runs, here or on another host, as far as the topology tells."""
+        """Whether these are all running routers of the mesh. A router of the topology that mesh.json does not list may
+        run on another host, so the answer is then False."""
         try:
             routers = self.directory.topology().routers
         except FileError:
@@ -239,7 +242,8 @@ class Launcher:
                 raise LaunchError(f'there is no router "{name}" in this mesh, {expected(name, known)}')
 
     async def _wait_for_end(self, names: Collection[str], patience: float) -> list[str]:
-        """The routers of `names` that have not ended in time. A process without a parent to reap it counts as ended."""
+        """The routers of `names` that still run after `patience` seconds. A process that has ended, and that no parent
+        collects, does not count as running."""
         with trio.move_on_after(patience):
             while self.directory.running().keys() & set(names):
                 await trio.sleep(LOOK_EVERY_S)

@@ -30,7 +30,7 @@ def listen(address: Address) -> socket.socket:
     except OSError as error:
         raise ListenError(f"{address}: {error.strerror}") from None
     try:
-        # Without this, connections of an earlier router that are in TIME_WAIT would block its port.
+        # Without this option, connections of an earlier router in TIME_WAIT would block the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
         listener.listen(BACKLOG)

@@ -196,8 +196,8 @@ class RunDirectory:
 
     @contextmanager
     def registered(self, name: str, topology: Topology, addresses: Mapping[str, Address]) -> Iterator[None]:
-        """List this router in mesh.json as if `up` had started it, while this process runs it alone. `addresses`: the
-        addresses of its listeners."""
+        """While this context is entered, list this router, which runs alone in this process, in mesh.json. `addresses`:
+        the addresses of its listeners."""
         entry = router_entry(os.getpid(), self.log_path(name), addresses)
         self.enter(name, topology, entry)
         try:
@@ -226,7 +226,8 @@ class RunDirectory:
             raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
 
     def _record_for(self, topology: Topology) -> MeshRecord:
-        """The record of an earlier run of this mesh, or else an empty one."""
+        """The contents of mesh.json, if they are of an earlier run of this mesh and list no other routers; otherwise an
+        empty record. Raises RunError if other routers run here."""
         if self.exists():
             record = self.read()
             self.check_mesh(topology)
@@ -245,13 +246,13 @@ class RunDirectory:
             )
 
     def topology(self) -> Topology:
-        """The topology, with the ports that this run uses in place of free ports."""
+        """The topology. Where it asks for any free port, the result has the port that this run uses."""
         record = self.read()
         entries = record.routers
         topology = load(self.topology_path)
         # mesh.json lacks some of these routers if routers were started alone.
         routers = dict(topology.routers)
-        # The entries that the topology lacks belong to routers that leave the mesh.
+        # An entry of mesh.json that the topology lacks belongs to a router that leaves the mesh.
         for name in entries.keys() & routers.keys():
             entry = entries[name]
             amqp, inter = Address.parse(entry.amqp), Address.parse(entry.inter)
@@ -328,7 +329,7 @@ def _remove(lock: Path, directories: Sequence[Path]) -> None:
             directory.rmdir()
 
 
-# The cache makes a command that looks twice warn only once.
+# A command may look at the same directory twice; with the cache it warns only once.
 @functools.cache
 def _warn(text: str) -> None:
     print(f"Warning: {text}", file=sys.stderr)

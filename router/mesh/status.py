@@ -107,7 +107,7 @@ def planned(views: Mapping[str, RouterView]) -> dict[str, str]:
 
 
 def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Collection[str]) -> dict[str, str]:
-    """Router -> what is missing until the routers here follow an applied topology."""
+    """Maps each router that does not follow the applied topology yet to a text that says what is missing."""
     names = [name for name in running if name in topology.routers]
     lacking = unfinished(topology, views, names)
     lacking |= {name: "still runs" for name in running if name not in topology.routers}

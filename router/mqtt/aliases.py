@@ -54,7 +54,7 @@ class SentAliases:
         return self._aliases.get(topic) or (len(self._aliases) + 1 if len(self._aliases) < self._most else 0)
 
     def shown(self, topic: bytes) -> bytes:
-        """The encoded topic that a PUBLISH with the topic's alias shows. It is empty if the client knows the alias."""
+        """The encoded topic for a PUBLISH that has the topic's alias. It is empty if the client knows the alias."""
         return NO_TOPIC if topic in self._aliases else topic
 
     def was_sent(self, topic: bytes, alias: int) -> None:

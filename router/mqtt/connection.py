@@ -44,8 +44,9 @@ HELD_TURN: Final = 32 * 1024
 HELD_PACKETS: Final = 5000
 """The router looks for a DISCONNECT among at most this many held packets."""
 MOST_ANSWERS: Final = 8 * 1024 * 1024
-"""The most bytes of packets that wait until the client reads them. Messages do not count, because the client's
-subscriptions bound them. The answers to 65,535 identifiers take 5 MB."""
+"""The most bytes of answers and other packets that wait until the client reads them. Packets of messages do not count,
+because the credit of the client's subscriptions bounds them. One answer for each of the 65,535 identifiers takes 5 MB
+in all, which is below this limit."""
 OVERHEAD: Final = 64
 """About how many bytes of memory a waiting packet takes besides its own bytes."""
 
@@ -55,7 +56,8 @@ class MqttHandler(Protocol):
 
     def on_connect(self, connection: "MqttConnection", packet: ConnectPacket) -> None: ...
     def on_first_word(self, connection: "MqttConnection") -> None:
-        """Called when the client has sent its first packet after the CONNACK, before that packet is handled."""
+        """Called before the client's first packet after the CONNACK is handled. The packet shows that the client has
+        read the CONNACK."""
 
     def on_publish(self, connection: "MqttConnection", packet: PublishPacket) -> None: ...
     def on_ack(self, connection: "MqttConnection", packet: AckPacket) -> None: ...

@@ -279,7 +279,8 @@ class MqttEdge:
         self._take_over_links(session, connection, known)
 
     def _take_over_links(self, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
-        """Attach these links here. Otherwise they would expire while the client is connected here."""
+        """Attach the client's former links here, so that they do not expire while the client is connected here. End
+        each link that the rules no longer allow."""
         for entry in known:
             address, receives = shown_address(entry.identity.address), entry.role is Role.SUBSCRIBER
             # The connection or the link may have ended while the links before it were attached.
@@ -301,11 +302,11 @@ class MqttEdge:
         return session.publishers.setdefault((topic, qos), end)
 
     def _end_links(self, session: MqttSession, told: Mapping[Index, Epoch] | None = None) -> None:
-        """End the client's former links: the client wants a new session, has missed messages, or came too late. If
-        `told` is given, only the links at these epochs end."""
+        """End the client's former links, because the client wants a new session, has missed messages, or came back too
+        late. `told`: end only the links that still have these epochs; None: end all."""
         session.told = None
         for entry in self._links_of(session.client, session.user):
-            # A link at another epoch belongs to a later session.
+            # A link with a later epoch was attached after the CONNACK, so it belongs to a later session of the client.
             if told is None or told.get(entry.index) == entry.epoch:
                 end_link(self._node, entry)
 
@@ -333,7 +334,7 @@ class MqttEdge:
             return
         self._clients.leave(connection)
         told, wants_end = session.told, packet is not None and packet.properties.get("session-expiry-interval") == 0
-        # The client's return was not proven, so the session still counts as one whose client is away.
+        # It was not proven that the client had come back, so the time of its absence goes on.
         is_away = told is not None and session.was_here
         closed = wants_end or not session.timeout or not is_kept(session, connection, said_goodbye=packet is not None)
         self._end_will(connection, packet, 0 if closed else session.timeout)

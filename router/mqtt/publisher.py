@@ -74,14 +74,14 @@ class PublisherHost(EndHost, Protocol):
         """Send the client the outcome: whether all subscribers have accepted, and otherwise the reason (`why`)."""
 
     def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
-        """Free the identifiers of these messages, because the mesh knows that the client has released them."""
+        """Free the identifiers of these messages. The client has released the messages, and the mesh knows it."""
 
 
 class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     host: PublisherHost
 
     def __init__(self, host: PublisherHost, node: Node, address: str, *, first: bool) -> None:
-        """`first`: the link is for messages of QoS 1, and settles first."""
+        """`first`: the link is for messages of QoS 1, so this end settles first."""
         identity = identity_at(host, LINK_QOS_1 if first else LINK, address)
         ClientPublishingEnd.__init__(self, node, identity, host.lifetime(0), settles_first=first)
         self.host = host
@@ -138,8 +138,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
 
     def go_on(self) -> None:
         """Settle the released messages, transfer as many messages as the credit allows, and perform the core's actions.
-        After new credit the node calls this later, so that new transfers come after all deliveries that are still to be
-        made."""
+        After new credit, the node does not call this at once: it first makes the deliveries that already wait."""
         if self._over:
             self._settle()
         while self._resumes and not (self.ended or self._begins):
@@ -304,8 +303,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.node.later(self.go_on)
 
     def _transfer_again(self) -> None:
-        """Transfer again all messages that were transferred before this attach. If the client has released one since,
-        attach again instead, so that the map settles it."""
+        """Transfer again the messages that were transferred before this attach. If the client has released one of them
+        since then, attach once more instead: the map of the new attach settles the released message."""
         self._resumes = False
         if any(incoming.told and incoming.released for incoming in self.open.values()):
             return self._attach()

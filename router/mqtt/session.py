@@ -149,8 +149,8 @@ class MqttSession:
         return [*self.publishers.values(), *self.subscribers.values()]
 
     def lifetime(self, durable: int) -> Lifetime:
-        """The lifetime of a link. The `durable` field of a subscription's lifetime is its QoS, so that other routers
-        learn the QoS."""
+        """The lifetime of a link. For a subscription, `durable` is its QoS: the field travels to other routers, which
+        so learn the QoS."""
         return Lifetime(self.timeout, TOGETHER, durable) if self.timeout else Lifetime()
 
     def gone(self, now: float, *, closed: bool) -> None:
@@ -227,7 +227,8 @@ class MqttSession:
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]
-                # If the client has not sent the message on this connection, it will send PUBREL, and gets PUBCOMP then.
+                # A client that has not sent the message on this connection will send PUBREL first, and gets its PUBCOMP
+                # then.
                 if incoming.is_read:
                     self._say(PacketKind.PUBCOMP, incoming.identifier)
 

@@ -36,8 +36,8 @@ from topic.node import Node
 
 PLAIN: Final = SubscriptionOptions()
 CREDIT: Final = 1000
-"""The most deliveries of one subscription that its client has not answered, including deliveries that wait for an
-identifier."""
+"""The most deliveries of one subscription for which the router has no answer of the client. Deliveries that still wait
+for an identifier count, too."""
 CREDIT_SETTLED: Final = 10_000
 """The most deliveries of one subscription at QoS 0 between two writes to the client."""
 
@@ -67,8 +67,9 @@ class SendingHost(EndHost, Protocol):
         """Drop a message that still waits for an identifier."""
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
-        """Send a copy, if the message was sent on another connection. On the same connection the client would answer
-        twice, and the second answer would count for the next message with the same identifier."""
+        """Send a copy, unless the message was already sent on this connection. If a client gets a copy on the same
+        connection, it answers twice, and the router would take the second answer for the answer to the next message
+        with the same identifier."""
 
     def carry_settled(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None: ...
 

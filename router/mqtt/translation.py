@@ -129,8 +129,9 @@ def from_amqp(message: bytes) -> MqttContent | None:
 
 
 def _parted(message: bytes) -> tuple[bytes, list[int]]:
-    """Returns all sections except those that consist of one text or binary value, and the offsets of the latter. Raises
-    AmqpError if the message is cut off, or has more bytes in other sections than `MOST_BESIDE`."""
+    """Returns two parts of a message: the bytes of the sections that have to be decoded, and the offsets of the
+    sections that consist of one text or binary value. Raises AmqpError if the message is cut off, or if the first part
+    has more than `MOST_BESIDE` bytes."""
     at, beside, flat, looked = 0, list[bytes](), list[int](), 0
     while at < len(message):
         begin, at = at, skip(message, at)

@@ -39,8 +39,8 @@ class Alternates:
         return [self._server(Address.parse(others[name])) for name in names[:MOST_NAMED]]
 
     def known(self) -> list[tuple[str, str, bool]]:
-        """The facts from which the list follows, besides the loads: each other router, its address, and whether it is
-        reachable."""
+        """Each other router, its address for clients, and whether it is reachable. The list of routers depends only on
+        these facts and on the loads."""
         contacts = self._node.topic.directory.contacts
         return [(name, at, name in contacts) for name, at in self._others().items()]
 

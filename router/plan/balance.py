@@ -42,7 +42,8 @@ class Balance:
         self._router = router
         self._patience = patience
         self._goal = -1
-        """The number of links that this router has when all asked clients have moved; -1 if no client is asked."""
+        """The number of links that this router will have when all clients that it has asked have moved; -1 if it has
+        asked none."""
         self._due = now + patience
 
     def takers(self, loads: Mapping[str, int], now: float) -> list[str]:

@@ -99,8 +99,8 @@ class Departure:
             drained.cancel()
 
     def _is_needed(self) -> bool:
-        """Whether the router has to stay, because a client's link still belongs to it, or because it still has records
-        of deliveries about which other routers may ask."""
+        """Whether the router has to stay. It has to if a client's link still belongs to it, or if it still has records
+        of deliveries, about which other routers may ask."""
         topic = self._node.topic
         ours = (entry for entry in topic.directory.entries() if entry.live and topic.directory.is_mine(entry))
         return bool(topic.records.by_key) or any(ours)

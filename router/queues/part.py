@@ -83,8 +83,8 @@ class Part:
     """The rows of the table `piece`: pieces of the snapshot that a leader sends. Pieces of earlier snapshots may come
     before them."""
     staged: tuple[int, int] = (0, 0)
-    """The index of the snapshot that the leader sends, and the number of its first piece. The file does not have these
-    numbers, because the next process has no use for pieces."""
+    """The index of the snapshot that the leader sends, and the number of its first piece. The store keeps these numbers
+    only in memory, because the next process does not use the stored pieces."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
     """The checksums of the rows of all entries that follow the snapshot."""
     total: int = 0

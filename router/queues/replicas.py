@@ -91,7 +91,7 @@ class RouterReplicas:
 
     @property
     def why_full(self) -> str:
-        """The reason for which the replicas wait for room on the disk; empty if they do not wait."""
+        """The reason for which the replicas wait for room on the disk; empty if the disk has room."""
         return self._writer.why_full
 
     async def run(self) -> None:

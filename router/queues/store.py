@@ -178,7 +178,7 @@ class QueueStore:
         self._new_store = new_store
         self._owner = _Owner(mesh, router, b"", boot_id, sync.value, is_closed=False)
         self._parts: dict[str, Part] = {}
-        """All parts in the file, also those of sets that the topology does not have."""
+        """All parts in the file. Some may belong to sets that the topology no longer has."""
         self._unmerged = 0
         self._scrubbed: tuple[str, Any] = ("entry", -1)
         """The table and the key of the last row that was scrubbed."""
@@ -642,8 +642,8 @@ class QueueStore:
             yield row[0].removeprefix(part.row_key(b"")), row[1]
 
     def _run_rows(self, part: Part, behind: int) -> Iterator[tuple[bytes, bytes] | None]:
-        """The rows with the runs of the snapshot's messages that follow this position. One piece has the runs of a
-        limited number of messages, because it takes time to find them. None means that the piece ends here."""
+        """Yield rows with the runs of the snapshot's messages after the position `behind`. It takes time to find the
+        runs, so one piece has the runs of at most `IN_RUNS` messages. A None in place of a row ends the piece."""
         low = part.row_key(body_key(behind) if behind >= 0 else MESSAGE)
         found = [position_in(key) or 0 for key in self._message_keys(part, low, IN_RUNS)]
         yield from map(run_row, runs_of(found))
@@ -663,9 +663,9 @@ class QueueStore:
             return [self._body(part, position, messages) for position in read.positions]
 
     def _body(self, part: Part, position: int, messages: dict[int, Sequence[bytes]]) -> bytes | None:
-        """The body of a message of the state; None if there is none, or it is damaged. `messages` caches the messages
-        of the entry that was read last, keyed by the entry's index. One entry is enough, because a reader goes on in
-        order."""
+        """The body of a message of the state; None if the body is missing or damaged. `messages` is the caller's cache:
+        the messages of the entry that was read last, keyed by the entry's index. One entry is enough, because the
+        caller reads the positions in order."""
         index = index_of(position)
         if index not in messages:
             messages.clear()

@@ -17,8 +17,8 @@ from router.queues.store import FullError, size_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetStore, StoreChange, StoreRead, Write
 
 MOST: Final = 1 << 20
-"""A transaction takes no more changes after so many bytes, so that a change that must be fast, such as a vote, does not
-wait for many others."""
+"""A transaction takes no further changes once it has this many bytes. An urgent change, such as a vote, then goes into
+the next transaction, and does not wait for a very long one."""
 SCRUB_S: Final = 60.0
 """The seconds from one scrub to the next."""
 FULL_S: Final = 1.0
@@ -79,8 +79,8 @@ class QueueWriter:
             self._woken.set()
 
     async def run(self) -> None:
-        """Write and read until cancelled. Raises QueueStoreError if the store fails: the process then has to end, and
-        no result is reported that may not be on the disk."""
+        """Write and read until cancelled. If the store fails, raises QueueStoreError, and the process has to end. The
+        writer reports no result of a change that may not be on the disk."""
         scrub_at = trio.current_time() + SCRUB_S
         with StoreThread() as thread:
             while True:

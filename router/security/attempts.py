@@ -63,8 +63,8 @@ class Attempts:
             del self._sources[next(iter(self._sources))]
 
     def take_turn(self, host: str) -> float | None:
-        """The seconds that an attempt from this host has to wait for its turn. None if that is too long; then it takes
-        no turn."""
+        """Take a turn for an attempt from this host. Returns the seconds to wait for the turn. If these are more than
+        `MOST_S`, takes no turn and returns None."""
         source, now = self._slowed(host), self._now()
         if source is None:
             return 0.0
@@ -75,7 +75,7 @@ class Attempts:
         return turn - now
 
     def take_turn_now(self, host: str) -> bool:
-        """Whether an attempt from this host may be made now. Only then it takes a turn."""
+        """Take a turn for an attempt from this host, if the attempt may be made at once. Returns whether it may."""
         source, now = self._slowed(host), self._now()
         if source is not None:
             if source.turn + EVERY_S > now:
@@ -178,13 +178,14 @@ class Guesses:
 
 
 def _origin(host: str) -> bytes:
-    """The origin under which checks from this host take turns. This host itself has an origin, too."""
+    """The origin under which the checks for this client host take turns. A host whose wrong passwords are not counted
+    also has an origin."""
     return _source(host) or host.encode()
 
 
 def _source(host: str) -> bytes | None:
-    """The source under which wrong passwords of this host are counted. None if the host is not limited, or its address
-    is unknown."""
+    """The source under which the router counts wrong passwords from this client host. None if the client is on the
+    router's own host, or if its address is unknown: these passwords are not counted."""
     if not host:
         return None
     address = ip_address(host.partition("%")[0])

@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 class ShownSet:
     name: str
     rows: Mapping[str, Row]
-    """Router -> its report of the set."""
+    """Maps each router that has reported about the set to its report."""
     by: str
     """The router whose report counts."""
 
@@ -71,9 +71,9 @@ class ShownSet:
 
 
 def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, forced: bool) -> str:
-    """The reason for which a router may not leave the mesh: it is a voter of sets, or is to be one. Empty if it may
-    leave. `others`: the routers that stay. `forced`: the router does not run, and may leave if the sets keep a majority
-    without it."""
+    """The reason for which a router may not leave the mesh: it is, or will be, a voter of at least one set. Empty if
+    the router may leave. `others`: the routers that stay. `forced`: the router does not run; it may then leave a set
+    that keeps a majority without it."""
     held = [one for one in sets if one.has(router) and not (forced and one.can_spare(router))]
     if not held:
         return ""
@@ -159,8 +159,9 @@ def shown_sets(views: Iterable[RouterView]) -> list[ShownSet]:
 
 
 def queues_in(sets: Iterable[ShownSet], rows: Iterable[tuple[str, Row]]) -> tuple[list[tuple[str, Row]], int]:
-    """Returns each queue once, the deepest first, as (leader, row), and how many more queues the sets have. Only one
-    router counts for each set, because a former leader may believe that it still leads."""
+    """Returns each reported queue once as (leader, row), the deepest first, and the number of further queues of the
+    sets. For each set, only the rows of one router count, because a former leader may also report rows: it may believe
+    that it still leads."""
     sets = list(sets)
     by = {one.name: one.by for one in sets}
     found = [(router, row) for router, row in rows if by.get(row["set"]) == router]

@@ -16,7 +16,8 @@ LASTING_S: Final = 1.0
 """Only waits of at least this many seconds are shown, because a mesh under load always waits for some subscriber for
 milliseconds."""
 UNHEARD_OF: Final = "a router that knows the client's last attach"
-"""The awaited router, if all routers in contact have answered and none knows this attach (protocol 7.9)."""
+"""Takes the place of the awaited routers, if all routers in contact have answered and none of them knows this attach
+(protocol 7.9)."""
 AWAY: Final = ", which is away"
 
 Status = Mapping[str, Any]
@@ -48,7 +49,7 @@ def lasting(statuses: Iterable[Status]) -> Iterator[Wait]:
 
 
 def _named_at(status: Status) -> Iterator[str]:
-    """The publishers in those waits of this router that last a second or more and name a subscriber, not a router."""
+    """The publishers in waits of this router for a subscriber. Waits of less than a second are left out."""
     for wait in status["waits"]:
         if wait["since_s"] >= LASTING_S and not wait["for"].startswith("router "):
             yield from wait["publishers"]
