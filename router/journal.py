@@ -58,8 +58,9 @@ class JournalFile:
         restate: Callable[[Name | None], None] = lambda first: None,
     ) -> None:
         """`goes_on`: if the log cannot be written, it breaks off, and no later call raises. `kept`: the limits of the
-        segments that are kept; None: all are kept. `restate`: called at the beginning of each new segment, with the
-        name of the first kept segment. It appends to the block the entries that each segment has to repeat."""
+        segments that are kept; None: all are kept. `restate`: called at the beginning of each later segment if `kept`
+        is given, with the first kept segment (`Retention.expired`). It appends to the block the entries that each
+        segment has to repeat."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""

@@ -24,9 +24,9 @@ class Retention:
     """The most bytes of all segments that are kept; None: no limit."""
 
     def expired(self, directory: Path) -> tuple[list[Path], Name | None]:
-        """The segments to delete, and the name of the first kept segment. The segment in use is always kept. In place
-        of the name stands None if nothing is lost before the first kept segment: nothing is deleted now, and the
-        segment has the number 0."""
+        """The segments to delete, and the name of the first kept segment. The segment in use is always kept. The name
+        is None if nothing is deleted now and the first kept segment has the number 0: then its incarnation has lost no
+        segment."""
         found = {name: path for path in directory.iterdir() if (name := parse_segment_name(path.name))}
         *older, first = sorted(found)
         stats = {name: found[name].stat() for name in found}

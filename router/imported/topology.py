@@ -125,7 +125,7 @@ class Importer:
         self.mesh = mesh
         self.remarks: list[Remark] = []
         self.conflicts: list[Remark] = []
-        """The remarks about routers that two files describe. With any of these, the topology is wrong."""
+        """The remarks about routers that two files describe. Any of these remarks makes the topology wrong."""
         self._rules: dict[str, str] = {}
         self._settings: dict[str, dict[str, str]] = {}
         self._routers: list[RouterFile] = []

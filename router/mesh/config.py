@@ -217,8 +217,8 @@ class LogSettings:
     keep: float | None = None
     """A segment is kept for at least this many seconds after its last write."""
     size: int | None = None
-    """The most bytes of the segments of a router. For a moment there may be about 32 MiB more, because only whole
-    segments are deleted. Without `keep` and `size`, all segments are kept."""
+    """The most bytes of the segments of a router. The segments may exceed this by about 32 MiB for a moment, because
+    only whole segments are deleted. Without `keep` and `size`, all segments are kept."""
 
 
 AMQP, INTER, HTTP, MQTT, AMQP_WS, MQTT_WS = "amqp", "inter", "http", "mqtt", "amqp-ws", "mqtt-ws"

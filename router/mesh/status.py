@@ -156,8 +156,8 @@ def _linked(view: RouterView) -> set[str]:
 
 def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
     """A text about the neighbours whose link to this router is not up; empty if all links are up. The router may still
-    be in contact with these neighbours through other routers. A link is up if both ends report it. For a neighbour in
-    `names` only this router's report is read, because a second call of this function reads the neighbour's report."""
+    be in contact with these neighbours through other routers. A link is up if both ends report it. If the neighbour is
+    in `names`, only this router's report counts here, because the caller calls this function for the neighbour, too."""
     missing = [
         other
         for other in neighbours

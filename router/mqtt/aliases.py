@@ -13,8 +13,8 @@ MOST_ALIASES: Final = 64
 """The most topic aliases in each direction."""
 ALIAS: Final = "topic-alias"
 SHORTEST: Final = 8
-"""The router uses an alias only for a topic of at least this many bytes. For a shorter topic, the alias would save no
-bytes: a PUBLISH with an alias has an empty topic and the property with the alias."""
+"""The router uses an alias only for a topic of at least this many bytes. An alias saves few bytes, or none, for a
+shorter topic: a PUBLISH with an alias has an empty topic, and a property with the alias."""
 NO_TOPIC: Final = text("")
 
 

@@ -17,10 +17,9 @@ a proven user count as one user."""
 
 
 class Away:
-    """The sessions whose clients are away. The limit on links bounds the number of sessions with topics. Of the
-    sessions without topics the router keeps a bounded number. The reason to keep them is a client whose first message
-    was lost with its connection: if the next CONNACK reported no session, the client would not send the
-    message again."""
+    """The sessions whose clients are away. The limit on links bounds the number of sessions with topics. The router
+    keeps a bounded number of sessions without topics, for clients whose first message was lost with the connection: if
+    the next CONNACK reported no session, the client would not send the message again."""
 
     def __init__(self, keeper: SessionKeeper) -> None:
         self.since: dict[MqttSession, float] = {}

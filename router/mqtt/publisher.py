@@ -9,9 +9,9 @@ identifier and a hash of the message, so a copy (DUP) has the same tag at any ro
 
 **Maps.** A client that comes back sends its open messages again, each as a copy. No copy says that it is the last one.
 At the same router the session knows the open messages, so the map of the attach is complete. Another router does not
-know them. There the map is incomplete, and names the copies that have arrived so far. For each later copy the router
-attaches the link again. If no router in contact knows the link, and some routers are out of contact, the attach waits
-(protocol 7.6), because one of these routers may know the link.
+know them. There the map is incomplete, and names the copies that have arrived so far. When a later copy arrives, the
+router attaches the link again. If no router in contact knows the link, and some routers are out of contact, the attach
+waits (protocol 7.6), because one of these routers may know the link.
 
 **Lives.** A client sends the copies first, and in their order (MQTT 5 4.6). So when the first new message arrives, all
 copies of its link have arrived. When the mesh has settled these copies, the router begins a new life of the link, which

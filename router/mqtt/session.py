@@ -149,8 +149,8 @@ class MqttSession:
         return [*self.publishers.values(), *self.subscribers.values()]
 
     def lifetime(self, durable: int) -> Lifetime:
-        """The lifetime of a link. For a subscription, `durable` is its QoS: the field travels to other routers, which
-        so learn the QoS."""
+        """The lifetime of a link. The `durable` field of a subscription's lifetime is its QoS, because other routers
+        read this field."""
         return Lifetime(self.timeout, TOGETHER, durable) if self.timeout else Lifetime()
 
     def gone(self, now: float, *, closed: bool) -> None:

@@ -187,7 +187,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
 
     def ask(self) -> None:
         """Answer the core's echo at once. The answer of an AMQP client shows that the client has read all earlier
-        frames. For an MQTT client the session answers, and has already read everything. The answer need not show more:
+        frames. The session answers for an MQTT client, and has already read everything. The answer need not show more:
         an MQTT client never takes the key of a delivery to another router."""
         self.node.topic.echoed(self.subscriber)
         self.node.perform()

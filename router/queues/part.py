@@ -10,8 +10,8 @@
 
 The store writes the row of a part with each change of the part. This row has the sums of the checksums of the part's
 entries, rows and pieces. So the store notices a page of the file that is older than the other pages, or stands in the
-place of another page, although each row of the page is whole. For bodies, and for entries before the log, the row of
-the part has only their number. The rows about messages have the digests of the bodies.
+place of another page, although each row of the page is whole. The row of the part has only the number of the bodies,
+and of the entries before the log. The rows about messages have the digests of the bodies.
 
 The body of a message is written once, with the entry that has enqueued the message. When the snapshot passes the entry,
 the store keeps the entry as long as the state has at least one of its messages. When these messages are less than a

@@ -85,8 +85,9 @@ def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, fo
 
 def replacement_commands(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> str:
     """The command for the operator that replaces the voter `old` in these sets. The command is `oncemesh queue replace`
-    with the new voters: for each set, the first router of `others` that is no voter of the set yet. If one of the sets
-    has no such router, the command is instead `oncemesh queue voters` for this set without `old`."""
+    with the new voters: for each set, the first router of `others` that is no voter of the set yet. If all routers of
+    `others` are already voters of one of the sets, the command is instead `oncemesh queue voters` for this set without
+    `old`."""
     news = dict[str, None]()
     for one in sets:
         if (new := one.first_new(others)) is None:
@@ -160,8 +161,8 @@ def shown_sets(views: Iterable[RouterView]) -> list[ShownSet]:
 
 def queues_in(sets: Iterable[ShownSet], rows: Iterable[tuple[str, Row]]) -> tuple[list[tuple[str, Row]], int]:
     """Returns each reported queue once as (leader, row), the deepest first, and the number of further queues of the
-    sets. For each set, only the rows of one router count, because a former leader may also report rows: it may believe
-    that it still leads."""
+    sets. Only the rows of one router count for each set, because a former leader, which believes that it still leads,
+    may also report rows."""
     sets = list(sets)
     by = {one.name: one.by for one in sets}
     found = [(router, row) for router, row in rows if by.get(row["set"]) == router]
