@@ -1,7 +1,7 @@
 """Turns the judged deliveries of one bucket into rows, one for each delivery and subscriber. This code runs in Spark's
 workers.
 
-The order of deliveries is judged over all buckets, so `frames` adds those violations.
+A bucket does not show the whole order of deliveries, so `frames` adds the violations of order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def delivery_rows(judged: Judged, case: Case, tags: Mapping[bytes, bytes]) -> pa
 
 @attrs.frozen
 class _Rows:
-    """The columns that say which delivery, which subscriber and so on each row is about."""
+    """For each row, its delivery, its pair, its subscriber, and the reason why the subscriber missed the delivery."""
 
     delivery: Ints
     pair: Ints
@@ -110,8 +110,8 @@ def _identities(names: Sequence[str], known: Mapping[str, Client]) -> list[str]:
 
 
 def _logs(judged: Judged, groups: Groups, flags: Flags, by: Ints, of: Ints) -> pa.Array:
-    """For each row, the list of logs that have flagged entries of the row's group, each log once, in the order of `by`.
-    `of`: the group of each row."""
+    """For each row, the list of logs that have flagged entries of the row's group. Each log occurs once in a list.
+    `by`: for each entry, the number by which the logs are sorted. `of`: the group of each row."""
     log, chosen = judged.facts.rows.log, flags[groups.at]
     at, group = groups.at[chosen], groups.of[chosen]
     at, group = (column[np.lexsort((by[at], log[at], group))] for column in (at, group))

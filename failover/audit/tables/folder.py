@@ -18,8 +18,8 @@ name."""
 
 
 class TablesFolder:
-    """The folder for the tables. If it has other files, or cannot be read, an `AuditError` is raised: by the
-    constructor if the folder is on this machine, and by `open` if only Hadoop can read it."""
+    """The folder for the tables. If it has other files, or cannot be read, an `AuditError` is raised. The constructor
+    raises the error if the folder is on this machine. `open` raises it if only Hadoop can read the folder."""
 
     def __init__(self, folder: str) -> None:
         """`folder`: a path without a scheme is on this machine, as for run directories."""

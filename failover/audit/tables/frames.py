@@ -2,8 +2,8 @@
 
 Spark groups the rows by bucket of delivery keys, as for a verdict, and keeps them in its cache until the session ends
 (`spark.catalog.clearCache()`), so several queries need one reading. The workers judge the buckets with the functions of
-`judge`, again for each query; cache a DataFrame to have its buckets judged once. The rows about links and routers are
-few, and collected.
+`judge`, and do so again for each query. To judge the buckets of a DataFrame only once, cache the DataFrame. The rows
+about links and routers are few, so this process holds all of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

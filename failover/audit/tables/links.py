@@ -13,8 +13,8 @@ ENDING = (Event.SUSPENDED, Event.STOLEN, *CLOSING)
 
 
 def link_rows(case: Case, control: Sequence[ControlRow]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `schema.LINKS`. If a segment repeats an attach, the repetition makes a row only if the first
-    entry is deleted."""
+    """Yield the rows of `schema.LINKS`. A segment may begin with repeated attaches. A repeated attach makes a row only
+    if the log no longer has the attach's first entry."""
     known = {"publisher": case.clients.publishers, "subscriber": case.clients.subscribers}
     attached: dict[tuple[str, str, str], dict[str, Any]] = {}
     told = [row for row in control if row.role == "router" and row.event in (Event.ATTACHED, *ENDING)]
