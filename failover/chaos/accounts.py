@@ -1,9 +1,8 @@
 """Judges a run by the clients' own accounts: counts messages that are missing, doubled or overtaken.
 
-This second opinion uses neither the delivery logs nor the audit. It knows no excuses: a message that the protocol lets
-a subscriber miss, for example while the subscriber was away for longer than its timeout, counts as missing here. At the
-end of a run, the two opinions are compared: the audit has to account for each missing message. This module does no
-input or output.
+This second opinion uses neither the delivery logs nor the audit. A message also counts as missing here if the protocol
+lets the subscriber miss it, for example while the subscriber was away for longer than its timeout. At the end of a run,
+the two opinions are compared: the audit has to account for each missing message. This module does no input or output.
 """
 
 from collections import Counter
@@ -17,9 +16,11 @@ EXPLAINED = {
     "doubled": ("unknown", "duplicated"),
     "overtaken": ("unknown", "out of order"),
 }
-"""For each of the counts of a subscriber, the audit's counts and violations of a pair that mean the same."""
+"""For each count of a subscriber, the audit's counts of the pair, and the kinds of violation, that account for messages
+of this count."""
 SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
-"""For each of these counts of a publisher at a balanced address, the audit's violation that means the same."""
+"""For each count of a publisher at a balanced address, the audit's kind of violation that accounts for messages of this
+count."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 

@@ -1,9 +1,9 @@
 """The interface between the faults on the links of a run and the network that carries the links.
 
 `links` turns the faults on a link into its condition, an `Impairment`. A `Carrier` carries one link in this condition.
-A `Ground` is the place where the mesh runs, with the carriers of its links. There are two grounds: `loopback` (all
-routers on this machine's own addresses, a TCP proxy in each link) and `hosts` (a network namespace for each router, a
-wire for packets between two interfaces).
+A `Ground` is the place where the mesh runs, with the carriers of its links. There are two grounds. In `loopback`, all
+routers are on this machine's own addresses, and each link goes through a TCP proxy. In `hosts`, each router has a
+network namespace, and a wire carries the packets of a link between two interfaces.
 """
 
 import math
@@ -49,7 +49,7 @@ class Carrier(Protocol):
     """Carries the traffic of one link between two routers."""
 
     def become(self, condition: Impairment) -> None:
-        """Take on the whole condition at once."""
+        """Put the link into this condition. All parts of the condition begin at the same time."""
 
     def reset(self) -> None:
         """Reset all connections that the link has at present."""
@@ -68,12 +68,12 @@ class Ground(Protocol):
         process."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """While the context lasts, keep this thread where the clients are. At the end of the context, all that was made
-        for the run is gone."""
+        """While the context lasts, keep this thread in the clients' network namespace. The end of the context removes
+        all that the ground has made for the run."""
 
     def at(self, router: str) -> AbstractContextManager[None]:
-        """While the context lasts, keep this thread where the router is: the sockets that the thread makes, and the
-        processes that it starts, are there."""
+        """While the context lasts, keep this thread in the router's network namespace. The sockets that the thread
+        makes, and the processes that it starts, are in this namespace, too."""
 
     async def lay(
         self, topology: Topology, nursery: trio.Nursery, random: Random

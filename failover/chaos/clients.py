@@ -93,7 +93,8 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                # The session is its own, so that ctrl-c reaches only the nemesis, which then ends the clients in order.
+                # Each client has a session of its own, so ctrl-c reaches only the nemesis, which then ends the clients
+                # in order.
                 start_new_session=True,
             )
         self.running = True

@@ -3,8 +3,8 @@ log.
 
 A subscriber writes a message into its account in the transaction of the message's acceptance. A publisher's store
 numbers its messages; the account has only the outcomes that are no acceptance, and the longest pause between two
-acceptances. An outcome that came just before a kill may be nowhere: such a message counts as accepted, as a publisher
-that ends in order leaves no message unanswered.
+acceptances. If the publisher read an outcome just before a kill, the account may lack the outcome. The message then
+counts as accepted, because a publisher that ends in order has got an outcome for each message.
 """
 
 import contextlib
@@ -106,6 +106,6 @@ def received(path: Path) -> dict[str, list[int]]:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[Callable[[str], sqlite3.Cursor]]:
     with contextlib.closing(open_database(path)) as connection:
-        # This makes the tables of the store, which a client that never began has not made.
+        # This makes the tables of the store if they are missing. They are if the client has never begun.
         SqliteStore(connection)
         yield connection.execute

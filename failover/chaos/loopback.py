@@ -60,7 +60,7 @@ def _always(address: Address) -> Callable[[], Address]:
 
 def free_ports() -> Iterator[int]:
     """Yield ports, each of which was free when it was tried."""
-    # The random generator of the run would not help: other ports are free in each run.
+    # Other ports are free in each run, so the run's own random generator would not make the choice repeatable.
     random = Random()
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:

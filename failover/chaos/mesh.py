@@ -111,7 +111,7 @@ class ChaosMesh:
             (self._folder(name) / FULL_DISK).unlink(missing_ok=True)
 
     async def cut_power(self, names: Collection[str]) -> None:
-        """Kill routers, and set each one's store of replica sets back to its last sync."""
+        """Kill routers, and set the store of replica sets of each router back to its last sync."""
         await self.kill(names)
         assert self.topology.queues is not None
         sync = Sync(self.topology.queues.sync)

@@ -1,8 +1,8 @@
 """Carries out a plan: strikes each fault when its time comes, and ends the fault after its duration.
 
-Each strike is a task. It chooses its targets among those that the mesh has at this moment, strikes them (`_act`),
-waits, and undoes the fault (`_undo`) unless another strike has undone it. A strike that finds no target is reported and
-skipped.
+Each strike is a task. The task chooses targets among the routers, links and clients of this moment, strikes them
+(`_act`), waits, and undoes the fault (`_undo`) unless another strike has undone it. A strike that finds no target is
+reported and skipped.
 """
 
 import time
@@ -214,7 +214,7 @@ class Nemesis:
             case "disk-full":
                 mesh.empty_disks(names)
             case "rolling-restart":
-                # A rolling restart has started all its routers again already.
+                # Nothing to undo: the strike itself has started all its routers again.
                 pass
             case "skew":
                 await self._set_clocks(names, 0.0)

@@ -1,10 +1,10 @@
-"""A power cut at a router whose process was just killed, as its store of replica sets sees it (protocol 13.5).
+"""Gives a killed router's store of replica sets the state that it would have after a power cut (protocol 13.5).
 
 The kernel has each write that the process has made. The disk has a write only if the store has synced it. With `sync:
-disk` the store syncs each transaction before the mark beside the file names it. So this module takes a transaction that
-the mark does not name out of the write-ahead log. It deletes the mark, which the store never syncs. Pages that the
-store was merging into the file are still in the log. With `sync: memory` the disk may have nothing: the module deletes
-the store.
+disk` the store first syncs each transaction, and then names it in the mark, a file beside the store. So this module
+removes each transaction that the mark does not name from the write-ahead log. It also deletes the mark, because the
+store never syncs the mark. Pages that the store was merging into its main file need no change, because they are still
+in the log. With `sync: memory` the disk may have nothing: the module deletes the store.
 """
 
 import os

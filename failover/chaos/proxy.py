@@ -4,8 +4,9 @@
 
 The proxy carries bytes unchanged, and knows no AMQP. A link takes on all of an `Impairment` at once:
 
-- *silent*: no byte gets through and neither end is informed, as when a cable is pulled. Connections stay open, and so
-  do new ones, without a byte from the other side. Bytes under way come late, once the link is healed, as with TCP.
+- *silent*: no byte gets through and neither end is informed, as when a cable is pulled. Existing connections stay open,
+  and new ones can be opened, but no end reads a byte of the other end. Bytes under way come late, after the link is
+  healed, as with TCP.
 - *severed*: connections are reset, and new ones are reset at once.
 - *latency*, *jitter*: every byte comes later, by a time that may vary. Bytes never overtake each other.
 - *rate*: the link carries at most this number of bytes per second in each direction.
@@ -31,8 +32,9 @@ TURN_S: Final = 0.01
 UNDER_WAY: Final = 64
 """The limit of chunks that a delayed link holds in each direction. A sender of more has to wait."""
 REFUSED_S: Final = 0.1
-"""After this many seconds the proxy gives up a connection whose far end does not listen. A dialler that is refused
-tries again at growing intervals; a dialler that was connected tries again at once."""
+"""The proxy accepts a connection before it knows whether the far end listens. If the far end does not, the proxy closes
+the connection after this many seconds. Without this pause, the dialler would dial again at once: it only pauses if its
+connection is refused."""
 # With SO_LINGER set to no time at all, closing a socket resets the connection.
 RESET: Final = struct.pack("ii", 1, 0)
 
@@ -57,8 +59,8 @@ class LinkProxy:
         return self._address
 
     def become(self, condition: Impairment) -> None:
-        """Take on the whole condition at once. So the link never has only a part of it: a silent link that stops being
-        slow is silent all the time."""
+        """Put the link into this condition. All parts change at the same time, so a link that is first slow and then
+        silent lets no byte through in between."""
         was, self.condition = self.condition, condition
         if not condition.silent:
             self._flows.set()

@@ -50,7 +50,7 @@ class Ending:
     crashes: int
     """How often a router or a client ended by itself."""
     unfinished: tuple[str, ...]
-    """What had not come to its end when the run ended, a line each."""
+    """The parts of the run that were still incomplete when the run ended, a line each."""
 
     @property
     def clean(self) -> bool:
@@ -169,7 +169,8 @@ class _Run:
             raise RunError(f"not all {role}s were attached after {format_duration(ATTACH_S)}")
 
     async def _end(self) -> Sequence[str]:
-        """Bring the run to its end. Return the parts that did not come to their end, a line each."""
+        """Wait until all messages are delivered, then let the subscribers finish. Return the parts of the run that stay
+        incomplete, a line each."""
         for member in self.clients.of_role("publisher"):
             await member.finish()
         deadline = trio.current_time() + self.patience
@@ -190,8 +191,9 @@ class _Run:
                 await trio.sleep(0.05)
 
     async def _left(self) -> list[str]:
-        """Return a line for each router that is not ready, for each thing that still holds deliveries or messages, and
-        for each wait."""
+        """Return a line for each part of the run that is incomplete: a router that is not ready or holds deliveries, a
+        link that routers wait for, a publisher that waits for outcomes, a queue with messages, a replica set without a
+        leader."""
         views = await self.mesh.look()
         found = [f"router {name} {lack}" for name, lack in unfinished(self.mesh.topology, views, views).items()]
         found += waits(views.values())

@@ -81,8 +81,11 @@ class PlainView:
 
     @staticmethod
     def _line(board: Board, rates: Rates) -> str:
-        """The line that shows the board. The line says what deliveries wait for only if the mesh does not keep up with
-        the offered load. Some delivery waits at any moment, so a wait alone means nothing."""
+        """The line that shows the board: rates, faults in force, and waits.
+
+        Waits are shown only if the mesh accepts at most half of the offered load. Some delivery waits at any moment, so
+        a wait alone means nothing.
+        """
         sent, accepted, received = (
             rates.rate(what, board.clients.total(what)) for what in ("sent", "accepted", "received")
         )

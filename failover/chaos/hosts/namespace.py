@@ -91,8 +91,8 @@ class Namespace:
             _ip(commands)
 
     def tunnel(self, name: str) -> int:
-        """Make an interface in the namespace, and return a descriptor. To read from the descriptor is to take a packet
-        that the interface sends; to write to it is to hand the interface a packet. The interface ends when the
+        """Make an interface in the namespace, and return a descriptor. A read from the descriptor returns a packet that
+        the interface sends. A write to the descriptor delivers a packet to the interface. The interface ends when the
         descriptor is closed."""
         try:
             with self.entered():

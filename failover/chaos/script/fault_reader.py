@@ -116,8 +116,8 @@ class FaultReader(Reader):
     # The methods from here on read times.
 
     def when(self, value: MarkedMap, verb: Verb, duration: float, where: str) -> tuple[When, Span | None]:
-        """Read when a fault strikes. Also return its duration if only `during` gives the times: then the fault lasts
-        for the whole window."""
+        """Read the times at which a fault strikes. If only `during` gives the times, the fault lasts for the whole
+        window, and its duration is returned, too."""
         window = self.one(value, "during", Window.parse, where) or Window(0.0, duration)
         times: dict[str, Any] = {
             "at": self.one(value, "at", Span.parse, where),

@@ -13,7 +13,7 @@ import attrs
 
 AMOUNTS: Final = ("one", "minority", "majority", "all")
 ROLES: Final = {"home-of": "publisher", "custodian-of": "subscriber"}
-"""For each word, the role of the client whose router it means."""
+"""For each word that names the router of a client, the role of the client."""
 LEADER_OF: Final = "leader-of"
 REPLICAS: Final = (LEADER_OF, "follower-of")
 
@@ -25,7 +25,7 @@ class Some:
     amount: str
 
     def of(self, number: int) -> int:
-        """The number of targets that this means if `number` targets are possible."""
+        """The number of targets to strike if `number` targets are possible."""
         return {"one": 1, "minority": (number - 1) // 2, "majority": number // 2 + 1, "all": number}[self.amount]
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class ReplicaOf:
 
 @attrs.frozen
 class Several:
-    """All of several targets."""
+    """Several targets of a script. The fault strikes all of them."""
 
     targets: "tuple[Target, ...]"
 

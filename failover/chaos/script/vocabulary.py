@@ -1,4 +1,4 @@
-"""The words for faults that a chaos script can use, as a table. They are those of Jepsen's nemeses.
+"""The words for faults that a chaos script can use, as a table. Jepsen's nemeses use the same words.
 
 A fault is in force until its duration (`for`) is over, until a strike whose word ends this fault, or until the run
 ends.
