@@ -44,7 +44,7 @@ class Account:
 
     @property
     def progress(self) -> int | None:
-        """The number of messages that have an outcome. None if all messages have one, so that none is awaited."""
+        """The number of messages that have an outcome. None if the command awaits no outcome at present."""
         return self.outcomes.total() if self.open else None
 
     def expect(self, more: int) -> None:
@@ -88,7 +88,8 @@ class Account:
     def tally(self) -> str:
         """The summary in words. Each reason for rejections has a line of its own.
 
-        A message that was sent may have been delivered. A message that was not sent is delivered later if it is kept.
+        The summary counts messages without an outcome as *sent but not answered* (they may have been delivered), *still
+        to be sent* (a later run with the state file sends them) or *never sent*.
         """
         for delivery in [delivery for delivery in self.open if delivery.told]:
             self.end(delivery)

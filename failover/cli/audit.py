@@ -104,8 +104,8 @@ def judge(
 
 
 def _guarded(auditing: Callable[[], int]) -> int:
-    """Run an audit, and return its exit status. If the audit fails, the status is never the one for a violation,
-    because scripts rely on that one. SIGTERM has the same effect as ctrl-c."""
+    """Run an audit, and return its exit status. If the audit fails, the exit status is not the status of a violation,
+    because scripts take this status for a verdict. SIGTERM has the same effect as ctrl-c."""
     interrupted = False
 
     def interrupt(*_: Any) -> NoReturn:
@@ -223,7 +223,8 @@ def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: s
 
 
 def _written(path: Path, write: Callable[[Path], None]) -> bool:
-    """Call `write`. Returns False if the file cannot be written. The verdict stands in any case."""
+    """Call `write`. If the file cannot be written, print a warning and return False. The verdict does not depend on the
+    file."""
     try:
         write(path)
     except OSError as error:
@@ -250,8 +251,8 @@ def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def lasting_stderr() -> Iterator["Console"]:
-    """Return a console on the present stderr. Its output stays visible while the process has stderr redirected, as it
-    has until Java has started."""
+    """Return a console on the present stderr. Until Java has started, the process has stderr redirected; output of this
+    console stays visible meanwhile."""
     out = console(stderr=True)
     try:
         own = os.dup(sys.stderr.fileno())
@@ -311,7 +312,7 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     """
     from failover.audit import AuditError, tell_story
 
-    if not run_dirs:  # click puts a single argument into KEY
+    if not run_dirs:  # click puts a single argument into KEY, so RUN_DIR is missing
         raise click.UsageError(f"expected RUN_DIR and KEY, got only {key!r}")
     try:
         told = tell_story(run_dirs, key, master)

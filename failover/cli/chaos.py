@@ -60,8 +60,8 @@ def chaos(script: Path, run_dir: Path | None, seed: int | None, namespaces: bool
 
 
 def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = False) -> int:
-    """Run a script, audit the run, and return the exit status. If anything fails before the audit, the status is never
-    the one for a violation."""
+    """Run a script, audit the run, and return the exit status. If anything fails before the audit, the exit status is
+    not the status of a violation."""
     from failover.chaos.hosts.namespace import lacking
     from failover.chaos.run import prepare
     from failover.chaos.script.reader import load
@@ -102,7 +102,7 @@ def _disputed(directory: RunDirectory) -> list[str]:
 
     try:
         record, report = (json.loads((directory.path / name).read_text()) for name in (FILE, "audit.json"))
-    except (OSError, ValueError):  # the audit itself has warned of this
+    except (OSError, ValueError):  # the audit has already printed a warning about the file
         return [f"{directory.path}: {FILE} or audit.json is missing or damaged, so they cannot be compared"]
     return list(unexplained(record["clients"], report["pairs"], report["violations"]))
 

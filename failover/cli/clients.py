@@ -1,8 +1,8 @@
 """The common part of the commands `publish` and `subscribe`.
 
-Both attach to a mesh by its run directory, or to any router by `--url`. With a run directory they write a delivery log
-there, so that the audit can compare it with the logs of routers. If they lose their router, they go to another one.
-With a state file they also continue where an earlier run has ended, even if it was killed.
+Both attach to a mesh by its run directory, or to any router by `--url`. With a run directory, they write a delivery log
+there, so that the audit can compare this log with the logs of routers. If they lose their router, they go to another
+one. With a state file, they also continue where an earlier run has ended, even if that run was killed.
 """
 
 import math

@@ -12,10 +12,8 @@ from router.security.operator import operator_of
 
 
 def fetcher(directory: RunDirectory) -> FetchStatus:
-    """Return a function that fetches the status of a router.
-
-    It raises FileError if a file with the operator's credentials is missing. It reads these files once. After a
-    failure, each call raises the same error.
+    """Return a function that fetches the status of a router. The function reads the files with the operator's
+    credentials at its first call. If a file is missing, it raises FileError at this and each later call.
     """
 
     # The files are read at the first call, because there is no topology before `up`.

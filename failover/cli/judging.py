@@ -14,7 +14,7 @@ AUDIT: Final = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
 
 
 class NotInstalled(click.ClickException):
-    # The status means that there is no verdict. It must not be the status of a violation.
+    # This is the status for "no verdict". The status of a violation would be wrong.
     exit_code = 2
 
 

@@ -76,7 +76,7 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
 
 
 async def _lacks(starting: Awaitable[None]) -> str:
-    """Wait for the end of the start. If all routers run, but not all are connected, return what is missing, as a text
+    """Wait until the start has ended. If all routers run, but not all are connected, return what is missing, as a text
     for people. The text is empty if all are connected."""
     try:
         await starting
@@ -143,7 +143,8 @@ def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
 async def show_start(
     directory: RunDirectory, names: Sequence[str], start: Callable[[Launcher], Awaitable[None]]
 ) -> int:
-    """Show what a start has led to, and return the exit status."""
+    """Start routers, show all routers, and return the exit status: HALF_UP if some of them are not connected or do not
+    answer, else 0."""
     out = console()
     started = False
     async with until_signal() as scope:
@@ -206,8 +207,8 @@ def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
 
 
 async def _show_started(out: Console, directory: RunDirectory, mesh: str, lack: str) -> str:
-    """Show the routers. Return `lack`, which says what the start lacks. If that is empty, return which routers do not
-    answer."""
+    """Show the routers, and return what is missing, as a text for people. This is `lack` (the result of `_lacks`), or,
+    if that is empty, the names of the routers that do not answer."""
     views = await look(directory, fetcher(directory))
     silent = [name for name, view in views.items() if view.pid is not None and view.status is None]
     if silent and not lack:

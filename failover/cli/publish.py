@@ -200,7 +200,7 @@ async def _publish(
             account.interrupted = scope.cancelled_caught
         finally:
             account.alone = publisher.alone
-            if account.begun or not sys.exception():  # otherwise nothing was sent, and the error says why
+            if account.begun or not sys.exception():  # otherwise nothing was sent, and click prints the error
                 bar.stop()
                 out.print(account.tally(), soft_wrap=True)
                 if account.kept:

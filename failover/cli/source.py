@@ -20,8 +20,8 @@ SIZE: Final = 100
 """A numbered body has this many bytes if the user gives no `--size`."""
 READ_SIZE: Final = 1 << 16
 LONGER: Final = 6
-"""A line may have this many times as many bytes as the longest message, because JSON writes one byte in up to six
-characters."""
+"""The limit of a line's bytes is this number times the limit of a message's bytes, because JSON may write one byte as
+six characters."""
 
 
 @attrs.frozen

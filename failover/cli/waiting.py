@@ -60,7 +60,7 @@ def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
     for status in statuses:
         for wait in status["waits"]:
             role, _, name = wait["for"].partition(" ")
-            # its status says that it waits until the client of the publisher itself resumes
+            # a home in this state waits until its own publisher resumes, not for a subscriber
             if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":
                 continue
             if role == "router":

@@ -38,7 +38,8 @@ LONG_S: Final = 600.0
 NEARLY_FULL: Final = 0.8
 """A set is nearly full if it has used this share of its limit."""
 TWO: Final = 2
-"""A set with this many replicas always needs each of them, so the check of sets does not warn about that."""
+"""The number of replicas of a set that always needs all its replicas. The check of sets does not warn that such a set
+needs each of them."""
 
 
 class Level(StrEnum):
@@ -208,8 +209,8 @@ def disk(seen: Symptoms) -> Found:
 
 
 def rooms(seen: Symptoms) -> Found:
-    """Find sets that are nearly full, and disks of other hosts that are. The check of the disk judges the disk of this
-    host."""
+    """Find sets that are nearly full, and hosts of other routers whose disks are nearly full. Another check judges the
+    disk of this host."""
     for router, status in seen.elsewhere.items():
         free = status.get("disk", {}).get("free_bytes")
         if free is not None and free < DISK_SOON:
@@ -396,7 +397,7 @@ def _differing(seen: Symptoms) -> Found:
 
 
 def _difference(one: ShownSet, seen: Symptoms) -> str:
-    """In what the topologies of the routers differ about a set. The text is empty if they agree.
+    """The difference between the topologies of the routers about a set, in words; empty if they agree.
 
     Voters are compared only for a set that has not begun. Once a set has begun, the topology no longer decides its
     voters.

@@ -31,13 +31,13 @@ class WantedSets:
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """For each named set whose voters the operator has chosen, these voters."""
     forced: bool = False
-    """Whether the routers of `gone` do not run. Such a router leaves although it stays a voter of its sets in name, if
-    each of these sets has a majority without it."""
+    """Whether the routers of `gone` do not run. If a set has a majority without such a router, the router may leave
+    although the set still counts it as a voter."""
 
     @classmethod
     def of(cls, wanted: Topology, former: Topology, gone: Collection[str]) -> "WantedSets":
-        """What a new topology file wants of the sets. If a named set is the same in the new file and in the former one,
-        it keeps its present voters."""
+        """Return the wishes of a new topology file. If a named set is the same in the new file and in the former one,
+        the set keeps its present voters."""
         if wanted.queues is None or former.queues is None:
             return cls([*wanted.routers], gone)
         named = {one.name: one.ring for one in wanted.queues.named if one not in former.queues.named}

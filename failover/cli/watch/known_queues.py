@@ -1,7 +1,8 @@
 """The declared queues of a mesh, and their replica sets, as `$management` of its routers reports them.
 
-About each set, the commands believe its leader. If no leader answers, they believe the router in the latest term. A
-follower may not know the last decisions yet.
+Routers may report different facts about a set, because a follower may not know the latest entries that are decided. So
+the commands use the report of the set's leader. If no leader answers, they use the report of the router in the latest
+term.
 """
 
 import difflib
@@ -63,8 +64,8 @@ class KnownQueue:
     bytes: int
     """The number of bytes that all messages in the queue have."""
     reserved: int
-    """The number of messages that are not free: a consumer has the message or is about to get it, or gave it back and
-    no other consumer has got it since."""
+    """The number of messages that are not free. A message is not free while a consumer has it or is about to get it. If
+    the consumer gives the message back, it stays so until another consumer has got it."""
     paused: int | None
     """The number of messages that pause after a failure. None if no leader of the set answers."""
     scheduled: int | None
@@ -74,8 +75,8 @@ class KnownQueue:
     oldest_s: float | None
     """The oldest message is at least this old, in seconds. None if no leader of the set answers."""
     enqueued: int | None
-    """The number of messages that came into the queue. This and the other figures that may be None are counted from the
-    time when the present leader began to lead. They are None if no leader answers."""
+    """The number of messages that came into the queue since the present leader began to lead. None if no leader
+    answers. The same holds for the further figures that may be None."""
     dequeued: int | None
     """The number of messages that consumers accepted or rejected."""
     given_back: int | None

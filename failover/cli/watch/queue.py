@@ -46,7 +46,7 @@ IN_MS: Final[Mapping[str, str]] = {
     "--retry-after": "retry_after_ms",
     "--retry-most": "retry_most_ms",
 }
-"""For each option whose setting has another name, that setting."""
+"""For each option whose setting has another name, the name of the setting."""
 NONE: Final = "none"
 """A user gives an option this value to remove the setting."""
 
@@ -99,8 +99,8 @@ def read_setting(context: click.Context, param: click.Parameter, value: Any) -> 
 
 
 def setting_options(command: Command) -> Command:
-    """Add to a command an option for each setting. The command gets those that the user gives in the dict `settings`,
-    by name."""
+    """Add to a command an option for each setting. The command gets the settings that the user gives in the dict
+    `settings`, by name."""
 
     @wraps(command)
     def told(**given: Any) -> Any:
