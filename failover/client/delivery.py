@@ -14,8 +14,8 @@ from topic.properties import ADDRESS
 class Delivery:
     """One message, which the user has to answer once. `key` is its delivery-tag, and its name in the whole mesh.
 
-    An answer returns when it is durable in the subscriber's store. The answer reaches the router over the current link
-    or a later one. The attributes from `answered` on belong to the subscriber.
+    The methods that answer return when the answer is durable in the subscriber's store. The answer reaches the router
+    over the current link or a later one. The attributes from `answered` on belong to the subscriber.
     """
 
     __slots__ = ("_answer", "_message", "answered", "condition", "description", "handle", "key", "link", "state")
@@ -24,7 +24,7 @@ class Delivery:
         self.key = key
         self._message = message  # this is in an envelope if the message-format is not 0
         self.answered = False  # whether the user has answered the message
-        self.state = NO_STATE  # its state in the unsettled map: the answer, once that is durable
+        self.state = NO_STATE  # its state in the unsettled map: NO_STATE, or the answer if this is durable
         self.condition = ""  # the condition in AMQP's terms, if the user has rejected the message
         self.description = ""
         # The number by which the engine knows this delivery on the attached link, while it is unsettled there.

@@ -29,8 +29,9 @@ TIMEOUT_S: Final = 60
 LONGEST_S: Final = 2**32 - 1  # AMQP 1.0 3.5.3
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
-"""After this many seconds a user that never has to wait lets other tasks run. Without this, two kinds of tasks would
-not run: those that commit to the store, and those that send to the router, which gives up a silent client."""
+"""After this many seconds without a wait, a call of the user lets other tasks run. Otherwise two kinds of tasks might
+never run: the tasks that commit to the store, and the tasks that send to the router. A router gives up a client that
+sends nothing."""
 
 
 class Options(TypedDict, total=False):
@@ -40,11 +41,13 @@ class Options(TypedDict, total=False):
     store: Store | None  # without a store the link ends with the block; else it may be resumed
     # For this many seconds the mesh waits for the client, and the client looks for a router. 0: neither waits.
     timeout: int
-    # After this many seconds of silence a router counts as gone, or sooner if its mesh says so.
+    # After this many seconds of silence a router counts as gone. If its mesh has a shorter time for this, that time
+    # counts.
     idle: float
     events: Listener | None
     credentials: Credentials  # without credentials, the client is anonymous
-    # Whether the client moves to another router when its router asks for it, because that one has fewer links.
+    # Whether the client moves to another router when its router asks for this. A router asks if the other one has fewer
+    # links.
     moves: bool
 
 
@@ -185,8 +188,8 @@ class Endpoint(Attachment):
         return not self._keeps
 
     async def _stop(self) -> None:
-        """Stop the background tasks. An exception of the caller is kept from the nursery, because the nursery would
-        wrap it in a group."""
+        """Stop the background tasks. The nursery does not get the exception of the caller, because the nursery would
+        wrap the exception in a group."""
         self._connection = None
         self._work.cancel()
         self._scope.deadline = trio.current_time() + GOODBYE_S

@@ -71,7 +71,7 @@ class Handle:
         return self._result
 
     def decide(self, state: int) -> None:
-        """Set the outcome that this state of the delivery means."""
+        """Set the state of the delivery, and report the outcome that corresponds to the state."""
         self.state = state
         self.tell(OF_STATE.get(state, Outcome.UNKNOWN))
 

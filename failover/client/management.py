@@ -143,7 +143,7 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
-            # Such a refusal is about a former link, and came while no request waited.
+            # A refusal that is still here concerns a former link: it came while no request waited.
             self._refused.pop(address, None)
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()

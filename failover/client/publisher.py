@@ -151,7 +151,7 @@ class Publisher(Endpoint):
         for tag, entry in saved.unsettled.items():
             assert entry.message is not None
             delivery = self._remember(tag, entry.message)
-            # an earlier process may have transferred it
+            # an earlier process may have transferred the delivery
             delivery.stored = delivery.transferred = delivery.logged = True
             if entry.state in TERMINAL:
                 delivery.decide(entry.state)
@@ -295,7 +295,8 @@ class Publisher(Endpoint):
 
     def _transfer_state(self, link: Link, delivery: Handle) -> None:
         """Resume a delivery whose outcome the router knows. The transfer carries a state and no message. If the
-        publisher knows another outcome than the router, it states its own again."""
+        publisher knows another outcome than the router, the transfer carries the publisher's outcome, and the router
+        has to answer."""
         theirs = self._theirs[delivery.tag]
         state = agreed_state(delivery.state, theirs)
         handle = link.send(delivery.tag, b"", resume=True, state=state)
@@ -305,7 +306,8 @@ class Publisher(Endpoint):
             self._under_way[handle] = delivery
 
     def _attach_again(self) -> None:
-        """Attach the link again, once the incomplete maps leave nothing more to do on this one."""
+        """Lose the link, so that the client attaches it again, if the incomplete maps leave no delivery to go on with
+        on this link."""
         if all(delivery.step is ResumeStep.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 

@@ -1,11 +1,12 @@
 """A subscriber takes messages and answers each; it hands out no message twice (protocol 5 and 6).
 
 In settle mode second, the subscriber writes an answer to the store, and then sends it to the router. When the router
-has settled the delivery, the subscriber forgets it. Until then the unsettled map of every attach names the delivery. So
-the subscriber never hands out an answered delivery again, but answers it again. A delivery that the user has not
-answered stays with the user, and the answer goes over the link of that time. A router that answers a null map knows
-none of these deliveries. Then the subscriber forgets them, too, and goes on: at least once. The same holds in settle
-mode first, across a lost connection.
+has settled the delivery, the subscriber forgets it. Until then the unsettled map of every attach names the delivery. If
+the router sends an answered delivery again, the subscriber does not hand it out, but repeats the answer. If the user
+has not answered a delivery when the link is lost, the user keeps the delivery, and the answer goes over a later link.
+If a router answers the attach with a null map, it knows none of these deliveries. The subscriber then forgets them,
+too, and the router may send their messages again (*at least once*). In settle mode first, this holds after each lost
+connection.
 
 The subscriber gives credit again for answered deliveries, not for settled ones: a settlement waits for other
 subscribers, and these could wait for this subscriber.
@@ -34,7 +35,7 @@ from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
 
-# Before the next attach with an incomplete map the client pauses for at most this many times `LIVED_S`.
+# The client pauses before each further attach with an incomplete map. The longest pause is this number times `LIVED_S`.
 MOST_PAUSES = 10
 # At an orderly end the client waits this many seconds for the router to settle the answered deliveries.
 SETTLE_S = 2.0
@@ -74,7 +75,8 @@ class Subscriber(Endpoint):
         self._unsettled: dict[bytes, Delivery] = {}  # the unsettled deliveries by key, in settle mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._is_to_end = False
-        # The share of the unsettled map that the last incomplete maps have told together. 1.0 means the whole map.
+        # The sum of the shares of the unsettled map that incomplete maps have carried. At 1.0 they have carried the
+        # whole map.
         self._parts = 0.0
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -162,7 +164,8 @@ class Subscriber(Endpoint):
 
     def _resume(self, link: Link, ours: Mapping[bytes, int]) -> None:
         """Forget the deliveries that the router's map leaves out: the router has settled them. This holds only if the
-        map is complete. If either map is incomplete, begin to tell the rest of the own map."""
+        map is complete. If either map is incomplete, start the task that attaches again with the rest of the
+        subscriber's map."""
         assert link.remote_unsettled is not None
         theirs = link.remote_unsettled.keys()
         silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
@@ -188,14 +191,15 @@ class Subscriber(Endpoint):
             self._tell(Abandoned(handed_out))
 
     async def _attach_for_rest_of_map(self, link: Link, named: Collection[bytes]) -> None:
-        """Attach the link again, to tell the router the rest of a map that was incomplete.
+        """Attach the link again, so that the router reads the rest of the subscriber's map.
 
         While maps are incomplete, no new delivery comes. The subscriber first answers the deliveries that the maps
-        named. It does not wait for their settlement: that may wait for another subscriber, which may wait for
-        deliveries that the map left out.
+        named. It does not wait until these deliveries are settled: the settlement may wait for another subscriber, and
+        the other subscriber may wait for deliveries that the map left out.
 
-        After a link that has lived, the subscriber attaches to the same router, which knows the part of the map that it
-        has read so far. When the subscriber has told its whole map, it waits longer before each further attach.
+        The link lives for at least `LIVED_S`, so the subscriber attaches to the same router again. This router knows
+        the parts of the map that it has read. When the attaches have carried the whole map, the subscriber waits longer
+        before each further attach.
         """
         told = False
         while self._link is link and not told:

@@ -81,7 +81,8 @@ class Attachment(Handler):
         self._resumes = False  # whether a router has ever answered an attach of this link
         # Whether the client has reported `Searching` since the last loss. It does so when no router takes the link.
         self._searches = False
-        # Whether a router has ended the link with MISSED. The next attaches say so, until a router has answered one.
+        # Whether a router has ended the link with MISSED. Each further attach repeats this, until a router has answered
+        # one.
         self._told = False
         self._connection: Connection | None = None  # the connection that the client uses at present
         self._beside: trio.Nursery  # the tasks that end with the connection
@@ -110,11 +111,11 @@ class Attachment(Handler):
         return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
-        """Note that the router has answered the attach and names this generation. `self.generation` still has the value
-        before."""
+        """Note that the router has answered the attach, with this generation. `self.generation` still has the
+        generation of the previous answer."""
 
     def _settled_on(self) -> None:
-        """Note that `generation` and `epoch` now have the values that this router's answer named."""
+        """Note that `generation` and `epoch` now have the values of this router's answer."""
 
     def _parted(self) -> None:
         """Note that the link is lost, so that the engine's handles of its deliveries are no longer valid."""
@@ -237,7 +238,7 @@ class Attachment(Handler):
         else:
             # The same router comes first: if it lives, it knows most about the unsettled deliveries of this link.
             self._routers.succeeded()
-            if elsewhere:  # but not if it sent the client away, or fell silent
+            if elsewhere:  # the router sent the client away, or fell silent
                 self._routers.choose_next()
 
     def _failed(self, error: ConnectionError) -> None:
@@ -339,8 +340,9 @@ class Attachment(Handler):
             self._lose(error_of(condition, self.identity.container if fatal else ""), fatal=fatal)
 
     def _is_fatal(self, condition: ErrorCondition) -> bool:
-        """Whether the condition means that no other router would take the link either. A stolen link does not mean this
-        if the client itself may have stolen it, by an attach that a router read late."""
+        """Whether the condition means that no other router would take the link either. If the condition is "stolen",
+        the client itself may have stolen the link: a router may have read an earlier attach of this client late. Then
+        another router would take the link."""
         if condition.name == STOLEN and self._ghosts:
             self._ghosts -= 1
             return False

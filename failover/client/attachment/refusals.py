@@ -21,8 +21,8 @@ OF_ROUTER: Final = (
 """The conditions of detaches and closes that concern the router and not the client, so that another router may take the
 link.
 
-After the last one, the link begins afresh. A subscriber has then missed messages while it was out of reach, and reports
-this to its user. A publisher's deliveries in doubt stay in doubt.
+After MISSED, the link begins afresh. A subscriber has then missed messages while it was out of reach, and reports this
+to its user. A publisher's deliveries in doubt stay in doubt.
 """
 
 

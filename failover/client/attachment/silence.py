@@ -1,9 +1,9 @@
 """Decides after how much silence a client gives up its router.
 
 Routers believe each other dead after the time that their topology names, and tell clients this time in their open. A
-client trusts its router no longer than the other routers do. So the next router to which the client attaches has
-already given up the lost one, too. But no router sends more often than the client's own idle timeout demands, so the
-client waits at least half of this timeout.
+client gives up a silent router after the same time. So when the client attaches to the next router, this router has
+already given up the lost router, too. But a router without traffic sends heartbeats only as often as the client's idle
+timeout demands, so the client waits at least half of this timeout.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ import trio
 from router.amqp.connection import Connection
 from topic.properties import DEAD
 
-# After the limit the client waits for this long, and reads the frames that came while its own process did not run.
+# The client's own process may have stood still, with frames of the router unread. So after the limit the client reads
+# for this many seconds more.
 GRACE_S: Final = 0.02
 # Within this part of the client's idle timeout a live router sends a heartbeat.
 HEARD: Final = 0.5
@@ -39,8 +40,8 @@ class Patience:
 async def silence(connection: Connection, patience: Patience) -> None:
     """Wait until the peer has been silent for `patience.limit`.
 
-    The peer's open sets the limit, perhaps only while this function waits. So the function sleeps for `patience.least`
-    first, and reads the limit only if nothing has come.
+    The peer's open sets the limit, and may come while this function waits. So the function first sleeps for
+    `patience.least`. If nothing has come by then, it reads the limit.
     """
     begun = trio.current_time()
 

@@ -59,7 +59,7 @@ class Added(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A delivery has got its outcome. For a subscriber, this is the first change that the store has of a delivery."""
+    """A delivery has got its outcome. A subscriber's store first learns of a delivery by this change."""
 
     tag: bytes
     state: int
@@ -94,7 +94,7 @@ class Saved:
     generation: bytes | None = None
     epoch: str | None = None
     next_number: int = 0
-    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # a publisher's are in the order of their numbers
+    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # for a publisher, in the order of their numbers
 
 
 class Store(Protocol):
@@ -208,10 +208,11 @@ def _fits(role: Role, tag: bytes, entry: Unsettled) -> bool:
 class SqliteStore:
     """A store in an SQLite file of its own, or in tables of an open connection. It outlives its process.
 
-    A file serves one process at a time. On a given connection every write also commits what the connection's user has
-    done since the last commit. So `await delivery.accept()` makes the user's own changes and the acceptance one
-    transaction. For a subscriber, only acceptances and rejections commit. The connection has to open transactions by
-    itself, as it does by default; with `isolation_level=None` its user has to.
+    A file serves one process at a time. If the user gives a connection, every write of the store also commits the
+    changes that the user has made on it since the last commit. So `await delivery.accept()` puts the user's own changes
+    and the acceptance into one transaction. For a subscriber, only acceptances and rejections commit. The connection
+    has to open transactions by itself, which is Python's default. With `isolation_level=None`, the user has to open
+    them.
     """
 
     durable = 2

@@ -31,8 +31,8 @@ async def _result(
 ) -> Result:
     """Begin a call, and await its result.
 
-    If the task is cancelled, cancel the call, and raise the cancellation when the call has ended. If the call has a
-    result all the same, `undo` takes it.
+    If the task is cancelled, cancel the call, and raise the cancellation when the call has ended. If the call
+    nevertheless has a result, `undo` is called with the result.
     """
     loop = asyncio.get_running_loop()
     results: list[Ended[Result]] = []

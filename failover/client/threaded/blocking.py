@@ -31,7 +31,7 @@ class _Line(Generic[Result]):
     def __init__(self) -> None:
         self.call: Call[Result] = Call(self._post, self._done)
         self.ended: Ended[Result] | None = None
-        # An interrupted function stays in this queue, and runs again.
+        # An interrupt may end a function before it is done. The function then stays in this queue, and runs again.
         self._posted: deque[Callable[[], object]] = deque()
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -62,8 +62,8 @@ class _Line(Generic[Result]):
             self._bell.get()
 
     def _close(self) -> None:
-        """Run no more functions for the call. After a second interrupt the call still runs, and must not wait for this
-        thread."""
+        """Run no more functions for the call. After a second interrupt the call still runs in the client's thread. It
+        may wait for functions that this thread has not run yet, so this method runs them."""
         with self._lock:
             self._is_open = False
         while self._posted:
@@ -120,8 +120,8 @@ class Blocking:
         timeout: float | None = None,
         undo: Callable[[Result], None] = lambda result: None,
     ) -> Result:
-        """Make a call, and return its result. After `timeout` seconds, raise TimeoutError. If an interrupt ends the
-        call, but the call has a result all the same, `undo` takes it."""
+        """Make a call, and return its result. After `timeout` seconds, raise TimeoutError. If an exception ends this
+        method although the call has a result, `undo` is called with the result."""
         line: _Line[Result] = _Line()
         self._thread.start(line.call, partial(_within, timeout, act))
         try:

@@ -1,4 +1,4 @@
-"""Runs one client in a thread with a trio loop of its own, and makes calls of the client for callers elsewhere.
+"""Runs one client in a thread with a trio loop of its own, and makes calls of the client for callers in other threads.
 
 A *caller* is another thread, or a task of asyncio. Each of its calls is a task of the trio loop. The task posts
 functions to its caller: the reads and writes of the program's own store (`CallersStore`), and at last the result.
@@ -31,7 +31,7 @@ Post: TypeAlias = Callable[[Callable[[], object]], object]
 """Hands a function to the thread of a caller, which runs it. Raises RuntimeError if the caller runs no more
 functions."""
 
-# How to post to the caller whose call the current task of trio is.
+# Posts functions to the caller whose call runs in the current trio task; None outside of a call.
 _caller: ContextVar[Post | None] = ContextVar("caller", default=None)
 
 
@@ -74,11 +74,11 @@ class _FailedError(Exception):
 
 
 class CallersStore:
-    """A store of the program, which perhaps uses the program's database connection. So it is used only in the thread of
-    a caller.
+    """A store of the program. It may use the program's database connection, so only the thread of a caller uses the
+    store.
 
-    The trio loop waits until the caller has read or written, just as it would wait for such a store in a program of
-    trio. Only calls may need this store: the program's transaction is committed at no other time.
+    The trio loop waits until the caller has read or written. Only calls use this store, so the client never commits the
+    program's transaction at another time.
     """
 
     threaded = False
