@@ -1,8 +1,9 @@
 """Reads the segments of one log directory while they grow. It reads each block once, in order.
 
-As soon as the next segment exists, the reader reads a segment to its end, including the entries that only its tail has.
-It keeps the current segment open, so retention cannot remove a segment that is half read. If retention deletes a
-segment before the reader opens it, the numbers of its blocks are missing.
+As soon as the next segment exists, the current segment no longer grows. The reader then reads the current segment to
+its end, including the entries that only the segment's tail has. The reader keeps the current segment open, so retention
+cannot remove a segment that is half read. If retention deletes a segment before the reader opens it, the result lacks
+the numbers of this segment's blocks.
 """
 
 import os
@@ -138,7 +139,7 @@ class GrowingLog:
         return blocks or None
 
     def readings(self) -> list[SegmentReading]:
-        """What was read of all segments so far, for the inventory."""
+        """The readings of all segments that were read so far, for the inventory."""
         return [one.reading for one in (*self.ended, self.current) if one is not None]
 
     @property

@@ -112,8 +112,8 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
 
 
 def _omitted(facts: Facts, groups: Groups) -> Flags:
-    """Flags the rows which show that a publisher's map lacks a delivery. A home without a record logs nothing about
-    this, but the routers that have asked it log its answer."""
+    """Flags the rows which show that a publisher's map lacks a delivery. A home without a record of the delivery does
+    not log that the map lacks it. But a router that asks this home logs the home's answer."""
     rows, number = facts.rows, len(facts.rows.strings) + 1
     resolved, under = facts.by_router & facts.flags_of(Event.RESOLVED), groups.of * number + rows.epoch
     received = facts.at_home & facts.flags_of(Event.RECEIVED)

@@ -62,8 +62,8 @@ UNOWED = {
 }
 """The reasons for which a subscriber processed a delivery that it was not owed, each with a description."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
-"""Those reasons of `UNOWED` for which the publisher does not count the message as accepted. If the publisher publishes
-the message again, under another key, subscribers get it twice."""
+"""The reasons of `UNOWED` for which the publisher does not count the message as accepted. If the publisher publishes
+the message again, under another key, subscribers get the message twice."""
 FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
@@ -79,12 +79,13 @@ UNPROCESSED = {
     "refused": "accepted although the subscriber refused them",
     "unknown": "unknown, because a part of a log is lost",
 }
-"""What may have happened to a delivery that a subscriber was owed and did not process."""
+"""The possible fates of a delivery that a subscriber was owed and did not process, each with a description."""
 
-# The constants from here on are the groups of logs that may lack an entry. Below each are the entries in question.
+# Each constant from here on is a group of logs. The text below it names the entries that these logs may lack.
 
 OWN = "the subscriber's own"
-"""The PROCESSED entries of a subscriber. If it has no log, the entries of its routers replace them."""
+"""The PROCESSED entries of a subscriber. If a subscriber has no log, the entries of its routers show what it
+processed."""
 EDGE = "those of its routers"
 """The DELIVERED, OUTCOME and PASSED entries of the subscriber's routers."""
 HOME = "those of its homes"
@@ -112,8 +113,9 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "settled by nobody": (ANY,),
     "settled before accepted": (HOME, ANY),
 }
-"""For each kind of violation, the groups of logs that could have the missing entry. The rules of all other kinds need
-no missing entry, or check by themselves whether the logs are whole."""
+"""For each kind of violation, the groups of logs that could have the missing entry. A kind that is not in this table
+needs no test of these logs: no missing entry could explain the violation, or the rule itself checks that the logs are
+whole."""
 NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),
     *("processed by several", "processed by nobody", "never enqueued"),

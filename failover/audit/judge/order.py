@@ -30,8 +30,8 @@ KEYS = {"key": KEY_TYPE, "life": "i8"}
 def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerdicts) -> Iterator[tuple[str, bytes]]:
     """Yields each pair of publisher and subscriber, with the packed columns of the deliveries that the subscriber got.
 
-    Two kinds of deliveries are left out: those without a known place in the publisher's order, and abandoned deliveries
-    that no home accepted.
+    Two kinds of deliveries are left out: deliveries without a known place in the publisher's order, and abandoned
+    deliveries that no home accepted.
     """
     placed = (fates.position[1] != NONE) & ~(found.abandoned & ~fates.is_accepted)
     at = np.flatnonzero((of.handed[1] != NONE) & placed[pairs.delivery])

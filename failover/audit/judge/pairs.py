@@ -37,8 +37,8 @@ class Pairs:
     names: Sequence[str]
     in_audience: Flags
     apart: Flags
-    """Whether the delivery was accepted only without the subscriber: every home that accepted it for an audience with
-    this subscriber logs that it accepted without it."""
+    """Whether the delivery was accepted only without the subscriber. This is so if each home that had the subscriber in
+    its audience and accepted the delivery logs that it accepted the delivery without the subscriber."""
     passed: Flags
     """Whether a router logs that the subscriber's filter does not let the delivery pass, and no router has sent the
     delivery to the subscriber since."""

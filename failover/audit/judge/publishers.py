@@ -94,7 +94,7 @@ def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: F
 
 
 def misreported(found: Deliveries) -> Flags:
-    """Flags the deliveries whose publisher read an outcome that no home of theirs logs."""
+    """Flags the deliveries whose publisher read an outcome that no home of the delivery logs."""
     accepted = (found.told_accepted >= 0) & (found.accepted < 0)
     wrong: Flags = accepted | (found.told_refused & ~found.refused)
     return wrong
@@ -128,8 +128,8 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
 
 
 def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
-    """Flags the deliveries that a router sent to a subscriber although their home had told the publisher, in the same
-    epoch, that they expired before any subscriber got them.
+    """Flags the deliveries that a router sent to a subscriber although, in the same epoch, the home had answered the
+    publisher that the delivery expired before any subscriber got it.
 
     If a router sent the delivery in a later epoch, this is no violation: the publisher had not read the answer, and
     transferred the delivery again.

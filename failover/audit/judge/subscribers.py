@@ -236,8 +236,9 @@ def _answer(each: Testimony) -> Ints:
 
 
 def _clocks(each: Testimony) -> tuple[Flags, Flags]:
-    """Returns two flags for each pair, by wall clocks: whether the subscriber processed the delivery certainly after,
-    and whether certainly before, the publisher read the answer."""
+    """Returns two flags for each pair, by wall clocks. The first: the subscriber certainly processed the delivery after
+    the publisher had read the answer. The second: the subscriber certainly processed the delivery before the publisher
+    read the answer."""
     time, processed, answer = each.facts.rows.time, each.processed, _answer(each)
     known = (processed >= 0) & (answer >= 0)
     slack = each.slack(processed, answer)

@@ -152,8 +152,8 @@ class Testimony:
         return major, taken(rows.place, index)
 
     def _joined(self) -> Flags:
-        """Flags the pairs whose home, before it accepted the delivery, had logged that it joined the subscriber in the
-        attach of that time."""
+        """Flags the pairs whose home joined the subscriber before it accepted the delivery. The home's log must show
+        that the home joined the subscriber in the attach that the subscriber had at that time."""
         found = np.zeros(len(self.at), np.bool_)
         for code, client in self.clients if self.case.open_spans else ():
             pairs = self.pairs_of(code)
@@ -186,9 +186,9 @@ class Testimony:
 
 
 def sent_under(facts: Facts, case: Case) -> Ints:
-    """For each row in which a router sent a delivery to a subscriber without a log, the attach in which it did so,
-    given by the clock of the attach's epoch. If no log names this attach, the hybrid clock of the row. `NONE` for all
-    other rows."""
+    """For each row in which a router sent a delivery to a subscriber without a log, the attach of the subscriber at
+    that time, named by the hybrid clock in the attach's epoch. If no log names this attach, the hybrid clock of the
+    row. `NONE` for all other rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
     sent = facts.by_router & facts.flags_of(Event.DELIVERED) & ~own[rows.subscriber]

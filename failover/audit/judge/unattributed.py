@@ -143,8 +143,8 @@ class Unattributed:
         return found
 
     def _are(self, served: Ints, deliveries: Ints, name: str) -> Flags:
-        """Flags the deliveries whose pair with this subscriber is in `served`. It is called for many subscribers, so it
-        does not sort."""
+        """Flags the deliveries whose pair with this subscriber is in `served`. A binary search finds the pairs, because
+        sorting for each of many subscribers would take too long."""
         numbers = self._number(deliveries, self._codes.get(name, len(self._codes)))
         found: Flags = np.searchsorted(served, numbers, side="right") > np.searchsorted(served, numbers, side="left")
         return found

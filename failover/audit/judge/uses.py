@@ -138,8 +138,8 @@ def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
 def _is_settled_by(row: DeliveryEntry) -> bool:
     """Whether this row is a home's statement that the publisher has settled the delivery, or will not resume it.
 
-    It does not count if the home gave the delivery up because of another life of the publisher. The former life may go
-    on at another router (protocol 10), where the publisher sends the same delivery again.
+    The statement does not count if the home gave the delivery up because of another life of the publisher. The former
+    life may go on at another router (protocol 10), where the publisher sends the same delivery again.
     """
     given_up = row.event == Event.ABANDONED and row.detail is None
     return row.peer is None and (given_up or row.event == Event.SETTLED)

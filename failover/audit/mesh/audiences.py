@@ -43,8 +43,8 @@ class Membership:
 
 @attrs.frozen(slots=True)
 class Term:
-    """The time from one JOINED entry of a subscriber at a home to the next one; without a next one, it has no end. All
-    times are hybrid clocks."""
+    """The time between two JOINED entries of a subscriber at a home that follow each other. The term of the last JOINED
+    entry has no end. All times are hybrid clocks."""
 
     home: str
     """The home, as router.incarnation. It is empty in terms that come from the subscriber's attaches and so hold for

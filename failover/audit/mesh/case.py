@@ -64,7 +64,7 @@ class Case:
     attaches: SubscriberAttaches
     """All attaches of subscribers, as logs show them."""
     suspended: Mapping[str, frozenset[str]]
-    """For each log, the subscribers whose last entry about their link in it is SUSPENDED."""
+    """For each log, the subscribers whose links are suspended by the last entry about them in this log."""
     hybrid: HybridTimeline
     clocks: Clocks
     contents: Contents

@@ -43,8 +43,8 @@ class Client:
     logs: list[Log] = attrs.field(factory=list)
     """The logs that the client itself wrote."""
     lives: list[tuple[int, int, str]] = attrs.field(factory=list)
-    """A triple (life, opened, custodian) for each attach: the clock of its epoch, the hybrid clock at which a log first
-    has it, and the router as router.incarnation."""
+    """A triple (life, opened, custodian) for each attach: the clock of the attach's epoch, the hybrid clock of the
+    first entry about the attach, and the custodian as router.incarnation."""
     opened: dict[int, int] = attrs.field(factory=dict)
     """For each life, the wall clock at which a log first has it, in µs."""
     generation: str = ""

@@ -20,7 +20,8 @@ class Past:
     clients: KnownClients = NOBODY
     """All clients in the control rows so far."""
     clocks: Clocks = NO_CLOCKS
-    """The clocks of logs that have ended, and how logs that have not ended compare with others (`met`)."""
+    """The clocks of logs that have ended. For logs that have not ended, the differences between the clocks of two logs
+    (`met`)."""
     told: Mapping[str, Mapping[int, Heard]] = attrs.field(factory=dict)
     """For each subscriber and its last life, the routers that may still know the subscriber. Each router comes with the
     hybrid clock at which it first logged that it knows the subscriber."""

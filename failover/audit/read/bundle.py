@@ -63,7 +63,7 @@ def _shared_library() -> Iterator[Path]:
 
 
 def _distributions(root: str) -> Iterator[Distribution]:
-    """Yield all packages that this package requires, including those for audits, except packages that come with
+    """Yield all packages that this package requires, including the packages for audits, except packages that come with
     Spark."""
     waiting, known = [root], set(OF_SPARK)
     while waiting:

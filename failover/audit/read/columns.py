@@ -67,7 +67,7 @@ class Rows:
         self.detail: Codes = columns["detail"]
         self.key: Texts = columns["key"]
         self.undated: Flags = np.zeros(len(self.event), np.bool_)
-        """Flags the rows of logs whose clock cannot be used, so that they may have happened at any time
+        """Flags the rows of logs whose clock cannot be used. For the audit, such a row may have happened at any time
         (`mesh.clocks`)."""
         self.strings = strings
         self.logs = logs
@@ -82,8 +82,8 @@ class Rows:
 
     @property
     def has_address(self) -> Flags:
-        """Flags the rows that have the address of their delivery. A row with a pattern does not: the subscriber has
-        subscribed to the pattern."""
+        """Flags the rows that have the address of their delivery. A row with a pattern has no such address: the pattern
+        is the address to which the subscriber has subscribed."""
         patterns = [code for address, code in self._addresses.items() if is_pattern(address)]
         return ~np.isin(self.address, [NONE, *patterns])
 
@@ -238,8 +238,9 @@ def places(block: BlockView, count: Ints, entry: Ints) -> Ints:
 
 
 def positions(columns: dict[str, list[Any]], entry: Ints, offset: Ints) -> Ints:
-    """The `n` of each row (its place in the publisher's order); `NONE` if it is unknown. An entry either has a list of
-    them, or only the first one, from which they count up."""
+    """The `n` of each row (its place in the publisher's order); `NONE` if it is unknown. An entry about several
+    deliveries either lists the `n` of each delivery, or has only the first `n`. Then the further ones count up from the
+    first."""
     first = np.array(columns["n"], np.int64)[entry]
     n: Ints = np.where(first < 0, NONE, first + offset)
     for index, listed in enumerate(columns["ns"]):

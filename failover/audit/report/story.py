@@ -202,7 +202,7 @@ def _uses(entries: Sequence[DeliveryEntry], *, whole: bool, first: bool) -> tupl
 
 
 def _used_again(entries: Sequence[DeliveryEntry], *, whole: bool) -> bool:
-    """Whether there may be several deliveries with this key. `uses.tell_apart` asks the same question."""
+    """Whether several deliveries may have this key. `uses.tell_apart` asks the same question."""
     published = sum(entry.event == Event.PUBLISHED for entry in entries)
     places = {(entry.epoch_hlc, entry.n) for entry in entries if entry.event == Event.RECEIVED and entry.n >= 0}
     return published > 1 or (len(places) > 1 and not (whole and published == 1))

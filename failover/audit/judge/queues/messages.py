@@ -236,8 +236,8 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
 
 
 def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
-    """Flags the messages that came back to their queue, expired or were purged although a consumer with a timeout had
-    processed them and its link had not ended by then."""
+    """Flags the messages that a consumer with a timeout had processed, and that then came back to their queue, expired
+    or were purged before the consumer's link had ended."""
     taken_back = of.has_event(Event.RETURNED) | of.left(MessageEnd.EXPIRED, MessageEnd.PURGED)
     when = of.groups.highest(taken_back, of.rows.hlc)
     at = np.full(len(each.deliveries.uses.key), NONE, np.int64)
