@@ -1,7 +1,7 @@
 """A mesh on this machine's loopback, with a proxy in every link between routers. It needs no privileges.
 
-Its ports are below those that the system gives to outgoing connections, so a killed router finds its port free when it
-starts again.
+Its ports are below the ports that the system gives to outgoing connections, so a killed router finds its port free when
+it starts again.
 """
 
 import socket

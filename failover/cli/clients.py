@@ -182,7 +182,7 @@ def find_target(
     credentials: Credentials = NOBODY,
 ) -> Target:
     """Find out where the client attaches. A client that has a run directory, but no credentials in its options, uses
-    those of the mesh's operator."""
+    the credentials of the mesh's operator."""
     if urls:
         for option, value in (("--run-dir", run_dir), ("--router", router)):
             if value is not None:

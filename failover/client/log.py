@@ -74,9 +74,9 @@ class ClientLog:
     def kept(self, unsettled: Iterable[tuple[bytes, int]], published: int | None = None) -> None:
         """Log the content of the client's store at the start.
 
-        This is the keys of the unsettled deliveries with their states (a publisher's in its order), and the number of
-        messages that the publisher has ever published. These entries stand in for entries that an earlier life could no
-        longer write.
+        The entries have the keys of the unsettled deliveries with their states, for a publisher in the publisher's
+        order, and the number of messages that the publisher has ever published. They replace entries that an earlier
+        life of the client could no longer write.
         """
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
         for state, run in groupby(unsettled, lambda kept: kept[1]):

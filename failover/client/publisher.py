@@ -239,8 +239,8 @@ class Publisher(Endpoint):
                     self._queue.append(delivery)
 
     def _asked(self, link: Link) -> None:
-        """Answer an echo once all outcomes so far are in the store. The router relies on the answer: after it, the
-        router expects no more questions about these outcomes."""
+        """Answer an echo once all outcomes so far are in the store. After the answer, the router forgets what it needs
+        for questions about these outcomes."""
         self._commits.add((), partial(super()._asked, link))
 
     def _parted(self) -> None:

@@ -2,7 +2,7 @@
 message.
 
 Both report each event to an account at once. The subscriber tells the account of a delivery before it accepts the
-delivery. If the store has transactions, the account's entry and the acceptance are in one.
+delivery. If the store has transactions, one transaction has both the account's entry and the acceptance.
 """
 
 import math
@@ -84,7 +84,7 @@ class Pace:
 async def publish(
     publisher: Publisher, pace: Pace, make: Callable[[int, int], bytes], account: LoadAccount, finish: trio.Event
 ) -> None:
-    """Publish numbered messages at this pace. The numbers go on from those that the publisher's store knows.
+    """Publish numbered messages at this pace. The numbers go on from the last number in the publisher's store.
 
     `make` returns the body of a message, for its number and the time when it is due. The function returns when all
     outcomes are known, and either `finish` is set or the pace is over. It awaits outcomes in the order of sending. So

@@ -1,8 +1,7 @@
 """The load of `oncemesh bench`: publishers and subscribers of `failover.client` in one process, and what they measure.
 
-Each message carries the time when it was due. With a rate, a latency so includes the time for which earlier messages
-held the message up. Without a rate, a message is due when it is sent. Messages that were due in the warm-up do not
-count.
+Each message carries the time when it was due. With a rate, a latency includes the time for which the message waited for
+earlier messages. Without a rate, a message is due when it is sent. Messages that were due in the warm-up do not count.
 """
 
 import math

@@ -379,8 +379,7 @@ def _lasting(seen: Symptoms) -> Found:
 
 
 def _differing(seen: Symptoms) -> Found:
-    """Find sets that have not begun: first those that the topologies of the routers describe differently, then the
-    others."""
+    """Find sets that have not begun. First come the sets that the topologies of the routers describe differently."""
     differing: dict[str, list[str]] = {}
     unbegun: list[str] = []
     for one in seen.sets:
@@ -417,7 +416,7 @@ def _difference(one: ShownSet, seen: Symptoms) -> str:
 
 
 def _other_voters(seen: Symptoms) -> Found:
-    """Find named sets whose voters are not those of the topology, although the topologies of the routers agree about
+    """Find named sets that have other voters than the topology says, although the topologies of the routers agree about
     them."""
     queues = seen.topology.queues if seen.topology is not None else None
     named = {one.name: one for one in seen.sets}

@@ -61,7 +61,7 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
 
 def _fixed(topology: Topology, name: str) -> object:
-    """A part of the topology, without those settings that have no effect once the replica sets have begun."""
+    """A part of the topology, without the settings that have no effect once the replica sets have begun."""
     part = getattr(topology, name)
     if not isinstance(part, Queues):
         return part
@@ -150,7 +150,7 @@ def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[s
 
 
 def _with(wanted: Topology, former: Topology, gone: Iterable[str], directory: RunDirectory) -> Topology:
-    """Return the wanted topology, together with those routers of the former one that are to leave, and their links.
+    """Return the wanted topology, together with the routers of the former topology that are to leave, and their links.
 
     The function writes the topology into a file of the run directory, and reads it from there with all checks. Raises
     RunError if `former` lacks one of these routers.

@@ -1,8 +1,8 @@
 """Chooses the routers that get replicas when `oncemesh apply` or `remove` lets routers come and go (protocol 11, 13.4).
 
 A router never moves replicas by itself, because routers may read a topology at different times. The operator's command
-does it: it gives each replica set that has to change its new ring, one set after the other. The leader of the set then
-changes one voter at a time.
+moves them: it gives a new ring to each replica set that has to change, one set after the other. The leader of the set
+then changes one voter at a time.
 """
 
 from collections import Counter

@@ -69,8 +69,8 @@ class KnownQueue:
     paused: int | None
     """The number of messages that pause after a failure. None if no leader of the set answers."""
     scheduled: int | None
-    """The number of messages whose delivery time has not come, among those that the leader has looked at. None if no
-    leader answers."""
+    """The number of messages whose delivery time has not come. Only messages that the leader has looked at count. None
+    if no leader answers."""
     consumers: int
     oldest_s: float | None
     """The oldest message is at least this old, in seconds. None if no leader of the set answers."""
