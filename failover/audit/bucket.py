@@ -60,13 +60,12 @@ class Judged:
     (`read.begun`)."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
-        """Yield for each publisher and subscriber their deliveries in packed form. `judge_joined` joins them over all
-        buckets to judge the order."""
+        """Yield the packed order of deliveries for each publisher and subscriber. `judge_joined` joins it over all
+        buckets, and judges the order."""
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:
-        """Yield the packed order of deliveries for each publisher and subscriber. `judge_joined` joins these over all
-        buckets and judges the order."""
+        """Count all verdicts except the verdicts on order."""
         tally = Counting(self.facts, self.found, self.pairs, self.records, self.verdicts).count()
         tally.left_out, tally.in_vain = self.left_out, self.in_vain
         tally.without, tally.away = self.unattributed.without(self.verdicts.subscribers)

@@ -239,8 +239,8 @@ class Publisher(Endpoint):
                     self._queue.append(delivery)
 
     def _asked(self, link: Link) -> None:
-        """Answer an echo once all outcomes so far are in the store. After the answer, the router forgets what it needs
-        for questions about these outcomes."""
+        """Answer an echo once all outcomes so far are in the store. The answer shows the router that the publisher
+        knows these outcomes, and never transfers these deliveries again."""
         self._commits.add((), partial(super()._asked, link))
 
     def _parted(self) -> None:

@@ -1,4 +1,9 @@
-"""Count all verdicts except the verdicts on order.
+"""A continuous audit of a running mesh: `follow` reads the logs as they grow, and reports the verdict so far.
+
+`growing` reads segments as they grow. `decided` finds the deliveries whose verdict no later entry can change.
+`forgetting` finds the rows about links and routers that the audit no longer needs. `fold` judges order as deliveries
+come. `follower` makes one step; `checkpoint` keeps the audit's state between two runs of the command. The rules are
+the rules of `judge`; this package only decides when the audit may forget a delivery.
 """
 
 import time
