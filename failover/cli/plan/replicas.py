@@ -36,8 +36,8 @@ class WantedSets:
 
     @classmethod
     def of(cls, wanted: Topology, former: Topology, gone: Collection[str]) -> "WantedSets":
-        """Return the wishes of a new topology file. If a named set is the same in the new file and in the former one,
-        the set keeps its present voters."""
+        """Read the wanted sets from a new topology file. If a named set is the same in the new file and in the former
+        one, the set keeps its present voters."""
         if wanted.queues is None or former.queues is None:
             return cls([*wanted.routers], gone)
         named = {one.name: one.ring for one in wanted.queues.named if one not in former.queues.named}

@@ -65,7 +65,7 @@ class KnownQueue:
     """The number of bytes that all messages in the queue have."""
     reserved: int
     """The number of messages that are not free. A message is not free while a consumer has it or is about to get it. If
-    the consumer gives the message back, it stays so until another consumer has got it."""
+    the consumer gives the message back, the message is not free until another consumer has got it."""
     paused: int | None
     """The number of messages that pause after a failure. None if no leader of the set answers."""
     scheduled: int | None

@@ -81,8 +81,8 @@ class Attachment(Handler):
         self._resumes = False  # whether a router has ever answered an attach of this link
         # Whether the client has reported `Searching` since the last loss. It does so when no router takes the link.
         self._searches = False
-        # Whether a router has ended the link with MISSED. Each further attach repeats this, until a router has answered
-        # one.
+        # Whether a router has ended the link with MISSED. Each further attach states this, until a router has answered
+        # an attach.
         self._told = False
         self._connection: Connection | None = None  # the connection that the client uses at present
         self._beside: trio.Nursery  # the tasks that end with the connection

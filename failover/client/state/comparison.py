@@ -64,7 +64,7 @@ TABLE: Final = {
     (Mine.DECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.DECIDED, Theirs.UNDECIDED): ResumeStep.ABORTED,
     (Mine.DECIDED, Theirs.SAME): ResumeStep.SETTLED,
-    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # the sender's state counts
+    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # the receiver has to take the sender's state, and settles
     (Mine.NOTHING, Theirs.NOTHING): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNPROVEN): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNDECIDED): ResumeStep.IGNORE,
