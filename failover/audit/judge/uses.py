@@ -295,7 +295,7 @@ def _only_host(rows: Sequence[DeliveryEntry]) -> str:
 
 def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
     """The earliest possible time of each publication: the time of the entry before the publication's own entry. One
-    entry may stand for all publications within a moment, and its time is the end of this moment."""
+    entry may stand for all publications within a moment, so the time of the publication's own entry is less exact."""
     ends: list[int] = []
     for before, row in zip([None, *publishing], publishing, strict=False):
         if row.event == Event.PUBLISHED:
