@@ -20,21 +20,23 @@ TAG: Final = b"will"
 
 
 class WillOwner(Protocol):
-    """Knows the wills of the mesh: `topic.wills.wills`."""
+    """Decides about the wills that one router knows; `topic.wills.wills` implements it."""
 
     def may_publish(self, will: Will) -> bool:
-        """Whether no router has told that the will is over."""
+        """Whether this router still keeps the will. It forgets the will when a router announces that the will is
+        over."""
 
     def published(self, will: Will, refused: str) -> None:
-        """All subscribers have answered the will. `refused`: why not all have accepted it; empty if all have."""
+        """Called when the will is published: it was presettled, or all subscribers have answered it. `refused`: why not
+        all have accepted it; empty if all have."""
 
     def taken(self, will: Will) -> None:
-        """Another router publishes the will."""
+        """Called when another router publishes the will."""
 
 
 class WillPublisher(PublishingEnd[None], InsideEnd):
     def __init__(self, node: EndNode, will: Will, timeout: int, owner: WillOwner) -> None:
-        """`timeout`: seconds for which other routers keep the link if this router dies."""
+        """`timeout`: if this router dies, other routers keep the link for this many seconds."""
         super().__init__(node, will.identity, Lifetime(timeout, "connection-close"), settles_first=False)
         self._will = will
         self._owner = owner
@@ -50,7 +52,7 @@ class WillPublisher(PublishingEnd[None], InsideEnd):
         return Claim(self._will.generation, unsettled, True, seen)
 
     def give_up(self) -> None:
-        """End the link: the will is over."""
+        """End the link, because the will is over."""
         self.leave(self.node.now(), closed=True)
         self.node.perform()
 
@@ -63,7 +65,8 @@ class WillPublisher(PublishingEnd[None], InsideEnd):
         return True
 
     def _publish(self) -> None:
-        """All routers in contact know the link, and have told what they knew about the will before."""
+        """Publish the will, unless it is over. Called when all routers in contact know the link, and have sent what
+        they knew about the will before."""
         if not self.is_there or self.open:
             return
         if not self._owner.may_publish(self._will):
@@ -78,7 +81,8 @@ class WillPublisher(PublishingEnd[None], InsideEnd):
             self.node.perform()
 
     def _end(self, refused: str) -> None:
-        """Close the link: this ends the delivery at all routers, without another message of theirs."""
+        """Report that the will is published, and close the link. The closed link ends the delivery at all routers, so
+        no router has to send a message for this."""
         self._owner.published(self._will, refused)
         self.leave(self.node.now(), closed=True)
         self.node.perform()
@@ -95,7 +99,7 @@ class WillPublisher(PublishingEnd[None], InsideEnd):
             self._end("" if is_accepted else action.description or action.outcome.name.lower())
 
     def grant(self, count: int) -> None:
-        """Ignored: one delivery is always allowed."""
+        """Ignore the credit, because one delivery is always allowed."""
 
     def ask(self) -> None:
         self.alive(answered=True)

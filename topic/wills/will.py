@@ -26,7 +26,8 @@ NO_EXPIRY: Final = -1
 LINK_PREFIX: Final = "mqtt-will"
 
 WillId = tuple[str, int, int]
-"""The router that has taken the will from its client, the router's incarnation, and a number that counts its wills."""
+"""The name of a will: the router that has taken the will from its client, the router's incarnation, and the number that
+this incarnation has given to the will."""
 
 
 @attrs.frozen(slots=True)
@@ -42,7 +43,7 @@ class Will:
     """Seconds from the end of the client's connection until the will is published."""
     presettled: bool = False
     expiry: int = NO_EXPIRY
-    """Seconds for which the message lives once it is published; `NO_EXPIRY`: without end."""
+    """For how many seconds the message lives after it is published; `NO_EXPIRY` if it lives without end."""
 
     @property
     def id(self) -> WillId:
@@ -61,7 +62,8 @@ class Will:
 
     @property
     def generation(self) -> bytes:
-        """The life of that link. It is the same at all routers, and so is the key of the delivery."""
+        """The generation of the link by which any router publishes the will. All routers compute the same one, so they
+        give the delivery the same key."""
         return blake2b(msgpack.packb(self.id), digest_size=GENERATION_LENGTH).digest()
 
     @property
@@ -71,18 +73,20 @@ class Will:
 
 
 class WillWord(IntEnum):
-    """What a router says about wills."""
+    """The kinds of messages about wills."""
 
     KEEP = 0
     """Keep this will: the fields of a `Will` follow."""
     OVER = 1
     """Forget this will: it is published, or its client does not want it any more."""
     ELSEWHERE = 2
-    """The client of this will has connected at the sender. A flag says whether its session continues."""
+    """The client of this will has connected at the sender. The last field states whether the client's session
+    continues."""
     ENDED = 3
     """The process of this incarnation of a router is gone."""
     ASK = 4
-    """The router of this will has ended, and the sender is about to publish the will: who knows about it?"""
+    """The router of this will has ended, and the sender is about to publish the will. It asks what the receiver knows
+    about the will."""
     ANSWER = 5
     """The answer to `ASK`: a `WillState`."""
 
@@ -116,7 +120,7 @@ def keep(will: Will) -> bytes:
 
 
 def read_message(payload: bytes) -> tuple[WillWord, list[Any]]:
-    """The message of a payload: its word, and its fields. Raises BreachError if it is malformed."""
+    """Decode a payload about wills: the kind of its message, and the fields. Raises BreachError if it is malformed."""
     try:
         word, *fields = msgpack.unpackb(payload[len(WILLS) :])
         known = WillWord(word)

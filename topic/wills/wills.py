@@ -5,9 +5,10 @@
               gone ── delay ─▶ its router publishes ── OVER ─▶
               its router has ended ── delay ─▶ another router asks all, and publishes ── OVER ─▶
 
-The router of the client decides as long as it lives. If its process is certainly gone, the router with the lowest name
-of those in contact that have the will takes its place. A router out of contact may still have the client, so its wills
-wait.
+As long as the router of the client lives, this router decides about the will. If the process of this router is
+certainly gone, another router decides. Of all routers in contact that have the will, it is the one with the lowest
+name. A router that is only out of contact may still have the client, so its clients' wills wait, for at most
+`Settings.forget` seconds.
 """
 
 from collections.abc import Collection
@@ -25,20 +26,21 @@ from topic.wills.publisher import WillPublisher
 from topic.wills.will import Will, WillId, WillState, WillWord, keep, read_message, write_message
 
 MOST_BYTES: Final = 16 << 20
-"""Bytes of all wills of one router's clients."""
+"""The limit of the bytes of all wills of one router's clients."""
 MOST_OVER: Final = 10_000
-"""Wills that are over, and that a router remembers: another router may not have heard that yet."""
+"""The largest number of wills that are over and that a router remembers. It remembers them because another router may
+not know yet that they are over."""
 AGAIN_S: Final = 1.0
-"""Seconds until a router asks again about a will that another router is to publish."""
+"""If another router is to publish a will, this router asks about the will again after this many seconds."""
 
 
 class WillMesh(Protocol):
-    """Sends payloads to other routers: `topic.node`."""
+    """Sends payloads to other routers; `topic.node` implements it."""
 
     topic: Topic
 
     def send_about_wills(self, routers: Collection[str], payload: bytes) -> None:
-        """Send to these routers, in order with all other payloads."""
+        """Send the payload to these routers. It keeps its place in the order of all payloads to them."""
 
 
 class WillNode(WillMesh, EndNode, Protocol):
@@ -49,7 +51,7 @@ class WillHolder(Protocol):
     """The connection of the client of a will."""
 
     def taken_over(self) -> None:
-        """The client has connected at another router."""
+        """Called when the client has a later connection, at this router or at another one."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -58,13 +60,16 @@ class _Kept:
     holder: WillHolder | None = None
     """The client's connection, if it is at this router."""
     is_due: bool = False
-    """Whether the time until this router publishes the will, or asks whether it may, runs."""
+    """Whether this router has begun to wait for the time at which it publishes the will, or asks whether it may publish
+    it."""
     is_urgent: bool = False
-    """The client's session is over, or the will has no delay: it does not wait for the delay."""
+    """Whether this router publishes the will without its delay, because the client's session is over or the will has no
+    delay."""
     asked: set[str] | None = None
-    """The routers whose answers are awaited; None if this router has not asked."""
+    """The routers whose answers this router awaits; None if this router has not asked."""
     leads: bool = False
-    """Whether no answer names a router that publishes the will."""
+    """Whether this router may publish the will, by the answers so far: no router publishes it, and no router with a
+    lower name has it."""
     publisher: WillPublisher | None = None
 
 
@@ -75,19 +80,20 @@ class Wills:
         self._directory = node.topic.directory
         self._kept: dict[WillId, _Kept] = {}
         self._of: dict[tuple[str, str], dict[WillId, None]] = {}
-        """Keyed by client and user."""
+        """The wills of each client, by the names of the client and its user."""
         self._bytes: dict[str, int] = {}
-        """Bytes of the wills of each router whose clients have had wills. Another router may still have a will that is
-        over here."""
+        """For each router whose clients have had wills, the bytes of its wills that this router knows. A router without
+        such wills stays listed, because another router may still have a will that is over here."""
         self._over: dict[WillId, None] = {}
-        """The last wills that are over, oldest first."""
+        """The wills that were over last, at most `MOST_OVER` of them, oldest first."""
         self._due: Deadlines[_Kept] = Deadlines()
-        """When this router publishes a will, or asks whether it may."""
+        """For each waiting will, when this router publishes it, or asks whether it may publish it."""
         self._lost: dict[str, tuple[int, float]] = {}
-        """For each router out of contact that has wills: its incarnation, and the time of the loss."""
+        """For each router out of contact whose clients have had wills: its incarnation, and when the contact was
+        lost."""
         self._count = 0
 
-    # the clients of this router
+    # The methods from here on are about the clients of this router.
 
     @property
     def count(self) -> int:
@@ -114,13 +120,13 @@ class Wills:
         return will
 
     def withdraw(self, will: Will) -> None:
-        """The client has said goodbye: nobody publishes the will."""
+        """Handle the goodbye of a client: no router publishes its will."""
         if (kept := self._kept.get(will.id)) is not None and kept.publisher is None:
             self._end(kept)
 
     def left(self, will: Will, delay: float, now: float) -> None:
-        """The client's connection is over without a goodbye. `delay`: seconds until the will is published, unless the
-        client comes back to its session."""
+        """Handle a client whose connection has ended without a goodbye. This router publishes the will after `delay`
+        seconds, unless the client comes back to its session before."""
         if (kept := self._kept.get(will.id)) is not None:
             kept.holder = None
             self._wait(kept, now + delay, now)
@@ -130,8 +136,9 @@ class Wills:
         return (client, user) in self._of
 
     def connected(self, client: str, user: str, but: Will | None, now: float, *, continues: bool) -> None:
-        """The client has certainly connected here. Its earlier wills are published at once, or not at all if its
-        session `continues` before their delay is over (MQTT 5, 3.1.3.2.2). `but`: the will of this connection."""
+        """Handle a client that has certainly connected here. If its session `continues` before the delay of an earlier
+        will is over, no router publishes this will. All other earlier wills are published at once (MQTT 5, 3.1.3.2.2).
+        `but`: the will of the new connection, which stays."""
         for id_ in list(self._of.get((client, user), ())):
             if but is not None and id_ == but.id:
                 continue
@@ -145,7 +152,7 @@ class Wills:
                 self._tell(write_message(WillWord.ELSEWHERE, *id_, continues))
                 self._is_elsewhere(kept, now, continues=False)
 
-    # time
+    # The methods from here on are about time.
 
     def deadline(self) -> float:
         return self._due.earliest()
@@ -158,7 +165,8 @@ class Wills:
             self._look(kept, now)
 
     def _wait(self, kept: _Kept, due: float, now: float) -> None:
-        """Look at the will when it is `due`, unless this router publishes it, or asks about it, already."""
+        """Call `_look` for the will at the time `due`. Do nothing if this router already publishes the will, or asks
+        about it."""
         if kept.publisher is None and kept.asked is None:
             kept.is_due = True
             self._due.set(kept, due)
@@ -176,7 +184,7 @@ class Wills:
             self._decide(kept, now)
 
     def _decide(self, kept: _Kept, now: float) -> None:
-        """All routers have answered: publish the will, or look again later."""
+        """If all routers have answered, publish the will, or ask again after `AGAIN_S`."""
         if kept.asked is None or kept.asked:
             return
         kept.asked = None
@@ -192,7 +200,7 @@ class Wills:
         kept.publisher = WillPublisher(self._node, kept.will, timeout, self)
         kept.publisher.come(again=again)
 
-    # what the publisher of a will says
+    # The publisher of a will calls the methods from here on.
 
     def may_publish(self, will: Will) -> bool:
         return will.id in self._kept
@@ -205,16 +213,16 @@ class Wills:
             self._end(kept)
 
     def taken(self, will: Will) -> None:
-        """Another router publishes the will. If it dies before it says that the will is over, this router asks
-        again."""
+        """Handle a will that another router publishes. That router may die before it announces that the will is over,
+        so this router asks about the will again after `AGAIN_S`."""
         if (kept := self._kept.get(will.id)) is not None:
             kept.publisher, now = None, self._node.now()
             self._wait(kept, now + AGAIN_S, now)
 
-    # other routers
+    # The methods from here on are about other routers.
 
     def contact(self, router: str, incarnation: int, now: float) -> None:
-        """A contact begins. The two routers tell each other the wills of their clients."""
+        """Begin a contact: send the router the wills of this router's clients. The other router does the same."""
         self._lost.pop(router, None)
         self._ends(router, incarnation - 1, now)
         for kept in self._kept.values():
@@ -234,19 +242,21 @@ class Wills:
         return router in self._lost
 
     def refused(self, router: str, now: float) -> None:
-        """The host of a router out of contact refuses connections: its process is gone. Tell all contacts."""
+        """Handle a router out of contact whose host refuses connections: its process is gone. Tell all contacts."""
         if (lost := self._lost.get(router)) is not None:
             self._tell(write_message(WillWord.ENDED, router, lost[0]))
             self._ends(router, lost[0], now)
 
     def follow(self, routers: Collection[str], now: float) -> None:
-        """The plan lists these routers. The clients of a router that was removed do not come back to it."""
+        """Follow a changed plan, which lists these routers: give up the other routers that are out of contact. The
+        clients of a removed router do not come back to it."""
         for router, (incarnation, _) in list(self._lost.items()):
             if router not in routers:
                 self._ends(router, incarnation, now)
 
     def _ends(self, router: str, incarnation: int, now: float) -> None:
-        """The process of this incarnation of a router is gone for good, or given up."""
+        """Act on the end of this incarnation of a router, and of all its earlier ones. Its process is gone, or the plan
+        no longer lists the router, or it has been out of contact for `Settings.forget` seconds."""
         if self._lost.get(router, (inf, 0))[0] <= incarnation:
             del self._lost[router]
         if router not in self._bytes:
@@ -256,13 +266,14 @@ class Wills:
                 self._has_ended(kept, now)
 
     def _has_ended(self, kept: _Kept, now: float) -> None:
-        """The router of this will is gone. The delay begins now, because nobody knows when the client has left."""
+        """Begin the delay of a will whose router is gone. The delay begins only now, because no router knows when the
+        client has left."""
         if not (kept.is_due or self._is_mine(kept.will)):
             self._wait(kept, now + (0 if kept.is_urgent else kept.will.delay), now)
 
     def _is_elsewhere(self, kept: _Kept, now: float, *, continues: bool) -> None:
-        """The client has connected at another router, or here once more. If it has left the router of the will in time,
-        that router ends the will."""
+        """Handle a client that has connected at another router, or here again. If the client comes back to its session
+        before the delay is over, the router of the will ends the will."""
         if kept.publisher is not None:
             return
         holder, kept.holder = kept.holder, None
@@ -323,7 +334,7 @@ class Wills:
         if state is WillState.OVER:
             return self._end(kept, tells=False)
         if kept.will.owner in self._directory.contacts.items() and router == kept.will.router:
-            # The client's router lives, and decides: the delay has not begun.
+            # The client's router lives, so it decides about the will, and the delay has not begun.
             kept.asked, kept.is_due = None, False
             return None
         precedes = state is WillState.KEPT and router < self._directory.router
@@ -331,7 +342,7 @@ class Wills:
         kept.asked.discard(router)
         self._decide(kept, now)
 
-    # the wills
+    # The methods from here on add and remove wills.
 
     def _is_mine(self, will: Will) -> bool:
         return will.owner == (self._directory.router, self._directory.incarnation)
@@ -343,7 +354,7 @@ class Wills:
         return kept
 
     def _end(self, kept: _Kept, *, tells: bool = True) -> None:
-        """The will is over. `tells`: tell all routers in contact."""
+        """Forget the will, because it is over. `tells`: whether to announce this to all routers in contact."""
         will, publisher = kept.will, kept.publisher
         del self._kept[will.id]
         mine = self._of[will.client, will.user]
