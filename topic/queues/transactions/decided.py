@@ -1,9 +1,9 @@
-"""The transactions that a set has decided, as far as a router may ask for them once more (protocol 14.20).
+"""The transactions that a set has decided, and for which a router may still ask again (protocol 14.20).
 
 A router sends a `Commit` again if the leader is lost before the router has the answer. So the log may have two entries
-for one transaction. The state keeps the answer to the first one under the number of the transaction, and the second one
-gets this answer and has no other effect. Each entry tells up to which number the router has all answers: the state
-forgets these. So it keeps few answers of each router, in one row.
+for one transaction. The state keeps the answer to the first entry under the number of the transaction. The second entry
+gets this answer, and has no other effect. Each entry states up to which number the router has all answers, and the
+state forgets these answers. So the state keeps only a few answers for each router, in one row.
 """
 
 from typing import Any, Final
@@ -16,13 +16,13 @@ from topic.queues.proposals import Transact
 from topic.queues.rows import StateRows
 
 TRANSACTIONS: Final = b"t"
-"""The first byte of the keys of the rows of routers that have asked for transactions. The name of the router
-follows."""
+"""The first byte of the keys of the rows of routers that have asked for transactions. The router's name follows."""
 MOST_UNANSWERED: Final = 100
-"""The most transactions on one set for which one router may wait. All replicas must have the same number."""
+"""The largest number of transactions of one router on one set that have no answer yet. This constant must be equal at
+all replicas."""
 COMMITTED: Final = ""
 MOST_WHY: Final = 200
-"""Most characters of the reason why a transaction is rolled back."""
+"""The limit of the reason why a transaction is rolled back, in characters."""
 
 
 @attrs.frozen(slots=True)
@@ -33,7 +33,7 @@ class _Asker:
     floor: int
     """The router has the answers to all transactions with lower numbers."""
     answers: dict[int, str]
-    """Keyed by number: `COMMITTED`, or why the transaction is rolled back."""
+    """For each transaction, by number: `COMMITTED`, or why it was rolled back."""
 
     @property
     def row(self) -> bytes:
@@ -50,8 +50,8 @@ class DecidedTransactions:
         self._askers = {key[1:].decode(): _asker(value) for key, value in found}
 
     def answer(self, asked: Transact) -> str | None:
-        """The answer to this transaction, if the state knows one: `COMMITTED`, or why it is rolled back. None: it is to
-        be decided now."""
+        """The answer to this transaction: `COMMITTED`, or why the transaction is rolled back. None if the transaction
+        is not decided yet."""
         if not asked.floor <= asked.number < asked.floor + MOST_UNANSWERED:
             return f"router {asked.router} waits for more than {MOST_UNANSWERED} transactions"
         known = self._askers.get(asked.router)
@@ -62,7 +62,7 @@ class DecidedTransactions:
         return known.answers.get(asked.number)
 
     def decide(self, asked: Transact, why: str) -> None:
-        """Keep the answer to a transaction that is decided now."""
+        """Store the answer to a transaction that is decided now. `why`: as the result of `answer`."""
         known = self._askers.get(asked.router)
         if known is None or known.incarnation < asked.incarnation:
             known = _Asker(asked.incarnation, 0, {})
@@ -73,13 +73,13 @@ class DecidedTransactions:
         self._rows.put(TRANSACTIONS + asked.router.encode(), asker.row)
 
     def check(self) -> None:
-        """Assert what must hold between proposals."""
+        """Assert the invariants that hold between two proposals."""
         assert DecidedTransactions(self._rows)._askers == self._askers, "the rows are not those of the transactions"
         assert all(len(asker.answers) <= MOST_UNANSWERED for asker in self._askers.values())
 
 
 def _asker(value: bytes) -> _Asker:
-    """The router in the value of a row. Raises ValueError."""
+    """Read the router in the value of a row. Raises ValueError if the value is malformed."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [int, int, list] or not all(map(_is_answer, parts[2])):
         raise ValueError("a row of the state of a set has transactions that are none")

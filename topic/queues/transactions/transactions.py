@@ -3,14 +3,14 @@
     client ── declare ─▶ open ── post, retire ─▶ open ── discharge ─▶ deciding ── answer of the set ─▶ over
                           ╰── its client fails or goes, or it lasts too long ──▶ rolled back: over
 
-Nothing of a transaction leaves the router before its discharge. Then the router asks the leader of the set for a
-`Commit`: that is one entry of the log. A rollback tells no other router anything: it forgets the messages, and the ends
-of the consumers have their deliveries as before.
+Until the client discharges a transaction, the router sends nothing of it to other routers. To commit the transaction,
+the router sends a `Commit` to the leader of the set, and the leader makes one log entry of it. For a rollback, the
+router sends nothing: it forgets the messages, and the ends of the consumers have their deliveries as before.
 
-While the leader decides, only the log knows how the transaction ends. So the router asks each next leader, without end,
-also if the client has gone.
+While the leader decides, only the log of the set has the result of the transaction. So if the leader is lost, the
+router asks each next leader until one answers, even if the client has gone.
 
-Never here: links, and the form of messages and outcomes.
+This module does not know links, nor the form of messages and outcomes.
 """
 
 import math
@@ -29,16 +29,17 @@ from topic.queues.sets import ReplicaSets
 from topic.queues.transactions.decided import MOST_UNANSWERED
 
 MOST_OPEN: Final = 256
-"""Open transactions of one connection."""
+"""The largest number of open transactions of one connection."""
 MOST_PARTS: Final = 10_000
-"""Messages and outcomes of one transaction."""
+"""The largest number of messages and outcomes in one transaction."""
 NAME_BYTES: Final = 12
-"""Bytes of the name of a transaction: no state that has it is as short as the states that the tap does not parse
-(`router.amqp.frames.walk`)."""
+"""The number of bytes of the name of a transaction. A delivery state with a name of this length is longer than the
+states that the tap does not parse (`router.amqp.frames.walk`)."""
 TIMEOUT_S: Final = 300.0
 """How long a transaction may last, in seconds, from its first message or outcome."""
 MOST_DECIDING: Final = 64
-"""Transactions of one router that a set decides at a time, from the first one without an answer."""
+"""The number of a transaction at its set is less than this far above the lowest number that has no answer yet. So a set
+decides at most this many transactions of one router at a time."""
 assert MOST_DECIDING <= MOST_UNANSWERED
 
 
@@ -60,21 +61,21 @@ class Transaction:
     """The end of the client's link to the coordinator."""
     account: Allowance
     set: str = ""
-    """The set of its queues; empty while it has none."""
+    """The set of the transaction's queues; empty while the transaction has no queue."""
     posts: dict[str, list[bytes]] = attrs.Factory(dict)
-    """Keyed by queue: the messages for it, in order."""
+    """For each queue, by name, the messages for it, in order."""
     retired: dict[Any, "Retired"] = attrs.Factory(dict)
-    """Keyed by delivery."""
+    """For each delivery of which the transaction has the outcome, this outcome."""
     count: int = 0
-    """Messages so far."""
+    """The number of messages in `posts`."""
     size: int = 0
-    """Bytes of these messages."""
+    """The bytes of the messages in `posts`."""
     until: float = math.inf
-    """When its time is over; infinite while it is empty."""
+    """When the transaction times out; infinite while it has neither messages nor outcomes."""
     end: TransactionEnd = TransactionEnd.COMMITTED
-    """How it ends, as far as this router knows."""
+    """How the transaction ends, as far as this router knows."""
     why: str = ""
-    """Why it can only be rolled back; empty if it may be committed."""
+    """Why the transaction can only be rolled back; empty if it may be committed."""
 
 
 @attrs.define(eq=False, slots=True)
@@ -94,34 +95,36 @@ class Retired:
     final: bool
     failed: bool
     annotations: bytes
-    """These three as in `Topic.outcomes`."""
+    """`final`, `failed` and `annotations` are as in `Topic.outcomes`."""
     is_settled: bool
-    """Whether the client has settled the delivery: if the transaction is rolled back, it has the message no longer."""
+    """Whether the client has settled the delivery. If so, and the transaction is rolled back, the client no longer has
+    the message."""
 
 
 class Transactions:
-    """The transactions of one router. `flush` is to be called after each call of another method."""
+    """The transactions of one router. Callers have to call `flush` after each call of another method."""
 
     def __init__(self, router: str, incarnation: int, sets: ReplicaSets, most_bytes: int) -> None:
-        """`most_bytes`: bytes of the messages of one transaction, at most."""
+        """`most_bytes`: the limit of the bytes of the messages of one transaction."""
         self._router = router
         self._incarnation = incarnation
         self._sets = sets
         self._most_bytes = most_bytes
         self._names = count(1)
         self._open: dict[bytes, Transaction] = {}
-        """Keyed by name."""
+        """The open transactions, by name."""
         self._of: dict[Any, int] = {}
-        """Keyed by connection that has open transactions: how many."""
+        """For each connection with open transactions, how many it has."""
         self._waiting: dict[str, deque[Transaction]] = {}
-        """Keyed by set: transactions that are to be committed, and that the set does not know."""
+        """For each set, the transactions to be committed that this router has not sent to the set's leader yet."""
         self._deciding: dict[int, tuple[Transaction, int]] = {}
-        """Keyed by request of this router: the transactions that the set decides, with their numbers there."""
+        """For each transaction that its set has to decide, by the number of the request at this router: the
+        transaction, and its number at the set."""
         self._numbers: dict[str, int] = {}
-        """Keyed by set: the number of the next transaction."""
+        """For each set, the number of its next transaction."""
         self._out: list[LinkAction] = []
 
-    # events of clients
+    # The methods from here on are about events of clients.
 
     def declare(self, connection: Any, coordinator: Any, account: Allowance) -> bytes:
         """Begin a transaction. Returns its name. Raises TooManyTransactionsError."""
@@ -140,7 +143,7 @@ class Transactions:
         return found
 
     def post(self, to: Transaction, set_: str, queue: str, message: bytes, now: float) -> None:
-        """The client puts a message into a queue of this set."""
+        """Add a message, which the client puts into a queue of this set."""
         if not self._takes(to, set_, len(message), now):
             return
         to.posts.setdefault(queue, []).append(message)
@@ -149,8 +152,8 @@ class Transactions:
         to.account.add(len(message))
 
     def retire(self, retired: Retired, set_: str, now: float) -> None:
-        """The client tells the outcome of a delivery of a queue of this set; or another one, of a delivery that the
-        transaction has already."""
+        """Add the client's outcome of a delivery of a queue of this set. It replaces an earlier outcome of the same
+        delivery."""
         if self._takes(retired.of, set_, 0, now):
             retired.of.retired[retired.record] = retired
         else:
@@ -172,14 +175,14 @@ class Transactions:
         return not to.why
 
     def fail(self, to: Transaction, end: TransactionEnd, why: str) -> None:
-        """The transaction can only be rolled back. Its client learns so when it discharges it. A transaction that is
-        discharged goes on."""
+        """Note that the transaction can only be rolled back. Its client learns of this when it discharges the
+        transaction. If the client has already discharged the transaction, the call has no effect."""
         if not to.why and self._open.get(to.id) is to:
             to.end, to.why = end, why
             self._drop(to)
 
     def leave(self, coordinator: Any) -> None:
-        """The link to the coordinator has ended: roll back all its transactions that no set knows yet."""
+        """Handle the end of a link to the coordinator: roll back all its transactions that no set knows yet."""
         for one in [one for one in self._open.values() if one.coordinator is coordinator]:
             self._close(one)
             self._drop(one)
@@ -189,7 +192,8 @@ class Transactions:
                 self._drop(one)
 
     def discharge(self, one: Transaction, *, fail: bool) -> None:
-        """The client ends the transaction: roll it back (`fail`), or commit it. `Discharged` tells the end."""
+        """End the transaction, as its client has asked: roll it back if `fail` is set, or else commit it. The action
+        `Discharged` has the result."""
         self._close(one)
         if fail or one.why:
             self._over(one, TransactionEnd.ROLLED_BACK if fail else one.end, "" if fail else one.why)
@@ -199,7 +203,7 @@ class Transactions:
             self._over(one, TransactionEnd.COMMITTED)
 
     def _close(self, one: Transaction) -> None:
-        """The transaction is no longer open."""
+        """Remove the transaction from the open ones."""
         del self._open[one.id]
         self._of[one.connection] -= 1
         if not self._of[one.connection]:
@@ -210,7 +214,7 @@ class Transactions:
         self._out.append(Discharged(one.coordinator, one.id, end, why))
 
     def _drop(self, one: Transaction, *, committed: bool = False) -> None:
-        """Forget the messages, and tell the consumers what has become of their outcomes."""
+        """Forget the messages, and tell the consumers whether their outcomes are committed."""
         one.account.add(-one.size)
         one.posts, one.count, one.size = {}, 0, 0
         retired, one.retired = [*one.retired.values()], {}
@@ -220,10 +224,10 @@ class Transactions:
         for link, outcomes in groupby(retired, lambda one: one.link):
             self._out.append(RetirementsOver(link, [*outcomes], committed))
 
-    # the sets
+    # The methods from here on are about the sets.
 
     def answered(self, number: int, answer: Answer) -> bool:
-        """A set has answered the request of this number. Returns whether this is one of a transaction."""
+        """Take the answer to the request of this number. Returns whether the request is one for a transaction."""
         one, _ = self._deciding.pop(number, (None, 0))
         if one is None:
             return False
@@ -234,7 +238,7 @@ class Transactions:
         return True
 
     def _ask(self, now: float) -> None:
-        """Ask the sets for the transactions that wait, as many as a set may decide at a time."""
+        """Send the waiting transactions to the leaders of their sets, as many as a set may decide at a time."""
         for set_, waiting in self._waiting.items():
             deciding = [number for one, number in self._deciding.values() if one.set == set_]
             number = self._numbers.get(set_, 0)
@@ -256,7 +260,7 @@ class Transactions:
         name = posts[0].queue if posts else retirements[0].queue
         return Commit(name, self._router, self._incarnation, number, floor, posts, retirements)
 
-    # time, and the actions
+    # The methods from here on are about time and the actions on links.
 
     def look(self, now: float) -> None:
         """Roll back the transactions whose time is over."""
@@ -265,7 +269,7 @@ class Transactions:
                 self.fail(one, TransactionEnd.TIMED_OUT, f"it has lasted for {TIMEOUT_S:g} s, which is the most")
 
     def flush(self, now: float) -> Iterator[LinkAction]:
-        """Ask the sets, and take the actions on links."""
+        """Send waiting transactions to the leaders of their sets, and yield the actions on links."""
         self._ask(now)
         while self._out:
             out, self._out = self._out, []
@@ -273,6 +277,6 @@ class Transactions:
 
 
 def _is_for_set(retired: Retired) -> bool:
-    """Whether the set decides the outcome with the transaction. A message that is given back stays in its queue: the
-    router tells of that when the transaction is committed."""
+    """Whether the set decides the outcome together with the transaction. A message that is given back stays in its
+    queue, so the router itself handles its outcome when the transaction is committed."""
     return retired.outcome in (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
