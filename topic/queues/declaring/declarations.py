@@ -1,8 +1,11 @@
 """The temporary queues that a router declares for its clients (protocol 14.21).
 
-A declaration is answered to the end of the client's link. What follows the end of that link, a deletion or a change of
-the settings, is for nobody: it lasts until a leader has answered. If no leader answers a declaration in time, a leader
-may still carry it out later. So the router then declares the queue once more, for nobody, and deletes it.
+The router gives the answer to a declaration to the end of the client's link. When this link ends, the router requests a
+deletion of the queue, or a change of its settings. No client waits for this request, so it lasts until a leader has
+answered.
+
+If no leader answers a declaration in time, a leader may still carry it out later. So the router then declares the queue
+once more, by a request that lasts, and deletes the queue.
 """
 
 from collections.abc import Iterator
@@ -19,17 +22,18 @@ class Declarations:
     def __init__(self, sets: ReplicaSets) -> None:
         self._sets = sets
         self._asked: dict[int, tuple[Any, Declare]] = {}
-        """Keyed by the number of the request: the ends of clients whose queues are not declared yet, each with what it
-        has asked for."""
+        """For each declaration that has no answer, by the number of its request: the end of the client's link, and the
+        declaration."""
         self._following: dict[int, Declare | Delete | Configure] = {}
-        """Keyed by the number of the request."""
+        """The requests of `follow` that have no answer, by number."""
 
     def declare(self, end: Any, asked: Declare, now: float) -> None:
         """Declare a queue. The end gets a `Declared` action."""
         self._asked[self._sets.ask(asked, now)] = end, asked
 
     def follow(self, asked: Declare | Delete | Configure, now: float) -> None:
-        """Have a leader decide what follows the end of a link. A queue that this declares is deleted."""
+        """Request what follows the end of a link. The request waits for a leader without end. If it declares a queue,
+        this router then deletes the queue."""
         self._following[self._sets.ask(asked, now, lasts=True)] = asked
 
     def answered(self, number: int, answer: Answer, now: float) -> Iterator[Declared]:
