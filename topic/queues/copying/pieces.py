@@ -6,9 +6,9 @@ A snapshot is sent as rows, in this order:
 2. the *runs*: the positions of all messages of the snapshot;
 3. all other rows.
 
-Each piece has some of these rows, and the key of its last row says where it ends. A message never changes, and when it
-is gone it does not come back. So a member that has the messages of an earlier snapshot up to some position needs only
-those behind it: the runs tell which of the others are gone.
+Each piece has some of these rows, and the key of its last row says where the piece ends. A message never changes, and a
+message that is gone does not come back. So if a member has the messages of an earlier snapshot up to some position, the
+leader sends it only the messages after this position. The runs show which of the earlier messages are gone.
 """
 
 from array import array
@@ -25,9 +25,10 @@ from topic.queues.positions import POSITION_LENGTH, Run, position_key, position_
 from topic.queues.rows import PackedRows, Row
 
 MOST_KEY: Final = 512
-"""Most bytes of a key."""
+"""The limit of a key, in bytes."""
 PIECE: Final = 256 * 1024
-"""Bytes of a piece, approximately: a piece ends with the row that exceeds this, or with the body behind it."""
+"""The approximate number of bytes of a piece. A piece ends with the row that reaches this number, or with the body
+after that row."""
 RUN: Final = b"r"
 """The last byte of the key of a run."""
 _RUN_LENGTH: Final = len(about_key(0)) + len(RUN)
@@ -43,30 +44,32 @@ class Section(IntEnum):
 
 
 def section_of(key: bytes) -> Section:
-    """The section of the row with this key; of an empty key, the first one."""
+    """The section of the row with this key. An empty key has the first section."""
     if not key or position_in(key) is not None:
         return Section.MESSAGES
     return Section.RUNS if _is_run(key) else Section.OTHERS
 
 
 def order_of(key: bytes) -> tuple[Section, bytes]:
-    """The place of a row among those of a snapshot that is sent."""
+    """The place of the row with this key in the order in which the leader sends rows."""
     return section_of(key), key
 
 
 def begins_behind(index: int, has: int, end: bytes) -> bytes:
-    """The key behind which the rows of the snapshot at `index` are sent to a member; empty: from the first one on. The
-    member has the rows of the snapshot at `has` up to the key `end`; all of them if `end` is empty."""
+    """The key after which the leader begins to send the rows of the snapshot at `index` to a member; empty to begin
+    with the first row. The member has the rows of the snapshot at `has` up to the key `end`, or all these rows if `end`
+    is empty. If `has` is 0, the member has no rows."""
     if not has or has == index or (end and section_of(end) is Section.MESSAGES):
         return end
     return body_key(position_of(has + 1, 0) - 1)
 
 
-# runs
+# The functions and the class from here on are about runs.
 
 
 def run_row(run: Run) -> Row:
-    """The row that tells a run of positions. It names the last one first, because a piece ends there."""
+    """The row of a run of positions. Its key has the last position of the run, because the key of its last row says
+    where a piece ends."""
     first, last = run
     return about_key(last) + RUN, position_key(first)
 
@@ -88,16 +91,16 @@ class SnapshotRuns:
 
     @property
     def count(self) -> int:
-        """How many messages the snapshot has."""
+        """The number of messages of the snapshot."""
         return sum(self._lasts) - sum(self._firsts) + len(self._lasts)
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
+        """The number of bytes that the runs take in memory."""
         return 2 * self._firsts.itemsize * len(self._firsts)
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Add the next run. Raises ValueError if it is none."""
+        """Add the next run. Raises ValueError if the row is no run, or if the run is out of order."""
         first, last = int.from_bytes(value), run_end(key)
         before = self._lasts[-1] if self._lasts else -1
         if len(value) != POSITION_LENGTH or not before < first <= last < 1 << 64:
@@ -106,8 +109,8 @@ class SnapshotRuns:
         self._lasts.append(last)
 
     def reader(self) -> Callable[[bytes], bool]:
-        """A function that tells whether the snapshot has a message. It is called with the keys of rows of messages, in
-        the order of the positions."""
+        """A function that returns whether the snapshot has the message of a row. Callers have to pass the keys of rows
+        in the order of their positions."""
         runs = zip(self._firsts, self._lasts, strict=True)
         first = last = -1
 
@@ -122,23 +125,23 @@ class SnapshotRuns:
         return has
 
 
-# pieces
+# The class and the functions from here on are about pieces.
 
 
 class SnapshotRows:
-    """The rows of a leader's snapshot, as its pieces come. Each body is compared with the row about it and not kept
-    here, because the disk of this router has the pieces."""
+    """The rows of a leader's snapshot, collected from its pieces. Each body is compared with the row about its message.
+    It is not kept here, because the disk of this router has the pieces."""
 
     def __init__(self) -> None:
         self._index = 0
-        """The snapshot of the last piece."""
+        """The index of the snapshot of the last piece."""
         self._messages = PackedRows()
-        """The rows about messages, of this snapshot and of earlier ones."""
+        """The rows about messages in all pieces, of this snapshot and of earlier ones."""
         self._first: bytes | None = None
-        """The key of the first one of these."""
+        """The key of the first row in `_messages`; None if there is none."""
         self._begin(0)
         self._about: tuple[bytes, bytes] | None = None
-        """The key of the body that has to follow, and its digest; None if another row may follow."""
+        """The key and the digest of the body that has to come next; None if another row may come next."""
         self._why_wrong = ""
 
     def _begin(self, index: int) -> None:
@@ -148,12 +151,12 @@ class SnapshotRows:
 
     @property
     def size(self) -> int:
-        """Bytes, approximately, that the rows take in memory."""
+        """The approximate number of bytes that the rows take in memory."""
         return self._messages.size + self._runs.size + self._others.size
 
     def add(self, index: int, piece: bytes) -> None:
-        """The next piece has come, of the snapshot at this index. Of earlier snapshots, only messages count from now
-        on."""
+        """Take the next piece, of the snapshot at this index. If earlier pieces are of another snapshot, only their
+        rows about messages are kept."""
         if index != self._index:
             self._begin(index)
         try:
@@ -177,9 +180,10 @@ class SnapshotRows:
             self._others.append(key, value)
 
     def read(self, own: Iterable[Row] = ()) -> PackedRows:
-        """All rows of the snapshot but bodies. `own`: the rows about messages of the former state, in the order of the
-        positions. Those before the messages in the pieces count, if the snapshot has them. Raises ValueError if a piece
-        was malformed, if a body is missing or differs, or if a message is missing."""
+        """All rows of the snapshot, except bodies. `own`: the rows about messages of this replica's former state, in
+        the order of the positions. The result has rows of `own` only from before the first message in the pieces, and
+        only if the snapshot has the message. Raises ValueError if a piece was malformed, if a body is missing or
+        differs, or if a message is missing."""
         if self._about is not None or self._why_wrong:
             raise ValueError(self._why_wrong or "the last message has no body")
         first, has = self._first, self._runs.reader()
@@ -192,8 +196,8 @@ class SnapshotRows:
 
 
 def piece_of(rows: Iterable[Row | None]) -> tuple[bytes, bool]:
-    """The next piece: the bytes of the first rows, as many as fit. A None ends the piece. Also returns whether these
-    are all rows."""
+    """Make a piece of the first rows, as many as fit. A None among the rows ends the piece. Returns the bytes of the
+    piece, and whether the piece has all rows."""
     packer = msgpack.Packer()
     parts: list[bytes] = []
     size = 0
@@ -208,7 +212,7 @@ def piece_of(rows: Iterable[Row | None]) -> tuple[bytes, bool]:
 
 
 def read_piece(piece: bytes) -> list[Row]:
-    """The rows of a piece. Raises ValueError for bytes that `piece_of` does not write."""
+    """Decode a piece into its rows. Raises ValueError for bytes that `piece_of` does not write."""
     parts = unpack(piece, "a piece of the state of a set")
     if len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
         raise ValueError("a piece of the state of a set is no array of keys and values")
