@@ -1,8 +1,9 @@
 """The temporary queues of one set, at the router that leads it (protocol 14.21).
 
-A temporary queue is in a set like another queue. Its settings name its lifetime policy (AMQP 1.0 3.5.10 to 3.5.13).
-As long as the link exists that has created it, they also name the incarnation of the router that has this link. The
-leader looks at the temporary queues once a second, and deletes those whose time is over.
+A temporary queue belongs to a set like any other queue. Its settings name its lifetime policy (AMQP 1.0 3.5.10 to
+3.5.13). As long as the link that has created the queue exists, the settings also name the router that has this link,
+and the router's incarnation. Once a second, the leader checks the temporary queues, and deletes each queue whose time
+is over.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,9 +16,9 @@ from topic.queues.operations import Delete, Temporary
 from topic.queues.state import Queue, SetState
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks."""
+"""The seconds from one check of the temporary queues to the next."""
 AWAY_S: Final = 60.0
-"""Seconds after which a router that is out of contact counts as gone, and its links with it."""
+"""If a router has been out of contact for longer than this many seconds, its links count as gone."""
 
 
 class TemporaryQueues:
@@ -28,12 +29,13 @@ class TemporaryQueues:
         self._state = state
         self._directory = directory
         self._away: dict[str, float] = {}
-        """Keyed by an incarnation of a router that is out of contact: since when."""
+        """For each incarnation of a router that is out of contact and is named in the settings of a queue: when the
+        leader first found it out of contact."""
         self._published: set[str] = set()
-        """The addresses that had a publisher at the present look, if a queue depends on it."""
+        """The addresses that had a publisher at the last check; empty if no queue is deleted when it has no links."""
 
     def over(self, now: float) -> Iterable[Delete]:
-        """The deletions of the queues whose time is over."""
+        """The operations that delete the queues whose time is over."""
         temporary = [*self._state().temporary.values()]
         self._published = self._addresses_of_publishers() if any(map(_asks_for_links, temporary)) else set()
         held = {queue.settings.held_by or "" for queue in temporary}
