@@ -53,6 +53,6 @@ class Configuration:
         return Configuration(voters, tuple(learner for learner in self.learners if learner != member), self.ring)
 
     def differs_by_one(self, other: "Configuration") -> bool:
-        """Whether the voters differ by at most one. Then any two majorities of both have a voter in common (Raft,
-        4.1)."""
+        """Whether the voters of this configuration and of the other one differ by at most one. If so, each majority of
+        the one has a voter in common with each majority of the other (Raft, 4.1)."""
         return len(set(self.voters) ^ set(other.voters)) <= 1

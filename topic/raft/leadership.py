@@ -184,12 +184,13 @@ class Leadership:
         return any(progress.is_in_contact and progress.stored < index for progress in self.progress.values())
 
     def compacted(self) -> None:
-        """This leader has a later snapshot: it takes the place of the former one where that is being sent."""
+        """Note that this leader has a later snapshot. A member that is being sent the former snapshot gets pieces of
+        the later one from now on."""
         for progress in self.progress.values():
             progress.read_anew()
 
     def read(self, read: Read, data: bytes, end: bytes, is_last: bool) -> None:
-        """The shell has read a piece of a snapshot: send it if the member still needs it."""
+        """Take a piece of a snapshot that the shell has read. Send it if the member still needs it."""
         piece = say.Piece(self.term, self._log.snapshot, read.place, data, end, is_last)
         progress = self.progress.get(read.to)
         if progress is None or read.index != piece.snapshot.index:

@@ -18,8 +18,8 @@ class RaftLimits:
     """A disk counts as hanging if its oldest write takes longer than this. A change of leadership has failed if it
     takes longer."""
     told: float = 0.0
-    """How long a leader waits for new entries before it tells a follower the commit index without entries. With 0 it
-    does so at once."""
+    """How long a leader waits for new entries before it tells a follower the commit index without entries. With 0 the
+    leader does not wait."""
     tried: float = 10.0
     """How long a router sends a request to leaders. After this time it answers the request with an error."""
     window: int = 1 << 20

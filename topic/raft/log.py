@@ -36,7 +36,7 @@ class Entry:
 
 @attrs.frozen(slots=True)
 class Snapshot:
-    """Names a state: the one after all entries up to an index. The shell has the state itself, in pieces."""
+    """The name of a state: of the state after all entries up to an index. The shell has the state itself, in pieces."""
 
     index: int = 0
     term: int = 0
@@ -180,8 +180,8 @@ class RaftLog:
         self.snapshot = snapshot
 
     def install(self, snapshot: Snapshot) -> None:
-        """Replace the whole log by a leader's snapshot. The leader has compared the logs: they differ already before
-        the snapshot's index."""
+        """Replace the whole log by a leader's snapshot. No entry of this log stays: the leader has compared the logs,
+        and they differ already before the snapshot's index."""
         assert snapshot.index > self.commit, f"a snapshot at {snapshot.index} replaces entries that are decided"
         self.snapshot = snapshot
         self.commit = snapshot.index

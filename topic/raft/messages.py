@@ -120,13 +120,13 @@ class Lacking:
     index: int
     index_term: int
     own: int
-    """Index of the snapshot of the sender."""
+    """The index of the sender's snapshot."""
     staged: int = 0
-    """Index of the leader's snapshot of which the sender has put pieces aside; 0: of none."""
+    """The index of the leader's snapshot of which the sender has put pieces aside; 0 if it has put none aside."""
     pieces: int = 0
-    """How many pieces it has put aside."""
+    """The number of pieces that the sender has put aside."""
     end: bytes = b""
-    """`Piece.end` of the last one."""
+    """`Piece.end` of the last piece that the sender has put aside."""
 
 
 @attrs.frozen(slots=True)
@@ -134,11 +134,11 @@ class Piece:
     term: int
     snapshot: Snapshot
     place: int
-    """The number of the piece, from 0 on. It goes on when a later snapshot takes the place of one whose pieces the
-    receiver has put aside, in part."""
+    """The number of the piece, from 0 on. If a later snapshot replaces a snapshot that is being sent, its pieces
+    continue the count, because the receiver keeps the pieces that it has put aside."""
     data: bytes
     end: bytes
-    """Where the piece ends, in the words of the shells; not empty."""
+    """The place where the piece ends, in a form that only the shells understand; not empty."""
     is_last: bool
 
 
@@ -225,9 +225,10 @@ class StoreContent:
 
 @attrs.frozen(slots=True)
 class StagedPiece:
-    """A piece of a leader's snapshot that a follower puts aside. The first piece, of place 0, drops all pieces that
-    were put aside before. The shell makes the state of its own snapshot and of all pieces, when the last one is there
-    (`Persist.snapshot`). The pieces of the latest index tell what the state has of the others."""
+    """A piece of a leader's snapshot that a follower puts aside. A piece with place 0 drops all pieces that were put
+    aside before. When the last piece is there, the shell makes the new state of its own snapshot and of all pieces
+    (`Persist.snapshot`). The pieces of the latest snapshot name the messages that the new state has; other messages of
+    the own snapshot and of earlier pieces are dropped."""
 
     index: int
     place: int
@@ -235,7 +236,7 @@ class StagedPiece:
 
 
 NO_PIECES: Final = StagedPiece(0, 0, b"")
-"""In place of a piece: drop all pieces that were put aside."""
+"""Stands in place of a piece: the store drops all pieces that were put aside."""
 
 
 @attrs.frozen(slots=True)
@@ -285,10 +286,10 @@ class Read:
     index: int
     place: int
     has: int
-    """The index of the snapshot of which the member has a part; 0: of none."""
+    """The index of the snapshot of which the member has a part; 0 if it has no part of any snapshot."""
     after: bytes
-    """The end of this part (`Piece.end`): the piece begins there. Empty if the member has all of that snapshot, or of
-    none."""
+    """`Piece.end` of this part: the next piece begins there. Empty if the member has all of that snapshot, or no part
+    of any snapshot."""
 
 
 @attrs.frozen(slots=True)

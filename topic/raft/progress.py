@@ -39,18 +39,21 @@ class FollowerProgress:
         self._told = 0
         """The last commit index that the member was sent."""
         self._piece: SnapshotPart | None = None
-        """What the member's disk has of a snapshot; None while it needs no snapshot. The next piece begins there."""
+        """The part of a snapshot that the member's disk has; the next piece begins where this part ends. None while the
+        member needs no snapshot."""
         self._sent: SnapshotPart | None = None
-        """What the member has when it has stored the piece that is on its way; None if none is."""
+        """The part of a snapshot that the member will have when it has stored the piece that is under way; None if no
+        piece is under way."""
         self._is_reading = False
         """Whether the shell is reading the next piece."""
         self.copied = 0
-        """Bytes of the pieces that this leader has sent, without those that the member has dropped."""
+        """The bytes of the pieces that this leader has sent to the member. The sum begins anew if the member has
+        dropped the pieces."""
         self._asked: tuple[float, int] | None = None
-        """When the shell was asked for the last piece, and the last index of the log then; None if the leader has seen
-        since that the member has this piece."""
+        """When this leader last asked the shell for a piece, and the last index of the log at that time. None if this
+        leader has noticed since that the member has stored this piece."""
         self._rests_until = -math.inf
-        """The leader asks for no piece before this time."""
+        """The leader asks the shell for no piece before this time."""
         self.since = now
         """When this leader began to keep the member's progress."""
         self._round_began, self._round_to = now, last
@@ -69,8 +72,8 @@ class FollowerProgress:
         return Lead(term, index, log.term(index), log.commit)
 
     def ask_again(self, log: RaftLog, term: int) -> Lead:
-        """The log has no longer what the member lacks: ask the member as in a new contact. It takes all that is under
-        way to it first."""
+        """Ask the member as in a new contact, because the log no longer has the entries that the member lacks. The
+        member first takes all messages that are under way to it."""
         self.disconnected()
         return self.ask(log, log.last, term)
 
@@ -120,11 +123,12 @@ class FollowerProgress:
         return Append(term, previous, log.term(previous), entries, log.commit)
 
     def lacks_entries(self, log: RaftLog) -> bool:
-        """Whether the log has no longer the entries that are to be sent next."""
+        """Whether the log no longer has the entries that the leader has to send next."""
         return 0 < self.next <= log.snapshot.index
 
     def send_snapshot(self, has: SnapshotPart) -> None:
-        """The log has no longer the entries that the member lacks: send the snapshot, behind what the member has."""
+        """Begin to send the snapshot, because the log no longer has the entries that the member lacks. `has`: the part
+        of a snapshot that the member has. The first piece begins where this part ends."""
         self.next, self.probe = 0, None
         self._piece, self._sent, self._is_reading, self._asked = has, None, False, None
         if not has.pieces:
@@ -136,14 +140,15 @@ class FollowerProgress:
 
     @property
     def reads_at(self) -> float:
-        """When the leader asks the shell for the next piece, at the earliest; infinite if there is none."""
+        """The earliest time at which the leader asks the shell for the next piece; infinite if it asks for none."""
         is_waiting = self._piece is not None and self._sent is None and not self._is_reading
         return self._rests_until if is_waiting else math.inf
 
     def next_piece(self, last: int, now: float) -> SnapshotPart | None:
-        """If the shell is to read a piece now: what the member has before it. None if there is none. If the log has
-        grown meanwhile (`last` is its last index), the leader rests after a piece for as long as the piece took. So
-        under load, a copy leaves half of the time of disks and network to others."""
+        """The part of a snapshot after which the shell has to read a piece now; None if it has to read none. If the log
+        has grown since the leader asked for the piece before (`last`: its last index now), the leader rests for as long
+        as that piece took, at most `MOST_REST`. So under load, a copy leaves half of the time of disks and network to
+        others."""
         if self._piece is None or self._sent is not None or self._is_reading:
             return None
         if self._asked is not None:
@@ -157,12 +162,14 @@ class FollowerProgress:
         return self._piece
 
     def read_anew(self) -> None:
-        """The leader has another snapshot: a piece of the former one is not sent any more."""
+        """Note that the leader has a new snapshot. The leader does not send a piece of the former snapshot that the
+        shell is reading, so the shell has to read the next piece again."""
         self._is_reading = False
 
     def take_piece(self, has: SnapshotPart, piece: Piece) -> bool:
-        """The shell has read the piece behind this part. Returns whether it is the one for the member now. It is not if
-        the shell has read it for an earlier contact, and in this one, too."""
+        """Take a piece that the shell has read. `has`: the part of a snapshot that is before the piece. Returns whether
+        the leader has to send the piece to the member. The leader does not send a piece twice, although the shell may
+        have read it both for an earlier contact and for this one."""
         if self._piece != has or self._sent is not None:
             return False
         self._sent, self._is_reading = SnapshotPart(piece.snapshot.index, piece.place + 1, piece.end), False
@@ -172,6 +179,6 @@ class FollowerProgress:
         return True
 
     def staged(self, place: int) -> None:
-        """The member's disk has this piece."""
+        """Note that the member's disk has the piece with this number."""
         if self._sent is not None and place + 1 == self._sent.pieces:
             self._piece, self._sent = self._sent, None

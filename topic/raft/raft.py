@@ -132,9 +132,10 @@ class Raft:
         self._matched = 0
         """Used as a follower: the last index up to which this log is known to be equal to the leader's."""
         self._acknowledged = 0
-        """Follower: the last index that it has acknowledged to the leader."""
+        """Used as a follower: the last index that this replica has acknowledged to the leader."""
         self._staging: Piece | None = None
-        """The last piece that was put aside, of a snapshot that is later than what is decided here."""
+        """The last piece that this replica has put aside; None if it has put none aside. The snapshot of this piece is
+        later than all entries that are decided here."""
         self._digests = Digests()
         self._storage = Storage(self.hard, self.log)
         self._outbox: list[Action] = []
@@ -656,20 +657,21 @@ class Raft:
             self.leadership.compacted()
 
     def read(self, read: Read, data: bytes, end: bytes, is_last: bool) -> None:
-        """The shell has read a piece that `Read` asked for. `end`: as in `Piece`. A piece of a former snapshot is not
-        sent."""
+        """Take a piece that the shell has read for a `Read`. `end`: as in `Piece`. If the piece is of a former
+        snapshot, the leader does not send it."""
         if self.leadership is not None:
             self.leadership.read(read, data, end, is_last)
 
     @property
     def _parts(self) -> tuple[int, int, int, bytes]:
-        """What this replica has of snapshots, for `Lacking`."""
+        """The fields of `Lacking` about the snapshots that this replica has, whole or in part."""
         own, piece = self.log.snapshot.index, self._staging
         return (own, 0, 0, b"") if piece is None else (own, piece.snapshot.index, piece.place + 1, piece.end)
 
     def _take_piece(self, sender: Replica, body: Piece, now: float) -> None:
-        """Put the pieces aside, on the disk, until all have come. Until then this replica keeps its former state.
-        Pieces stay when their leader, or the contact, is lost: the next ones may be of a later snapshot."""
+        """Put a piece of the leader's snapshot aside, on the disk, until all pieces have come. Until then this replica
+        keeps its former state. If the leader or the contact is lost, the pieces stay, because a later leader may
+        continue with the pieces of a later snapshot."""
         if not self._follow(sender, body.term, now):
             return
         snapshot, former = body.snapshot, self._staging
@@ -685,7 +687,8 @@ class Raft:
             self._send_when_stored(sender, say.Staged(body.term, snapshot.index, body.place))
 
     def _drop_old_pieces(self) -> None:
-        """Drop the pieces if what is decided here has passed their snapshot."""
+        """Drop the pieces if the entries up to their snapshot's index are decided here. This replica then no longer
+        needs the snapshot."""
         if self._staging is not None and self._staging.snapshot.index <= self.log.commit:
             self._drop_pieces()
 
