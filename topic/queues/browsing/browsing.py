@@ -38,11 +38,13 @@ class Browsing:
         self._waiting.append((end, asked))
 
     def rest(self, end: Any, asked: Browse) -> None:
-        """Delay a request for a page until the next look, because the queue has no more messages for it at present."""
+        """Keep a request for a page until `look` asks again, because the queue has no more messages for the client at
+        present."""
         self._resting[end] = asked
 
     def look(self, now: float) -> None:
-        """Ask again for the delayed pages, if the last look was at least `LOOK_S` seconds ago."""
+        """Ask again for the pages that `rest` has delayed. Do nothing if this was done less than `LOOK_S` seconds
+        ago."""
         if now >= self._next_look:
             self._next_look = now + LOOK_S
             resting, self._resting = self._resting, {}
