@@ -46,7 +46,8 @@ class Commits:
         self._log = log
 
     def take(self, router: str, number: int, asked: Commit) -> None:
-        """A router asks for a transaction: propose it. If the leader is busy, the router asks again."""
+        """Propose the transaction that a router requests. If the leader is busy, the router gets this answer, and asks
+        again."""
         why = self._why_not(asked)
         retires = [self._retire(one) for one in asked.retirements] if not why else []
         why = why or ("its client has a message no longer that it takes" if None in retires else "")
@@ -71,11 +72,11 @@ class Commits:
             self._sets.propose(self._name, missing)
 
     def _retire(self, asked: Retirement) -> Retire | None:
-        """The messages of these deliveries, by position; None if one is not there."""
+        """The `Retire` for the messages of these deliveries. None if the consumer no longer has one of the messages."""
         state = self._sets.state(self._name)
         queue = state.get(asked.queue)
         egress = self._log.egresses.get(queue.id) if queue is not None else None
-        if egress is None:  # so the queue has no message that a consumer has
+        if egress is None:  # without an egress, no consumer has a message of the queue
             return None
         positions = egress.positions_of(asked.keys, asked.consumer)
         return Retire(egress.queue, asked.consumer, asked.rejected, runs_of(sorted(positions))) if positions else None

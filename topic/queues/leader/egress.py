@@ -194,7 +194,7 @@ class Egress(SetPublisher):
 
     def positions_of(self, keys: Iterable[bytes], consumer: bytes) -> list[int] | None:
         """The positions of the messages that deliveries with these keys have brought to this consumer; None if the
-        consumer has one of them no longer."""
+        consumer no longer has one of these messages."""
         by_key, reserved = self.node.topic.records.by_key, self._messages.reserved
         positions = {key: self.open.get(by_key[key]) if key in by_key else None for key in keys}
         if None in positions.values():  # perhaps this leader has not published it again yet
@@ -352,7 +352,8 @@ class Egress(SetPublisher):
             wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
         if self._is_due and self._rejected:
             wanted += self._rejects(self._rejected)
-        # If the core asks for an echo, the egress proposes an entry even if it is empty: its decision is the answer.
+        # If the core has sent an echo, the egress proposes an entry even if the entry is empty, because the decision of
+        # the entry answers the echo.
         if self._is_due and (self._over or self._is_asked):
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
@@ -442,13 +443,15 @@ class Egress(SetPublisher):
         settings = self._state.settings_of(self.queue)
         serves_one = settings.serves_one
         self._locks.set(settings.lock_ms, self.open.values())
-        # Set this before messages are published for the room of other consumers.
+        # The stream has to serve one consumer before messages are published. Otherwise the egress also publishes
+        # messages for the room of other consumers.
         if serves_one and not self.stream.serves_one:
             self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        # Without a new message, the home does not notice that the gap has changed, and has to be told.
+        # The home notices a change of the gap only when it gets a new message. If it has got none, the egress has to
+        # report the change.
         is_gone = gap != self.stream.gap and received == self.stream.received
         if is_to_choose or is_gone:  # messages that were given back are published first
             self.node.topic.serve_one(self.stream, only=serves_one)
@@ -570,7 +573,7 @@ class Egress(SetPublisher):
         """Take the outcomes of deliveries from the home: consumers have accepted or rejected the messages, or the
         messages come back to the queue."""
         records = action.records
-        if self._taken_back:  # these consumers are too late: their messages are on the way back
+        if self._taken_back:  # the queue already takes these deliveries back
             records = [record for record in records if record not in self._taken_back]
         if action.outcome in GIVEN_BACK:
             self._back += records

@@ -16,8 +16,8 @@ from topic.queues.operations import QueueId
 AGAIN_MS: Final = 1000
 """The milliseconds from one look at a message whose time is over to the next look at it."""
 SPARE: Final = 1000
-"""The heap is made anew when it has more superfluous entries than messages expire, and the difference exceeds this
-number. An entry is superfluous if its message is gone."""
+"""The heap is made anew when it has more entries than twice the number of messages that expire, and than this number in
+addition. The entries of messages that are gone are then dropped."""
 
 
 class ExpiryTimes:

@@ -58,8 +58,8 @@ TERM_BITS: Final = 24
 def term_clock(life: int, term: int, count: int) -> int:
     """The clock of the leader's attach number `count` in this term.
 
-    A later term, or a later life, has higher clocks: a life is the hybrid clock at its beginning, and a set has fewer
-    elections than a clock has readings.
+    An attach in a later term, or in a later life, has a higher clock. A life is the hybrid clock at its beginning. A
+    later life begins above all clocks of the former life, because a set has fewer elections than a clock has readings.
     """
     assert 0 <= count < 1 << TERM_BITS
     return life + (term << TERM_BITS) + count

@@ -196,7 +196,7 @@ class LedSet:
         return dead_letter_address(plan.name, address) if plan is not None else address
 
     def _count_taken_out(self) -> tuple[int, ...]:
-        """Numbers that change whenever messages leave a queue or the outbox in another way than by a consumer."""
+        """Counts of all events that take messages out of a queue or the outbox, except by a consumer."""
         state = self._sets.state(self._name)
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings

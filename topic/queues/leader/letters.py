@@ -73,8 +73,8 @@ class Letters(SetPublisher):
         self._left: deque[int] = deque()
         """The positions of messages that are still to be published."""
         self._doubted: dict[int, bytes] = {}
-        """By position, the tags of deliveries in the map of this attach that this publisher has not published again
-        yet."""
+        """For each message in the map of this attach, by position, its delivery-tag. Messages that this publisher has
+        published again since are left out."""
         self._paused: list[tuple[float, int]] = []
         """A heap of paused messages: when to publish the message again, and its position."""
         self._tries: dict[int, int] = {}

@@ -64,9 +64,10 @@ class Marking(Protocol):
         they are malformed."""
 
     def dead_letter(self, message: bytes, queue: str, why: Why, now_ms: int, added: bytes) -> bytes | None:
-        """The message as a dead letter of this queue: it states the queue, the reason, and how often it was a dead
-        letter. None if it was one too often. `added`: the annotations of consumers in this queue, which the message has
-        already: they may have the error with which the last one has rejected it."""
+        """The message as a dead letter of this queue. It states the queue, the reason, and how often the message was a
+        dead letter. None if the message was a dead letter too often. `added`: the annotations of consumers of this
+        queue, which the message already has. They may have the error with which the last consumer has rejected the
+        message."""
 
 
 class MessageView:

@@ -34,7 +34,8 @@ class Pages:
         view: MessageView,
         answer: Callable[[str, int, MessagePage | Refused], None],
     ) -> None:
-        """`answer`: a function that sends a router the answer to its request with this number."""
+        """`answer`: a function that sends an answer to a router. Its arguments are the router, the number of the
+        router's request, and the answer."""
         self._state = state
         self._log = log
         self._view = view

@@ -90,7 +90,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         clock of the attach (`term_clock`).
         """
         generation, known = generation_of(life), self.known()
-        # `known` may be the entry of another life of this link. This does no harm, because its generation differs.
+        # `known` may be the entry of another life of this link. Its epoch does no harm, because the claim has the
+        # generation of this life.
         seen = known.epoch if known is not None else NOWHERE
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
@@ -116,7 +117,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self._publish()
         if not self._log.may_propose(self):
             return
-        # The flag is read before the proposal, because a proposal lets all patient ends propose, and so sets it.
+        # Each proposal lets all patient ends propose, and so sets the flag of this end. So the flag is read before the
+        # proposal.
         is_due = self._is_due
         wanted = self._wanted()
         if not wanted:
