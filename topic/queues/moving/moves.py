@@ -5,13 +5,13 @@
 | reason | the next leader | when |
 | --- | --- | --- |
 | the router is about to stop | the voter whose disk has most entries | at once |
-| an operator has named a router | this router | as soon as it can lead |
+| an operator has named a router | the named router | as soon as it can lead |
 | policy `prefer` | the first router of the ring | after it has been able to lead for a while |
-| policy `follow` | the voter with most consumers, if there are none here | after a pause |
+| policy `follow` | the voter with most consumers, if this router has none | after a pause |
 | policy `share` | the next voter with consumers, in the order of the names | after this router has led for `hold_s` |
 
-The first reason in this table that holds counts. A leader decides alone. If routers have different policies for a set,
-each leader follows its own policy. `topic.raft.leadership` does the handing over itself.
+If several reasons hold, the first one in this table counts. A leader decides alone. If routers have different policies
+for a set, each leader follows its own policy. `topic.raft.leadership` hands the leadership over.
 """
 
 import math
@@ -78,8 +78,9 @@ class SetMoves:
         return self.policy.kind != PREFER
 
     def see(self, routers: Iterable[str], now: float) -> None:
-        """Note where consumers with room or deliveries are. `routers`: one router for each such consumer. With policy
-        `follow`, one consumer at this router is enough to know, so the rest is not counted."""
+        """Note at which routers consumers with room or deliveries are. `routers`: one router for each such consumer.
+        With policy `follow`, the set stays if this router has any consumer, so the count ends with the first one
+        here."""
         counts: Counter[str] = Counter()
         for router in routers:
             counts[router] += 1
