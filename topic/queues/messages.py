@@ -55,9 +55,9 @@ class DeliveryAnswer:
     def is_for(self, attach: Epoch, place: int) -> bool:
         """Whether a delivery with the same key, in this attach and at this place, is the delivery that was answered.
 
-        In the same attach, at a later place, it is another delivery: the publisher has settled the answered one and
-        used its tag again, and the leader has not read the settlement yet. In another attach it is the same delivery,
-        because a home tells the leader of all deliveries that were settled before the attach.
+        A delivery at a later place of the same attach is another one: the publisher has settled the answered delivery
+        and has used its tag again, and the leader has not read the settlement yet. A delivery in another attach is the
+        answered one, because a home reports to the leader all deliveries that were settled before the attach.
         """
         return attach != self.attach or place <= self.place
 

@@ -6,16 +6,16 @@
 | `Configure(name, id, former, settings)` | replaces the settings of the queue, if they have this version | the id |
 | `Delete(name, id)` | deletes the queue | the id |
 | `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and their number |
-| `Retry(name, id, address, runs)` | moves messages of the queue back to the address they came from | the same |
-| `Browse(name, first)` | nothing: it is in no log | a `MessagePage` of messages from this position on |
+| `Retry(name, id, address, runs)` | moves messages back to the address they came from | the id, and their number |
+| `Browse(name, first)` | changes nothing, and is not in the log | a `MessagePage` of messages from this position on |
 | `Commit(name, router, number, …)` | carries out a transaction, once; the leader proposes a `Transact` for it | an id |
 
 An operation may be decided twice, because a router sends its request again if the answer is lost with a leader. Other
 operations on the queue may be decided in between, and the second decision must not undo these. So all but `Declare`
 name a queue by its id. `Configure` also names the version of the settings that it replaces, `Purge` the last position
 that it takes out, and `Retry` all positions, so later messages stay. `Commit` has a number, under which the state keeps
-the first answer. `Declare` names nothing: when it is answered, the queue exists, even if another client has deleted it
-since the first decision.
+the first answer. `Declare` needs none of these: when it is answered, the queue exists, even if another client has
+deleted the queue since the first decision.
 
 An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index, count], [reason, why] or
 [messages, next].
@@ -178,8 +178,8 @@ class QueueSettings:
 
     @property
     def conflict(self) -> str:
-        """Why these settings do not go together, in an operator's words; empty if they do. A set takes them all the
-        same: the router that an operator asks refuses them."""
+        """Why these settings do not go together, in an operator's words; empty if they go together. Only the router
+        that an operator asks refuses settings for this reason; a set accepts them."""
         for name in ("retry_factor", "retry_most_ms"):
             if (value := getattr(self, name)) is not None and self.retry_after_ms is None:
                 return f"{_shown(name, value)} has no effect without retry-after, expected both"
@@ -514,7 +514,7 @@ def _redeliveries(name: str, value: Any) -> int:
 
 
 def _shown(name: str, value: Any) -> str:
-    """The setting in an operator's words: those of the options of `oncemesh queue`."""
+    """The setting as an operator writes it in the options of `oncemesh queue`."""
     word = name.removesuffix("_ms").replace("_", "-")
     if value is True:
         return word

@@ -61,7 +61,8 @@ class Enqueue:
 
     queue: str
     keys: Sequence[bytes]
-    """The delivery keys, one for each message. Empty if the publishers want no answer; the state then keeps none."""
+    """The delivery keys, one for each message. Empty if the publishers want no answers; the state then keeps no
+    answers."""
     given: Sequence[Given]
     """The runs of the deliveries in `keys`, in the same order. Together they have as many deliveries as there are
     keys."""

@@ -47,8 +47,8 @@ CHANGED: Final = 4 << 20
 """After this many bytes of changed rows, replicas compare their states. This constant must be equal at all replicas.
 
 Most of these bytes are bodies, which the store already has in its log entries. So the write of a snapshot is short, and
-later entries do not wait long for the disk. A message that comes and goes between two comparisons costs the snapshot
-nothing.
+later entries do not wait long for the disk. A message that comes and goes between two comparisons is
+not written for the snapshot.
 """
 MOST_STATE: Final = 1 << 30
 """The limit of the bytes of all pieces of a state together, without the bodies of messages."""
@@ -60,8 +60,9 @@ BEHIND: Final = 16 << 20
 """This many bytes of entries stay in the log for replicas out of contact, so that a replica that comes back soon needs
 no snapshot. The limit is also at most a quarter of the bytes of all messages."""
 DELAYED: Final = 64 << 20
-"""Bytes of entries after which a leader makes a snapshot even if another replica lacks some of these entries, or is
-being sent the former snapshot. That replica is then sent the new one, behind what it has."""
+"""After this many bytes of entries, a leader makes a snapshot even if another replica lacks some of these entries, or
+is being sent the former snapshot. The leader then sends that replica the new snapshot, without the messages that the
+replica already has."""
 
 
 class SetReplica:
@@ -85,7 +86,8 @@ class SetReplica:
         """Requests to browse. Each has the router that asks, the number of the request at that router, and the
         request."""
         self.commits: list[tuple[str, int, Commit]] = []
-        """The same, for transactions."""
+        """Requests for transactions. Each has the router that asks, the number of the request at that router, and the
+        request."""
         self.answers: list[tuple[str, int, Reply]] = []
         """Answers to requests. Each has the router that asked, its number of the request, and the answer."""
         self.decided: list[tuple[int, Decided | None]] = []
@@ -149,8 +151,8 @@ class SetReplica:
     @property
     def copied(self) -> dict[str, int]:
         """Only at the leader: for each router that is a learner or is being sent the snapshot, about how many per cent
-        of snapshot and log its disk has. The size of the snapshot is unknown, so the present messages count in place of
-        it."""
+        of the snapshot and the log its disk has. The size of the snapshot is not known, so the size of the present
+        messages is taken for it."""
         leadership, log = self.raft.leadership, self.raft.log
         if leadership is None:
             return {}
@@ -291,7 +293,7 @@ class SetReplica:
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
-            # Routers that have asked will learn of the new leader, and then ask it.
+            # The routers that have sent these requests learn of the new leader, and then send the requests to it.
             self._proposed.clear()
 
     def _propose(self) -> None:
@@ -429,7 +431,7 @@ class SetReplica:
         self.out.append(Renew(self.plan.name, store, why))
         text = f"set {self.plan.name}: its store at this router is set aside: {why}"
         self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
-        self._propose()  # this router does not lead, so this refuses the requests
+        self._propose()  # refuses the requests, because this router does not lead
         self._forget_reads()
         former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), PackedRows()), now)

@@ -74,7 +74,7 @@ class Requests:
     # The methods from here on are about leaders.
 
     def learn(self, router: str, told: Leads) -> None:
-        """Take the news of a router that it leads, or no longer leads."""
+        """Note that a router has announced that it leads, or that it no longer leads."""
         former = self.leader
         if told.leads:
             self._leaders[router] = _Leader(told.life, told.term, router)

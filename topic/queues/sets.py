@@ -117,7 +117,8 @@ class ReplicaSets:
         self._numbers = count()
         self._requests = {name: Requests(name, limits.tried) for name in set_map.plans}
         self._leads: dict[str, tuple[int, int]] = {}
-        """For each set that this router leads, the life and the term in which it has told all routers so."""
+        """For each set that this router leads, the life and the term of the leadership that it has announced to all
+        routers."""
         self._replicas = {
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
             for name, plan in set_map.plans.items()
@@ -326,7 +327,8 @@ class ReplicaSets:
         return first
 
     def propose_for(self, name: str, router: str, number: int, proposal: Transact) -> int | None:
-        """The same, for a router that has asked for this (`SetReplica.propose_for`)."""
+        """Propose a transaction that a router has requested (`SetReplica.propose_for`). `number`: the number of the
+        request at that router."""
         first = self._replicas[name].propose_for(router, number, proposal)
         if first is not None:
             self._touched[name] = None
@@ -378,8 +380,8 @@ class ReplicaSets:
         self._touched[write.set] = None
 
     def piece_read(self, piece: ReadPiece, found: FoundPiece | None, now: float) -> None:
-        """Take a piece of a snapshot that the store has read. `found`: None if the snapshot is meanwhile at another
-        index."""
+        """Take a piece of a snapshot that the store has read. `found`: None if the store no longer had the snapshot at
+        this index."""
         self._replicas[piece.set].piece_read(piece, found)
         self._touched[piece.set] = None
 

@@ -103,8 +103,9 @@ def entry(life: int, operation: bytes) -> bytes:
 
 
 def _may_change(former: QueueSettings, settings: QueueSettings) -> bool:
-    """Whether settings may follow these. Those of a temporary queue change only when its link ends: otherwise its
-    router would not know the version that it lets go of."""
+    """Whether `settings` may replace `former`. The settings of a temporary queue change only when the link that has
+    created the queue ends. Otherwise the router of this link would not know the version of the settings that it
+    replaces then."""
     is_temporary_queue = former.temporary is not None or settings.temporary is not None
     return not is_temporary_queue or settings == attrs.evolve(former, held_by=None)
 
@@ -248,7 +249,8 @@ class SetState:
         return COMMITTED
 
     def _commit(self, asked: Transact, entry: QueueId) -> list[Enqueued]:
-        """Take all messages out of their queues, and put the others in."""
+        """Take the messages of all retirements out of their queues. Then put the new messages of the transaction into
+        their queues."""
         for one in asked.retires:
             self.messages.retire(one.queue, one.runs, self.settings_of(one.queue), rejected=one.rejected)
         enqueued, place = list[Enqueued](), 0

@@ -34,9 +34,9 @@ class Write:
     set: str
     persist: Persist
     changes: Changes | None = None
-    """If this replica made the snapshot: the rows that differ from the former snapshot. None if the leader sent the
-    snapshot: then the store makes its rows of the pieces that it has put aside, and of the messages that it has before
-    those in the pieces (`topic.queues.copying.pieces`)."""
+    """The rows that differ from the former snapshot, if this write has a snapshot that this replica made; otherwise
+    None. If the write has a snapshot that the leader sent, the store makes its rows of the pieces that it has put
+    aside, and of its own messages before the messages in the pieces (`topic.queues.copying.pieces`)."""
 
 
 @attrs.frozen(slots=True)
@@ -85,7 +85,7 @@ class SetStore(Protocol):
         """Write all of the changes, or none. Returns when they are on the disk."""
 
     def read(self, piece: ReadPiece) -> FoundPiece | None:
-        """Read a piece; None if the snapshot is meanwhile at another index."""
+        """Read a piece; None if the store no longer has the snapshot at this index."""
 
     def bodies(self, read: ReadBodies) -> FoundBodies:
         """Read the bodies at these positions. The order stays."""
