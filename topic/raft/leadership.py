@@ -142,7 +142,7 @@ class Leadership:
             self._send(member, progress.ask(self._log, index, self.term))
         elif 0 < body.staged <= self._log.snapshot.index:
             progress.send_snapshot(SnapshotPart(body.staged, body.pieces, body.end))
-        else:  # a later snapshot of another leader lacks rows that are gone there, and not here
+        else:  # pieces of another leader's later snapshot may lack rows of this leader's snapshot
             progress.send_snapshot(SnapshotPart(body.own, 0, b""))
 
     def decide(self) -> None:

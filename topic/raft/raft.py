@@ -358,7 +358,7 @@ class Raft:
         if not (self.hard.begun and self.log.last):
             raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
-        self._drop_pieces()  # they have entries that are lost
+        self._drop_pieces()  # the pieces have entries that are lost
         self.hard = attrs.evolve(self.hard, life=self._new_life())
         alone = Configuration((self.me,), ring=self.log.configuration.ring)
         self.log.append([Entry(self.hard.term, configuration=alone)])
