@@ -106,9 +106,10 @@ class Attaches:
     def knows_all(self, seen: Epoch) -> bool:
         """Whether no other router can know more about a publisher that echoes the epoch `seen`.
 
-        All routers have to be in contact, and the home of that attach has to have announced it. If it has not, perhaps
-        only this router is still in contact with that home, and other routers know more (7.9). A home that has been
-        restarted since, or that has left the mesh, will announce no more, so it does not count.
+        All routers have to be in contact, and the home of the attach `seen` has to have announced this attach. If that
+        home has not announced it, perhaps only this router is still in contact with that home, and other routers know
+        more (7.9). If that home has been restarted since, or has left the mesh, it will not announce the attach any
+        more, so its announcement is not needed.
         """
         directory = self.directory
         is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
@@ -138,8 +139,8 @@ class Attaches:
         return until
 
     def ready(self, now: float) -> Iterator[UnknownAttach]:
-        """Remove and yield the attaches that need not wait any longer: all routers have told of their attaches, or the
-        time is over."""
+        """Remove and yield the attaches that need not wait any longer. Such an attach has waited long enough, or all
+        routers have announced all attaches that count for it (`knows_all`)."""
         for name, waiting in list(self._unknown.items()):
             if self.knows_all(waiting.claim.seen) or now >= waiting.deadline:
                 yield self._release(name, waiting)
@@ -198,7 +199,9 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        # The attach in `_later` is later than the former attach here, but not later than this one.
+        # The attach in `_later` has replaced the former attach here. It does not replace this attach, which is at least
+        # as late.
+        # later than this one.
         self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)
@@ -317,6 +320,6 @@ class Attaches:
 
 
 def _begins_afresh(end: HomeStream | LocalSubscriber) -> bool:
-    """Whether the log entry of the attach has "afresh" (`topic.journal`). To be called for a subscriber before its
-    attach is answered."""
+    """Whether the log entry of the attach has "afresh" (`topic.journal`). For a subscriber, callers have to call this
+    function before they answer the attach."""
     return end.afresh if isinstance(end, HomeStream) else end.client_map is None

@@ -51,7 +51,9 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            # Departures come last: homes first have to await all subscribers at the routers where they are now.
+            # Subscribers that have left their former routers are handled last, because homes first have to await all
+            # subscribers at the routers where they are now.
+            # the routers where they are now.
             for change in changes:
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)
@@ -65,7 +67,7 @@ class Changes:
 
     def _trace_expired(self, change: Change) -> None:
         """Write into the delivery log that a link has expired, as this router or another one has decided. From now on
-        no delivery is owed to it here."""
+        this router need not give the link any delivery."""
         entry, was_live = change.entry, change.old is not None and change.old.live
         if was_live and entry.status is Status.EXPIRED:
             role = entry.role.name.lower()
@@ -174,8 +176,8 @@ class Changes:
         """Handle the news that other routers have ended a link of this router while it was out of their reach: end it
         here, too.
 
-        If it has already ended here, the news may be that its client knows of the ending. This router then tells all
-        others.
+        If the link has already ended here, the entry may state that its client knows of the ending. This router then
+        announces this to all others.
         """
         current = self.directory.entry(entry.index)
         if current is None or current.epoch != entry.epoch:

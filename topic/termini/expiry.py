@@ -11,12 +11,12 @@ Routers that are out of contact with a link's owner can only end the *waiting* f
 that the link is alive.
 
 The custodian of a suspended link proposes the end of the link. For an orphan, the router in contact with the lowest
-name proposes it, and the other routers tell this router of the orphan. If the new custodian of a link has not told of
-the link yet, any router that waits for this proposes it.
+name proposes the end of the link, and the other routers send this router gossip about the orphan. If a link has a new
+custodian that has not announced the link itself yet, each router that waits for this announcement proposes the end.
 
-A router votes no if it knows a later attach, or if by its own count the time is not over. A yes to an expiry binds the
-router: it marks the link as `BOUND`, also on disk, until the proposal is decided or withdrawn. If the contacts change
-meanwhile, the proposal is made again.
+A router votes no if it knows a later attach, or if by its own count the time is not over. A router that votes yes to an
+expiry is bound by its vote: it marks the link as `BOUND`, also on disk, until the proposal is decided or withdrawn. If
+the contacts change before the decision, the proposal is made again.
 
 In a session, the link that was attached last expires first, and routers remember its ending. If an earlier link still
 exists somewhere, this ending shows that the session is over.
@@ -94,8 +94,8 @@ class Expiry:
         not."""
         self._polls: dict[Index, _Poll] = {}
         self._bound_to: dict[Attach, set[str]] = {}
-        """For each attach whose expiry this router has agreed to, the routers that have proposed it and have not
-        withdrawn their proposal."""
+        """For each attach whose expiry this router has agreed to, the routers that have proposed this expiry. A router
+        that withdraws its proposal is removed."""
         self._ended: dict[Attach, float] = {}
         self._looked = -math.inf
         self._next = math.inf
@@ -122,7 +122,7 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
-                if not self._is_live(attach):  # the link has ended with another link, which was decided just now
+                if not self._is_live(attach):  # another link of the session, decided just now, has ended this link, too
                     continue
                 if not self._speaks_for(entry):
                     self._gossip_link(entry)
@@ -165,11 +165,13 @@ class Expiry:
         self._lonely = {attach: lonely for attach, lonely in self._lonely.items() if attach[1].router != router}
 
     def _forget(self, now: float) -> None:
-        """Forget expired lives after the time in which their clients might still come back without knowing of the end.
-        This time counts only while all routers that may have the clients are in contact.
+        """Forget the expired lives whose clients cannot come back any more without knowing of the end.
 
-        If a session goes on here, its expired links are closed at once. If not, the ending of a link of the session
-        shows that the session is over, so it is kept while an earlier link of the session still exists somewhere.
+        A life is forgotten `remember` seconds after its end. This time counts only while all routers are in contact,
+        because any of them may have the client. After `forget` seconds, a life is forgotten in any case.
+
+        If a session goes on here, its expired links are closed at once. Otherwise the ending of a link of the session
+        shows that the session is over. This ending is kept while an earlier link of the session still exists somewhere.
         """
         ended = self.directory.expired_lives()
         attaches = [(entry.index, entry.epoch) for entry in ended]
@@ -193,9 +195,9 @@ class Expiry:
         return entry.ending != "" or first < entry.epoch
 
     def _is_followed(self, entry: LinkEntry, asker: str) -> bool:
-        """Whether a link has to wait because another link of its session, also without a client, was attached later and
-        must expire first. `asker`: the router that proposes; it may not know of the later link, and has not proposed
-        its expiry.
+        """Whether a link must not expire yet, because another link of its session, also without a client, was attached
+        later and must expire first. `asker`: the router that proposes the expiry of the link. If this router has
+        already proposed the expiry of the later link, the result is False.
 
         The result is False while a router is out of contact, because that router may see the client.
         """
@@ -225,7 +227,8 @@ class Expiry:
     # The methods from here on are about proposals of this router.
 
     def _gossip_link(self, entry: LinkEntry) -> None:
-        """Tell the router that has to propose of this link, because it may not know the link."""
+        """Send gossip about the link to the router that has to propose the link's end, because that router may not know
+        the link."""
         self.outlet.batches.gossip(min(self.directory.contacts), [entry])
 
     def _has_proposed(self, entry: LinkEntry, decision: Decision) -> bool:

@@ -36,9 +36,9 @@ because any client can make up names."""
 
 
 _Place = tuple[str, bool]
-"""Distinguishes streams of a publisher that only placeholders name. It has the address of the subscriber whose map
-named the publisher (the publisher's address may differ), and whether the publisher is the egress of a queue that a
-leader has closed."""
+"""The key of one of the streams of a publisher that only placeholders name. The key has the address of the subscriber
+whose map named the publisher (the publisher's address may differ), and whether the publisher is the egress of a queue
+that a leader has closed."""
 
 
 @attrs.define(slots=True)
@@ -94,8 +94,8 @@ class Generations:
         """Begin the attach of a publisher here (7.1). The publisher resumes if it has an unsettled map, and a
         generation that it echoes or that the directory knows.
 
-        `is_late`: when the attach came, all routers had been in contact for longer than any terminus lives. This is not
-        assumed of an attach that has waited, because contacts have changed since it came.
+        `is_late`: when the attach came, all routers had been in contact for longer than any terminus lives. False for
+        an attach that has waited, because contacts have changed since the attach came.
         """
         assert not stream.begun and not stream.records
         name, epoch = stream.publisher, stream.epoch
@@ -271,8 +271,8 @@ class Generations:
         """The stream for a placeholder of the publisher.
 
         Even if the directory knows that the publisher's life has ended, the placeholder may be of a later life. This is
-        possible even if all routers seem to be in contact, because a router may be cut off without having been missed
-        yet.
+        possible even if all routers seem to be in contact, because this router may not have noticed yet that another
+        router is cut off.
         """
         stream = self._home.streams.get(publisher) or self._edge.streams.get(publisher)
         if stream is not None:

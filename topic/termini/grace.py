@@ -3,9 +3,12 @@
 A plain subscriber has no timeout: it ends with its router. This router cannot see whether the other router has ended.
 So for `grace` seconds homes await the other router itself.
 
-The wait ends early if the other router is known to have ended: its host refuses the connection of a neighbour, and the
-neighbour says so; it comes back in another incarnation; a contact tells of a plain subscriber at a later incarnation of
-it; or the plan no longer lists it.
+The wait ends early in each of these cases:
+
+- the host of the other router refuses the connection of a neighbour, and the neighbour reports this;
+- the other router comes back in another incarnation;
+- a contact announces a plain subscriber at a later incarnation of the other router;
+- the plan no longer lists the other router.
 """
 
 import json
@@ -97,9 +100,9 @@ class Grace:
             self._ended.pop(router, None)
 
     def returned(self, router: str, section: list[LinkEntry]) -> bool:
-        """Whether homes waited for the router whose section this is. The section is not applied yet. If they did, the
-        deliveries that awaited the router now await those of its plain subscribers that still exist, perhaps under a
-        later attach."""
+        """Handle the section of a router that has come back, before the section is applied. Returns whether homes
+        waited for this router. If so, the deliveries that awaited the router itself now await its plain subscribers
+        that still exist, perhaps under a later attach."""
         if self._absent.pop(router, None) is None:
             return False
         live = {entry.name for entry in section if entry.role is Role.SUBSCRIBER and entry.live}
