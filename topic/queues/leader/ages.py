@@ -1,9 +1,9 @@
 """The ages of a set's messages, as the set's leader knows them.
 
-Replicas keep no times, because all of them must come to the same state. So the leader notes from time to time up to
-which log index the log was decided: a *mark*, at most one in a second. The age of a message is the time since the first
-mark that includes the message's entry. The message may be older than that. A message that was decided before this
-router led is as old as this leadership.
+Replicas keep no times, because all of them must come to the same state. So the leader keeps *marks*: from time to time,
+at most once in a second, it notes the time and the last decided log index. The age of a message is the time since the
+first mark whose index is not below the index of the message's entry. The message may be older than that. If the message
+was decided before this router led, its age is the time for which this router has led.
 
 There are at most `MOST` marks. If there are more, the leader forgets some, most of them old ones. An age is then too
 low by up to a second, or by up to one part in `FINE`.

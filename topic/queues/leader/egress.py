@@ -74,7 +74,7 @@ class Draining:
     """Deliveries that had ended, or were about to end, when the consumer began to drain. Their messages may come to it
     again."""
     is_told: bool = False
-    """Whether the home has been told that more messages may come for the consumer."""
+    """Whether the egress has reported to the home that more messages may come for the consumer."""
 
 
 class Egress(SetPublisher):
@@ -175,8 +175,8 @@ class Egress(SetPublisher):
         self.go_on()
 
     def came(self, positions: Iterable[int]) -> None:
-        """A transaction has put messages into the queue at these positions. The egress ignores messages that it found
-        there when it began."""
+        """Note that a transaction has put messages into the queue at these positions. The egress ignores messages that
+        it found there when it was attached."""
         for position in positions:
             if position > self._last:
                 heappush(self._free, position)
@@ -184,8 +184,8 @@ class Egress(SetPublisher):
         self.go_on()
 
     def left(self, positions: Iterable[int]) -> None:
-        """A transaction has taken these messages out of the queue: give up their deliveries. The router of the consumer
-        may be lost before it tells home the outcome."""
+        """Give up the deliveries of these messages, which a transaction has taken out of the queue. The egress does not
+        wait for their outcomes, because the router of the consumer may be lost before it sends them to the home."""
         gone = {*positions}
         for position in gone:
             self._locks.free(position)
@@ -330,8 +330,8 @@ class Egress(SetPublisher):
         self._failed = set()
 
     def _show_gap(self) -> None:
-        """Tell the home which is the first message that it does not have. Later messages that wait at the home must not
-        overtake it."""
+        """Report to the home the first message that the home does not have. Later messages that wait at the home must
+        not overtake this message."""
         self.stream.lacks(self._tag(self._free[0]) if self._free else None)
 
     def _waiting(self) -> Iterable[list[Record]]:

@@ -114,7 +114,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._held = 0
         """The bytes of messages that no decided entry has enqueued yet."""
         self._is_full = False
-        """Whether the operator has been told that the set is full."""
+        """Whether this end has reported to the operator that the set is full."""
         self.lacks_room = False
         """Whether the set is nearly full. If so, this end computes its room again after each entry."""
 
@@ -200,12 +200,12 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     @property
     def _most(self) -> int:
-        """This end takes more messages as long as the set has fewer bytes of messages, in queues and outbox."""
+        """The bytes of messages, in queues and outbox, with which the set is full for this end."""
         return self._limit + (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     @property
     def _most_messages(self) -> int:
-        """This end takes more messages as long as the set has fewer messages, in queues and outbox."""
+        """The number of messages, in queues and outbox, with which the set is full for this end."""
         return FULL_COUNT + (FULL_COUNT_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     def _tell_if_full(self) -> None:

@@ -15,8 +15,8 @@ class LockedEnd(Protocol):
     """The end whose messages consumers hold. `topic.queues.leader.egress` implements it."""
 
     def take_back(self, positions: set[int]) -> None:
-        """Take these messages back, because their consumers have held them for too long. A consumer may have given its
-        message up meanwhile."""
+        """Take these messages back, because their consumers have held them for too long. Some consumers may have given
+        up their messages already."""
 
 
 class Locks:
