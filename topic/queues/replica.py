@@ -183,7 +183,7 @@ class SetReplica:
             return None
 
     def propose_for(self, router: str, number: int, proposal: Transact) -> int | None:
-        """As `propose`. The router gets the answer, too, to its request of this number."""
+        """As `propose`, for a router whose request has this number. The router gets the answer, too."""
         index = self.propose([proposal])
         if index is not None:
             self._proposed[index] = self.raft.hard.term, router, number

@@ -125,7 +125,8 @@ class ReplicaSets:
         }
         self._moves = {name: SetMoves(router, plan.policy, prefer_s) for name, plan in set_map.plans.items()}
         self._leaderless_at: dict[str, float] = {}
-        """For each set that no router leads, when the operator has to be told; infinite once that is done."""
+        """For each set that no router leads, when this router reports this to the operator; infinite after the
+        report."""
         self._touched = dict.fromkeys(self._replicas)
         """The sets that have had an event since the last call of `flush`."""
         self._due = now
