@@ -28,8 +28,8 @@ class _HandOver:
     until: float
     """When this leader gives the change up and goes on leading."""
     is_told: bool = False
-    """Whether the member has been told to stand for election. It is told when all entries are decided and on its
-    disk."""
+    """Whether this leader has told the member to stand for election. It does so when all entries are decided and on the
+    member's disk."""
 
 
 class Leadership:
@@ -51,7 +51,7 @@ class Leadership:
         self._limits = limits
         self._handing_over: _HandOver | None = None
         self._tell_by = math.inf
-        """When members are told the commit index even without entries; infinite if all of them know it."""
+        """When this leader sends the commit index to members even without entries; infinite if all members know it."""
         for member in log.configuration.members:
             self._take_in(member, now)
         log.append([Entry(term)])  # the decision of this entry also decides entries of earlier terms (Raft, 3.6.2)
@@ -132,8 +132,9 @@ class Leadership:
         progress.learn(body.agreed, body.index)
 
     def _take_lacking(self, member: Replica, progress: FollowerProgress, body: say.Lacking) -> None:
-        """Ask the member about an earlier entry, because its log lacks the entry that it was asked about. If the
-        member's disk lacks entries that it had acknowledged, tell it to set its store aside."""
+        """Ask the member about an earlier entry, because the member's log lacks the entry that this leader has asked
+        about. If the member's disk lacks entries that the member had acknowledged, tell the member to set its store
+        aside."""
         if progress.probe is None:
             return
         if body.index < progress.stored:
@@ -309,7 +310,8 @@ class Leadership:
         return max(self.successors, key=lambda voter: self.progress[voter].stored, default=None)
 
     def go_on_handing_over(self) -> None:
-        """Tell the next leader to stand for election as soon as all entries are decided and on its disk."""
+        """Tell the next leader to stand for election as soon as all entries are decided and on the next leader's
+        disk."""
         change = self._handing_over
         if change is None or change.is_told:
             return

@@ -160,8 +160,8 @@ class RaftLog:
                 return
 
     def begin(self, entry: Entry) -> None:
-        """Replace all entries by this one, with which the set is to begin. The former entries never came into
-        effect."""
+        """Replace all entries by this one, with which the set is to begin. The former entries belong to a life that
+        never came into effect."""
         assert not self.commit
         self._truncate(1)
         self.append([entry])

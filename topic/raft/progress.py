@@ -37,7 +37,7 @@ class FollowerProgress:
         self.probe: int | None = None
         """The index about which the leader has asked the member, and got no answer yet."""
         self._told = 0
-        """The last commit index that the member was sent."""
+        """The last commit index that this leader has sent to the member."""
         self._piece: SnapshotPart | None = None
         """The part of a snapshot that the member's disk has; the next piece begins where this part ends. None while the
         member needs no snapshot."""

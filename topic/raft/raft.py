@@ -141,7 +141,7 @@ class Raft:
         self._outbox: list[Action] = []
         self._applied = self.log.snapshot.index
         self._led: Led | None = None
-        """The leader of which the shell was last told."""
+        """The leader that this replica has last reported to the shell."""
         if self.hard.begun:
             self._take_effect()
 
@@ -314,8 +314,8 @@ class Raft:
         assert begins
 
     def _go_on_beginning(self, known: KnownStore) -> None:
-        """Go on with the beginning of the set, because a router has told of its store. Perhaps this store still lacks
-        the proposed life, or it was the last one that had to accept it."""
+        """Go on with the beginning of the set, because a router has announced its store. Perhaps that store still lacks
+        the proposed life, or it was the last store that had to accept this life."""
         if not self.hard.begun and self.hard.life:
             self._propose_to(known)
             self._try_effect()

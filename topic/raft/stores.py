@@ -15,7 +15,7 @@ from topic.raft.messages import Hard
 
 @attrs.frozen(slots=True)
 class KnownStore:
-    """What a router in contact has told of its store."""
+    """The store of a router in contact, as the router has announced it."""
 
     member: Replica
     life: int
@@ -28,7 +28,7 @@ class KnownStore:
 
 
 class KnownStores:
-    """The routers in contact, and what each has told of its store for one set."""
+    """The routers in contact, and the store for one set that each of them has announced."""
 
     def __init__(self, me: Replica, routers: Collection[str], ring: Sequence[str], mapping: bytes) -> None:
         """`routers`: all routers of the mesh. `ring`: the routers that are to be voters when the set begins. The first
@@ -38,30 +38,29 @@ class KnownStores:
         self.ring = tuple(ring)
         self.mapping = mapping
         self._stores: dict[str, KnownStore | None] = {}
-        """The known store of each router in contact; None while the router has not told of its store in this
-        contact."""
+        """For each router in contact, its store; None while the router has not announced its store in this contact."""
 
     def connect(self, router: str) -> None:
         self._stores[router] = None
 
     def inherit(self, former: "KnownStores") -> None:
-        """Take over what the former replica of this router, whose store was set aside, knew about other stores. Routers
-        in contact tell of their stores only once."""
+        """Take over the stores of other routers that the former replica of this router knew. The store of that replica
+        was set aside. Routers in contact announce their stores only once."""
         self._stores.update({router: former._stores.get(router) for router in self._stores})
 
     def disconnect(self, router: str) -> Replica | None:
-        """Handle the end of a contact. Returns the member at that router; None if the router had not told of its
+        """Handle the end of a contact. Returns the member at that router; None if the router had not announced its
         store."""
         known = self._stores.pop(router, None)
         return known.member if known is not None else None
 
     def is_replaced(self, known: KnownStore) -> bool:
-        """Whether the router has told of another store earlier in this contact."""
+        """Whether the router has announced another store earlier in this contact."""
         former = self._stores.get(known.member.router)
         return former is not None and former.member != known.member
 
     def learn(self, known: KnownStore) -> bool:
-        """Note what a router tells of its store. Returns whether this is the first time that it tells of this store in
+        """Note the store that a router announces. Returns whether the router announces this store for the first time in
         this contact."""
         router = known.member.router
         if router not in self._stores:
@@ -87,15 +86,16 @@ class KnownStores:
         return known if known is not None and self.is_heard(known) else None
 
     def has(self, member: Replica) -> bool:
-        """Whether the member is this replica, or is in contact: its router is, and has that store."""
+        """Whether the member is this replica, or is in contact. A member is in contact if its router is in contact and
+        still has the member's store."""
         return member == self._me or ((known := self.get(member.router)) is not None and known.member == member)
 
     def first_voters(self, *, anew: bool) -> Configuration | None:
         """The first configuration with which this router may begin the set now; None if it may not begin it.
 
         All routers of the mesh have to be in contact, because an absent router may have the set already, or another
-        topology. `anew`: an operator asks for it. Then only the routers of the ring have to be in contact, and lives
-        that are not in effect do not count.
+        topology. `anew`: whether an operator has ordered the beginning. If so, only the routers of the ring have to be
+        in contact, and lives that are not in effect do not count.
         """
         if self._me.router not in self.ring or (not anew and self.ring[0] != self._me.router):
             return None
