@@ -97,8 +97,8 @@ class Attaches:
         versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
         self._later: dict[bytes, LinkEntry] = {}
-        """For each waiting subscriber, a later attach of which other routers have told, but not yet the router of that
-        attach."""
+        """For each waiting subscriber, a later attach that other routers have announced, but that the router of this
+        later attach has not announced yet."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
     # The methods from here on are about publishers that no router in contact knows.

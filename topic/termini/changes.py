@@ -193,8 +193,8 @@ class Changes:
     def end_apart(self, entry: LinkEntry, ending: str) -> None:
         """End the link of a subscriber without which a home has accepted a message. `ending`: the text for its client.
 
-        All routers are told, so that one of them tells the client. If the subscriber is plain, only its owner is told,
-        because its client is still there, or gone.
+        This router sends the ending to all routers in contact, so that one of them can pass it to the client. The
+        ending of a plain subscriber goes only to its owner, because the client is still there, or is gone.
         """
         assert ending and entry.role is Role.SUBSCRIBER
         self.end(entry, ending)

@@ -253,7 +253,7 @@ class Expiry:
             del self._polls[index]
         elif not yes:
             self._abort(entry)
-            # If the owner does not consent, no other router can get its consent, either.
+            # The owner has not consented, so no other router can get its consent, either.
             if router == entry.router and self.directory.tells_itself(entry):
                 self._free(entry)
         else:
@@ -303,13 +303,14 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """Tell the router of the subscriber's lapse again, because it still awaits the subscriber."""
+        """Note that the router still awaits the subscriber, so that this router announces the subscriber's lapse to it
+        again."""
         lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)
 
     def contact_lost(self, router: str) -> None:
-        """Handle a lost contact. In the next contact, `router` has to be told of all lapses again."""
+        """Handle a lost contact. In the next contact, this router has to announce all lapses to `router` again."""
         for lonely in self._lonely.values():
             lonely.lapsed_at.discard(router)
         self.begin_anew(router)

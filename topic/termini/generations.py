@@ -186,7 +186,7 @@ class Generations:
 
     def _has_ended(self, change: Change) -> bool:
         """Whether a router that was out of contact has resumed a life that, as this router knows, has expired. If so,
-        tell the life's home."""
+        report the expiry to the home of this life."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False

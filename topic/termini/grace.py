@@ -80,8 +80,8 @@ class Grace:
             self._audiences.count_on(router)
 
     def contact_lost(self, router: str, incarnation: int, now: float) -> None:
-        """Begin the wait for a router whose contact is lost. If the router had not sent its section in this contact, an
-        earlier wait goes on."""
+        """Begin the wait for a router whose contact is lost. If homes still wait for this router, because it has not
+        sent its section in this contact, that wait goes on."""
         waits = self._grace > 0 and self._ended.get(router, 0) < incarnation
         self.outlet.trace(Event.LOST, peer=router, detail=json.dumps({"grace": self._grace}) if waits else None)
         if not waits:
