@@ -1,9 +1,9 @@
 """The tail of a delivery log: entries that are in no block yet, kept so that they survive the death of their writer.
 
-A segment begins with a region of fixed size that its writer maps into memory, shared with the kernel. The writer puts
-each entry of the block there, too, before it sends anything that the entry tells of. When the block is written, the
-writer empties the tail. So `kill -9` loses no entry. A loss of power may lose entries that the kernel has not yet
-written to the disk.
+A segment begins with a region of fixed size that its writer maps into memory, shared with the kernel. The writer
+collects entries for the next block, and also puts each of them into this region, before it sends any message that the
+entry reports. When the block is written, the writer empties the tail. So `kill -9` loses no entry. A loss of power may
+lose entries that the kernel has not yet written to the disk.
 
     region     b"OMT2", u32be length of the rest of the region, then frames, up to one of length 0
     frame      u32be length, u32be crc32 of the payload, payload: msgpack
@@ -11,8 +11,8 @@ written to the disk.
     the others [number, rows, keys]: number of the block that these entries will be in; rows as in
                `topic.journal.COLUMNS`. The first of these has no rows: its number shows how many blocks are written
 
-A killed writer may leave a tail whose block it has already written. A reader that finds both uses the block. This
-module only turns entries into bytes and back: it opens no file and maps no memory.
+A killed writer may leave a tail whose block it has already written. A reader that finds both the
+tail and the block uses the block. This module only encodes and decodes entries: it opens no file and maps no memory.
 """
 
 import zlib
