@@ -96,7 +96,7 @@ class Outgoing:
         return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
 
     def forget(self, router: str) -> None:
-        """Drop the segments for a router whose contact is lost."""
+        """Drop the waiting segments for a router whose contact is lost."""
         for batch in self._batches:
             batch.targets = tuple(target for target in batch.targets if target != router)
         self._batches = [batch for batch in self._batches if batch.targets]
