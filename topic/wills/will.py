@@ -17,9 +17,9 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 WILLS: Final = b"\xc2"
 """First byte of a payload about wills. No other payload begins with it."""
 MOST_WILL: Final = 16 << 10
-"""Bytes of the message of a will. All routers keep it in memory."""
+"""The limit of the bytes of a will's message. All routers keep the message in memory."""
 MOST_TEXT: Final = 64 << 10
-"""Bytes of the name of a client, of a user or of an address in a will."""
+"""The limit of the name of a client, of a user or of an address in a will, in characters."""
 MOST_DELAY: Final = 1 << 32
 MOST_NUMBER: Final = 1 << 63
 NO_EXPIRY: Final = -1
@@ -40,7 +40,7 @@ class Will:
     address: str
     message: bytes
     delay: int
-    """Seconds from the end of the client's connection until the will is published."""
+    """The seconds from the end of the client's connection until the will is published."""
     presettled: bool = False
     expiry: int = NO_EXPIRY
     """For how many seconds the message lives after it is published; `NO_EXPIRY` if it lives without end."""
@@ -68,7 +68,7 @@ class Will:
 
     @property
     def size(self) -> int:
-        """Bytes that the will takes at each router."""
+        """The number of bytes that the will takes at each router."""
         return 256 + len(self.message) + len(self.client) + len(self.user) + len(self.address)
 
 
