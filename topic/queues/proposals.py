@@ -189,7 +189,7 @@ class Transact:
 
 Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted | Unreserve | Transact
 _OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, EXPIRE: Expire, UNRESERVE: Unreserve}
-"""Keyed by kind: the proposals that have a queue and runs, and nothing else."""
+"""For each kind of proposal that has a queue and runs, and nothing else: the class."""
 _KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
 
 

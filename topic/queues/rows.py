@@ -20,11 +20,11 @@ from topic.queues.bodies.message_rows import MESSAGE, MessageRows
 Row = tuple[bytes, bytes]
 """A row: its key and its value."""
 Changes = Mapping[bytes, bytes | None]
-"""Keyed by the key of a row: its new value, or None if the row is deleted."""
+"""For each changed row, by key, its new value; None if the row is deleted."""
 PACKED: Final = 4096
 """The number of keys and values that are packed together."""
 _DIGEST: Final = 16
-"""Bytes of a digest."""
+"""The number of bytes of a digest."""
 
 
 class StateRows:

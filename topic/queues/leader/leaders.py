@@ -44,7 +44,7 @@ PAUSE_MS: Final = 100
 SLOW_S: Final = 1.0
 """When a read takes longer than this many seconds, the leader checks whether its disk hangs."""
 MOST_SWEPT: Final = 1000
-"""Temporary queues that the leader deletes at once, at most."""
+"""The largest number of temporary queues that the leader deletes at once."""
 MOST_RESTING: Final = 65_536
 """The largest number of a set's messages that may pause after a failure. Further messages come again at once."""
 WATCH_S: Final = 1.0
@@ -459,7 +459,8 @@ class LedSet:
             self._end_consumers(name)
 
     def _end_consumers(self, queue: str) -> None:
-        """A temporary queue is deleted, and nobody declares it again: end the links of its consumers."""
+        """End the links of the consumers of a deleted temporary queue, because no message and no consumer declares the
+        queue again."""
         for entry in [*self._node.topic.directory.subscribers(egress_address(self._name, queue))]:
             self._node.topic.end_consumer(entry, DELETED)
 
