@@ -325,8 +325,8 @@ class Leadership:
 
     @property
     def deadline(self) -> float:
-        """When the present change of leadership has failed, members have to be told the commit index, or a piece of a
-        snapshot has to be read; infinite if none of these applies."""
+        """The earliest of three times: when the present change of leadership has failed, when this leader sends members
+        the commit index, and when the shell has to read a piece of a snapshot. Infinite if none of these applies."""
         pieces = min((progress.reads_at for progress in self.progress.values()), default=math.inf)
         return min(self._tell_by, pieces, self._handing_over.until if self._handing_over is not None else math.inf)
 
