@@ -177,3 +177,8 @@ class KeyMaker:
         digest = self._seed.copy()
         digest.update(tag)
         return self._prefix + _base64url(digest.digest())
+
+    def numbered(self, number: int) -> bytes:
+        """The delivery key of a delivery whose tag has been used before (protocol 5, Reused tags). `number` counts
+        these deliveries of the life. No tag has this key, because no tag is as long as the text that makes it."""
+        return self.key(b"%040d" % number)

@@ -12,6 +12,7 @@ SEEN = {
     "browser": "[1, 2, 3] [1, 2, 3]",
     "no-wait": "none 1 2 none",
     "durable": "[1, 2]",
+    "one-tag": "1000 in order: true",
     "unsubscribe": "gone",
     "selector": "[2, 4] none",
     "kinds": "7grüße 1true 3 an object greenidtype24",

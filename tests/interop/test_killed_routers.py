@@ -16,10 +16,15 @@ DOUBTFUL = 100
 CREDIT = {"jms": 1000, "go": 100}
 
 
-# Not JMS to JMS at a topic: its publishers use tags again, which its durable subscribers hold up.
 @pytest.mark.parametrize(
     ("address", "subscriber", "publisher"),
-    [("topic/x", "jms", "go"), ("topic/x", "go", "jms"), ("queue/x", "jms", "jms"), ("queue/x", "go", "go")],
+    [
+        ("topic/x", "jms", "go"),
+        ("topic/x", "go", "jms"),
+        ("topic/x", "jms", "jms"),
+        ("queue/x", "jms", "jms"),
+        ("queue/x", "go", "go"),
+    ],
 )
 async def test_the_router_of_the_subscriber_is_killed_then_that_of_the_publisher(
     address: str, subscriber: str, publisher: str, own_queues: RunningMesh

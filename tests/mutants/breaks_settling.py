@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSING, Method, mutant
+from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSED, REUSING, Method, mutant
 from tests.topic import test_budgets, test_moving, test_reused_tags
 from topic.delivery.record import HomeStream, Record, Stream
 from topic.delivery.records import RecordTable
@@ -85,6 +85,33 @@ def key_used_again_at_once(_: Method) -> Method:
         return True
 
     return broken
+
+
+@mutant(Publishing, "_tell_apart", by="5", **KILLS | REUSED)
+def not_told_apart(_: Method) -> Method:
+    """5 Reused tags: a settled delivery of a plain publisher does not hold up the next one of its tag."""
+
+    def broken(publishing: Publishing, stream: HomeStream, record: Record) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(HomeStream, "new_keys", by="5", scenario=test_reused_tags.test_whose_tag_was_used_again_gets_numbered_keys)
+def numbered_once(_: Method) -> Method:
+    """5 Reused tags: once a plain publisher has used a tag again, all its deliveries get numbered keys."""
+
+    def broken(stream: HomeStream, tags: Iterable[bytes]) -> list[bytes]:
+        return [stream.keys.key(tag) for tag in tags]
+
+    return broken
+
+
+@mutant(HomeStream, "needs_tags", by="5", scenario=test_reused_tags.test_keys_of_a_life_that_goes_on_are_of_its_tags)
+def numbered_though_resumed(_: Method) -> Method:
+    """5 Reused tags: a life that may go on with a map keeps the keys of its tags."""
+    always_new: Any = property(lambda stream: False)
+    return cast("Method", always_new)
 
 
 @mutant(Home, "give_up", by="45", **MOVING | {"early": 0.5})

@@ -80,5 +80,7 @@ PARTITIONS = RESUMING | {"restless": 1.0, "faults": ("partition", "partition", "
 EXPIRING = RESUMING | {"restless": 0.3, "timeouts": (2, 5), "faults": ("partition", "pause", "kill", "kill")}
 FEW_BYTES: dict[str, Any] = {"message": 20, "window_bytes": 50, "unwritten": 10, "window": 10}
 REUSING = {"tags": 0, "window": 2, "messages": 25}
+REUSED = {"reuse": True, "plain": 0.5, "tags": 0, "window": 1, "messages": 25}
+"""Plain publishers use their only tag at once again, and subscribers answer no echo."""
 NEWCOMERS = MOVING | {"plain": 0.5, "durable": 0.0, "subscribers": 3, "think": 2.0, "window": 10, "timeouts": (20,)}
 """Subscribers that no router knows come while many deliveries are in doubt."""

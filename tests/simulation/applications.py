@@ -73,7 +73,9 @@ class Applications:
         self._judge.seen_count += 1
         self._judge.balanced.seen(name, message)
         label = f"{text.decode()} at {name}"
-        self._judge.check(message.key == key, f"1 key: {label} has another key")
+        # The home may have numbered it, and nothing in the log of a router shows its key then.
+        is_numbered = message.presettled and message.plain and key[:NAME_LENGTH] == message.key[:NAME_LENGTH]
+        self._judge.check(message.key == key or is_numbered, f"1 key: {label} has another key")
         old = message.published <= reader.first_attach
         self._judge.check(
             reader.resumes or not old or is_balanced(message), f"3 joined: {label} is older than its first attach"

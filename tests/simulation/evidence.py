@@ -263,6 +263,10 @@ class LoggedSubscriber(SubscriberClient):
 class ReusingPublisher(LoggedPublisher):
     _free_tags = Publisher._free_tags
 
+    def _forgotten(self, tag: bytes) -> bool:
+        """It writes keys into its log, so its home must not choose others (protocol 5, Reused tags)."""
+        return self.judge.forgotten_everywhere(self, tag)
+
 
 class LoggedWorld(World):
     router = LoggedRouter

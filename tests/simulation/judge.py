@@ -42,7 +42,7 @@ from tests.simulation.termini import Termini
 from tests.simulation.wildcards import covers
 from tests.simulation.windows import check_windows
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import State
+from topic.delivery.record import HomeStream, State
 from topic.directory.entry import Status
 from topic.identity import Epoch, is_egress, link_name
 
@@ -131,6 +131,15 @@ class Judge:
         self.plain.watch(router)
         self.queues.watch(router)
         check_windows(router)
+        self._check_keys(router)
+
+    def _check_keys(self, router: "Router") -> None:
+        """No delivery of a plain publisher waits at its home for the key of a settled delivery."""
+        records = router.topic.records
+        for key, stream in records.busy_keys.items():
+            if isinstance(stream, HomeStream) and not stream.needs_tags and key in records.by_key:
+                is_over = records.by_key[key].state is State.SETTLED
+                self.check(not is_over, f"5 reused tags: {router.name} waits for a settled delivery to be forgotten")
 
     # publishers
 
@@ -149,6 +158,17 @@ class Judge:
         if it is plain."""
         publisher = self.messages[text].sent_on.client
         return publisher.first or publisher.changes_modes or publisher.plain
+
+    def is_told_apart(self, publisher: "Publisher", tag: bytes) -> bool:
+        """Whether the publisher's home gives a new delivery with this tag a key of its own."""
+        link = publisher.link
+        if link is None or not link.answered or not link.router.alive or publisher.knobs.ttl:
+            return False
+        topic = link.router.topic
+        if topic.home.streams.get(link.stream.publisher) is not link.stream or link.stream.needs_tags:
+            return False
+        last = topic.records.by_key.get(self.lives.key(publisher, tag))
+        return bool(link.stream.numbered) or (last is not None and last.state is State.SETTLED)
 
     def forgotten_everywhere(self, publisher: "Publisher", tag: bytes) -> bool:
         """Whether no router and no subscriber knows the key. Another life may have used the same key: a publisher that
@@ -221,8 +241,14 @@ class Judge:
         for text in filter(None, texts):
             self.messages[text].published = math.inf
 
-    def released(self, keys: Sequence[bytes]) -> None:
-        """The home has computed the audience of these messages, which it may have withheld."""
+    def released(self, home: "Router", keys: Sequence[bytes]) -> None:
+        """The home has computed the audience of these messages, which it may have withheld. It may have given them
+        other keys, because their tags had been used before."""
+        held = [home.topic.records.by_key.get(key) for key in keys]
+        for record in held:
+            if record is not None and record.message in self.messages:
+                message = self.messages[record.message]
+                message.key, self.by_key[record.key] = record.key, message
         for message in filter(None, map(self.by_key.get, keys)):
             message.published = min(message.published, self.schedule.now)
 

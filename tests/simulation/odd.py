@@ -161,6 +161,12 @@ def _ttl(_: Knobs, random: Random) -> dict[str, Any]:
     return shape | random.choice(({}, {"think": 2.0, "restless": 1.0, "timeouts": (60,)}))
 
 
+def _reuse(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """Plain publishers with one or two tags, and subscribers that answer no echo."""
+    shape = {"reuse": True, "tags": 0, "window": random.choice((1, 1, 2)), "messages": 25, "late": 0.0}
+    return shape | {"plain": random.choice((0.3, 0.5, 0.7)), "restless": min(knobs.restless, 0.3)}
+
+
 def _wildcards(knobs: Knobs, random: Random) -> dict[str, Any]:
     publishers, subscribers = max(knobs.publishers, 3), max(knobs.subscribers, 3)
     return {"wildcards": random.choice((0.3, 0.7, 1.0)), "publishers": publishers, "subscribers": subscribers}
@@ -242,6 +248,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "filters": _filters,
     "ttl": _ttl,
     "pieces": _pieces,
+    "reuse": _reuse,
     "wildcards": _wildcards,
     "balanced": _balanced,
     "sets": _sets,
@@ -264,6 +271,7 @@ LATER = (
     "filters",
     "ttl",
     "pieces",
+    "reuse",
     "wildcards",
     "balanced",
     "sets",

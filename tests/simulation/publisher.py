@@ -288,9 +288,11 @@ class Publisher(Client):
 
     def _forgotten(self, tag: bytes) -> bool:
         """Whether the network has forgotten the last delivery with this tag (protocol 10, Limits). If no client comes
-        back with a map, the network may still know it: a router withholds the next delivery until it is forgotten."""
+        back with a map, the network may still know it: a router withholds the next delivery until it is forgotten. The
+        network may know it, too, if the home of a plain publisher tells the two apart."""
         nobody_resumes = self.plain and not any(reader.resumes for reader in self.judge.readers.values())
-        return nobody_resumes or self.judge.forgotten_everywhere(self, tag)
+        is_apart = self.plain and self.knobs.reuse and self.judge.is_told_apart(self, tag)
+        return nobody_resumes or is_apart or self.judge.forgotten_everywhere(self, tag)
 
     def _perhaps_settle_early(self, link: PublisherLink, handle: int) -> None:
         if not self.calm and self.random.random() < self.knobs.early:

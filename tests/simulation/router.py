@@ -194,7 +194,7 @@ class Router:
         block.decided = partial(self.judge.decided, self)
         block.expired = partial(expired, self)
         block.forgotten = partial(self.judge.memory.forgotten, self)
-        block.released = self.judge.released
+        block.released = partial(self.judge.released, self)
         if self.verbose:
             block.listener = self._note_event
         return block

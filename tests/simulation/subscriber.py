@@ -49,6 +49,8 @@ class SubscriberClient(Client):
         """The map of the attach that is under way, or was answered last."""
         self._named: set[bytes] = set()
         """Keys in both maps, if one of them was incomplete."""
+        self._owed: Link | None = None
+        """The link on which it has not answered an echo."""
         self._cut = False
         """Whether the router's answer had no room for its whole map."""
         self._afresh = True
@@ -217,8 +219,18 @@ class SubscriberClient(Client):
                 self.applications.forgotten(self, text, state, how)
 
     def echo(self, link: Link) -> None:
-        if link is self.link:
+        if link is not self.link:
+            return
+        if self.knobs.reuse and not self.calm:
+            self._owed = link
+        else:
             link.to_router(self.link.echoed)
+
+    def answer_echo(self) -> None:
+        """Answer the echo that it has not answered on its link, if there is one."""
+        link, self._owed = self._owed, None
+        if link is not None:
+            self.echo(link)
 
     # actions of the subscriber
 
@@ -263,6 +275,7 @@ class SubscriberClient(Client):
     def calm_down(self) -> None:
         self.tops_up = "on delivery"
         self._grant(1000)
+        self.answer_echo()
 
 
 def _short(unsettled: dict[bytes, int] | None) -> object:

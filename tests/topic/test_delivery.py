@@ -96,7 +96,7 @@ def test_presettled_deliveries_are_dropped_without_credit_and_give_credit_back()
 
 def test_a_tag_used_again_is_withheld_until_the_network_has_forgotten_it() -> None:
     bench = Bench("a", "b")
-    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    reader, pen = bench.subscriber("b"), pen_at(bench, "a")
     pen.send(b"1", tags=[b"t"])
     reader.accept(b"1")
     bench.hold("b", "a")

@@ -5,7 +5,7 @@ import pytest
 
 from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader, key_of
-from topic.actions import Echo
+from topic.actions import AnswerDeliveries, Echo
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.wire.segments import Segment, decode
 
@@ -98,6 +98,62 @@ def test_what_was_settled_before_an_attach_may_be_in_doubt_again() -> None:
     assert again.outcomes == {b"x": DeliveryOutcome.ACCEPTED}
     again.settle(b"2")
     assert len(moved.settled) == 1 and moved.delivered == []
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_a_plain_publisher_may_use_one_tag_for_all_before_a_subscriber_that_answers_nothing(router: str) -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, router), bench.publisher("a")
+    bodies = [b"%d" % number for number in range(5)]
+    for body in bodies:
+        pen.send(body, tags=[b"x"])
+        reader.accept(body)
+        assert len(pen.mine(AnswerDeliveries)) == int(body) + 1
+        pen.settle(body)
+    assert reader.delivered == bodies
+    keys = [record.key for record, _ in reader.handed]
+    assert len(set(keys)) == 5 and keys[0] == key_of(pen, b"x")
+
+
+def test_whose_tag_was_used_again_gets_numbered_keys() -> None:
+    """Home has forgotten the last x with the contact, but b has not, because its reader answers nothing."""
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "b"), bench.publisher("a")
+    for body in (b"0", b"1", b"2"):
+        pen.send(body, tags=[b"x"])
+        reader.accept(body)
+        pen.settle(body)
+    bench.part("a", "b")
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"3", b"4", tags=[b"x", b"y"])
+    assert reader.delivered == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_large_message_under_a_used_tag_goes_ahead_under_its_own_key() -> None:
+    bench = Bench("a", "b", settings=attrs.evolve(SETTINGS, piece=10))
+    reader, pen = reader_at(bench, "b"), bench.publisher("a")
+    bodies = [b"%d" % number * 100 for number in range(3)]
+    for body in bodies:
+        pen.send(body, tags=[b"x"])
+        reader.accept(body)
+        pen.settle(body)
+    assert reader.delivered == bodies
+
+
+def test_keys_of_a_life_that_goes_on_are_of_its_tags() -> None:
+    """It has gone on with its life elsewhere, so it might do so again."""
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "a"), bench.publisher("a")
+    pen.send(b"1", tags=[b"x"])
+    moved = bench.publisher("b", generation=pen.stream.generation, unsettled={b"x": 0})
+    moved.send(b"1", tags=[b"x"])
+    reader.accept(b"1")
+    moved.settle(b"1")
+    moved.send(b"2", tags=[b"x"])
+    assert reader.delivered == [b"1"]
+    reader.answer_echo()
+    assert reader.delivered == [b"1", b"2"]
 
 
 def put_off_at_b() -> tuple[Bench, Pen, Reader, Reader]:

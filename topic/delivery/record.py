@@ -865,6 +865,7 @@ class HomeStream(Stream):
         "lifetime",
         "link",
         "next_n",
+        "numbered",
         "overtook",
         "questions",
         "received",
@@ -917,6 +918,7 @@ class HomeStream(Stream):
         self.afresh = afresh
         self.begun = False  # False while the attach waits for routers that may know the publisher's life
         self.answered = False
+        self.numbered = 0  # how many deliveries have a key that is not made from their tag
         self.reply: dict[bytes, int] | None = None
         """This router's unsettled map in its answer to the attach, keyed by tag; None for a null map."""
         self.expected: dict[bytes, bytes] = {}
@@ -1114,6 +1116,24 @@ class HomeStream(Stream):
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
 
     # The methods from here on are about records that wait before they are forwarded.
+
+    @property
+    def needs_tags(self) -> bool:
+        """Whether a router may compute the keys of this life from the tags in a map: the publisher may resume the life,
+        or has resumed it."""
+        return bool(self.lifetime.timeout) or self.reply is not None
+
+    def new_keys(self, tags: Iterable[bytes]) -> list[bytes]:
+        """The keys of new deliveries with these tags. If the publisher has used a tag again, the keys are numbered."""
+        return list(map(self.keys.key, tags)) if not self.numbered else [self._next_key() for _ in tags]
+
+    def rename(self, record: Record) -> None:
+        """Give this new record, which no subscriber has, a numbered key."""
+        record.key = self._next_key()
+
+    def _next_key(self) -> bytes:
+        self.numbered += 1
+        return self.keys.numbered(self.numbered)
 
     @property
     def is_withholding(self) -> bool:

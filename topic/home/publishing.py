@@ -60,8 +60,7 @@ class Publishing:
         if stream.expected or stream.unconfirmed:
             rows = zip(tags, messages, until or repeat(inf, len(tags)), strict=True)
             return [self._publish_again(stream, *row, presettled=presettled) for row in rows]
-        key = stream.keys.key
-        return self._publish_new(stream, list(map(key, tags)), tags, messages, until, presettled=presettled)
+        return self._publish_new(stream, stream.new_keys(tags), tags, messages, until, presettled=presettled)
 
     def _publish_new(
         self,
@@ -91,6 +90,8 @@ class Publishing:
         over = self.ttl.begin(stream, records, until) if until is not None else []
         waits = stream.withheld or asked or is_large or over or self._awaits_room(stream)
         if waits or not (presettled or self.records.enter(records)):
+            for record in records:
+                self._tell_apart(stream, record)
             stream.withhold(records)
             if over:
                 self._home.expire(stream, over)
@@ -109,7 +110,8 @@ class Publishing:
         is_expected = stream.came_again(key) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
         if record is None:
-            alone = [key], [tag], [message], None if is_expected else [until]
+            keys = [key] if is_expected else stream.new_keys([tag])
+            alone = keys, [tag], [message], None if is_expected else [until]
             (record,) = self._publish_new(stream, *alone, presettled=presettled, is_expected=is_expected)
             return record
         return self.publish_again(stream, tag, record, message, settled=presettled)
@@ -177,6 +179,8 @@ class Publishing:
                 self._drop_pieces(stream, record.key)
             elif stream.is_questioned(record.key):
                 return
+            elif self._tell_apart(stream, record):
+                continue
             elif room <= 0 or self._awaits_room(stream) or self._send_ahead(stream, record):
                 self._queue[stream] = None
                 self._may_go_on = True
@@ -194,6 +198,19 @@ class Publishing:
                 self.outlet.batches.end_delays()
                 return
 
+    def _tell_apart(self, stream: HomeStream, record: Record) -> bool:
+        """Give the record another key if a settled delivery holds its key, and no router computes keys of this life
+        from tags. Returns whether the record has another key now."""
+        if stream.needs_tags or record.presettled or stream.ahead:
+            return False
+        older = self.records.by_key.get(record.key)
+        if older is None or older is record or older.state is not State.SETTLED:
+            return False
+        key = record.key
+        stream.rename(record)
+        self._settlement.told_apart(stream, key)
+        return True
+
     def _enters(self, record: Record) -> bool:
         """Whether the record is entered under its key; False if an older delivery still holds the key. A presettled
         record needs no key."""
@@ -209,6 +226,7 @@ class Publishing:
             record = withheld[0]
             is_held = record.state is not State.IN_DOUBT or stream.is_questioned(record.key)
             is_alike = record.presettled == first.presettled and record.chosen == first.chosen
+            self._tell_apart(stream, record)
             if is_held or not is_alike or not self._enters(record):
                 break
             batch.append(stream.release_withheld())

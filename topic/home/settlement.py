@@ -66,6 +66,12 @@ class HomeSettlement:
         if known:
             self._edge.receipts.forget(known)
 
+    def told_apart(self, stream: HomeStream, key: bytes) -> None:
+        """Tell the routers that have asked about this key that it is settled: the newer delivery of the same tag has
+        another key."""
+        if stream.askers:
+            self._resolution.tell_askers(stream, [key])
+
     def free_window(self, stream: HomeStream, records: list[Record]) -> None:
         """Stop counting these deliveries against the publisher's window, because they are settled."""
         if stream.link is not None:

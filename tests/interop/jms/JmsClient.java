@@ -126,6 +126,7 @@ public class JmsClient {
                 case "browser": return browser(connection);
                 case "no-wait": return noWait(connection);
                 case "durable": return durable(connection);
+                case "one-tag": return oneTag(connection, routers);
                 case "unsubscribe": return unsubscribe(connection);
                 case "selector": return selector(connection);
                 case "queue-selector": return queueSelector(connection);
@@ -214,6 +215,30 @@ public class JmsClient {
         back.close();
         session.unsubscribe("reader");
         return taken;
+    }
+
+    // With synchronous sends, all messages of a producer have the same delivery-tag.
+    static String oneTag(Connection connection, String routers) throws JMSException {
+        Session session = session(connection);
+        Topic topic = session.createTopic("topic/one-tag");
+        MessageConsumer reader = session.createDurableSubscriber(topic, "one-tag");
+        List<String> seen = Collections.synchronizedList(new ArrayList<>());
+        reader.setMessageListener(message -> {
+            try {
+                seen.add(text(message));
+            } catch (JMSException error) {
+                throw new RuntimeException(error);
+            }
+        });
+        String[] first = routers.split(",", 2);
+        Connection other = connect(first[1] + "," + first[0], "&jms.clientID=one-tag-publisher");
+        List<String> sent = new ArrayList<>();
+        for (int number = 0; number < 1000; number++) sent.add("" + number);
+        send(session(other), topic, sent.toArray(new String[0]));
+        other.close();
+        reader.close();
+        session.unsubscribe("one-tag");
+        return seen.size() + " in order: " + seen.equals(sent);
     }
 
     static String unsubscribe(Connection connection) throws JMSException {
