@@ -92,10 +92,11 @@ class Found(Generic[V]):
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[V, int]] = {}
-        """Each address with its result, and the number of pattern changes that had come when the result was valid."""
+        """Each address with its result, and the number of pattern changes (`_changes`) up to which the result is known
+        to be valid."""
         self._changes = 0
         self._changed: Tree[int] = Tree()
-        """Each changed pattern, with the number of changes that had come before its last one."""
+        """Each changed pattern, with the value of `_changes` just before the pattern last changed."""
 
     def get(self, address: str) -> V | None:
         known = self._found.get(address)
@@ -150,9 +151,9 @@ class Covered(Generic[V]):
                 self._by_mark = None
 
     def by(self, pattern: str) -> list[V]:
-        """The values at the addresses that the pattern covers, in no particular order. A mark of the pattern, for
-        example a word at its place, is also a mark of each covered address. So the method reads only the shortest list
-        of addresses with such a mark."""
+        """The values at the addresses that the pattern covers, in no particular order. A pattern and an address have
+        marks: for example, a word and its place. Each covered address has all marks of the pattern. So the method reads
+        only one list of addresses, which belongs to the pattern's rarest mark."""
         if self._by_mark is None:
             self._by_mark, self._changed = {}, dict.fromkeys(self._table)
         for address in self._changed:

@@ -96,19 +96,21 @@ class Directory:
         return self._entries.latest(index)
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The entry of the link that this attach is for. If the directory has forgotten the link's latest ending, an
-        entry made from this ending."""
+        """The entry of the link of this attach; None if the link is unknown. If the directory remembers of the link's
+        latest ending only the epoch, it returns an entry that it makes from this epoch."""
         return self._entries.known_of(attach)
 
     def expired_lives(self) -> list[LinkEntry]:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """The live links that, as far as this router knows, have no client; the latest attach comes first. They are the
-        orphans, the links that this router has agreed to let expire, and links of this router.
+        """The live links without a client, as far as this router knows, in the order of their attaches, the latest
+        first. The method considers the orphans, the links that this router has agreed to let expire, and the links of
+        this router.
 
-        `is_here` says whether the client of a link of this router is attached. If it is, the method leaves out this
-        link, and the links of this router that expire together with it. It also leaves out lapsed plain subscribers.
+        `is_here` says whether the client of a link of this router is attached. If the client is attached, the method
+        leaves out this link, and the links of this router that expire together with this link. It also leaves out
+        lapsed plain subscribers.
         """
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
@@ -146,8 +148,8 @@ class Directory:
         return is_plain and is_away and entry.name not in self.lapsed
 
     def tells_itself(self, entry: LinkEntry) -> bool:
-        """Whether the link's owner is in contact as the same incarnation and has sent its section, so that it tells of
-        the link itself."""
+        """Whether the link's owner is in contact as the same incarnation and has sent its section. If so, this router
+        has the news of the link from the owner itself."""
         return self.tells(entry.owner)
 
     def tells(self, owner: Owner) -> bool:
@@ -273,8 +275,8 @@ class Directory:
         return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
 
     def contact_lost(self, router: str) -> list[Change]:
-        """End a contact. The router's links become orphans at once. Returns the links that end by this: its plain
-        publishers."""
+        """End a contact. The router's links become orphans at once. Returns the links that end by this: the plain
+        publishers of the lost router."""
         del self.contacts[router]
         self.members.contact_lost(router)
         self.applied.pop(router, None)
@@ -308,9 +310,9 @@ class Directory:
         """Apply the whole section of a contact. `latest`: as in `apply_delta`.
 
         A section lists each closed link until this router acknowledges the ending. So if the section lacks a link that
-        this router knows, the link has moved: it becomes an orphan, or ends if it has no timeout. The same happens to a
-        link whose attach in the section is older than the attach that this router knows. This router then knows the
-        later attach from gossip only, and the owner has not confirmed it yet.
+        this router knows, the link has moved: it becomes an orphan, or ends if it has no timeout. A link also becomes
+        an orphan, or ends, if the section has an older attach of the link than this router knows: this router has
+        learned of the later attach by gossip only, and the owner has not confirmed it yet.
         """
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
@@ -326,13 +328,15 @@ class Directory:
         """Apply a contact's gossip, its news about links of other routers.
 
         Gossip may be old. So if the owner of a live link is in contact, only the owner's own news counts. Gossip about
-        a subscriber of that owner becomes a rumour, until the owner confirms it or is lost. A publisher that the gossip
-        names has left `router`, even if it came to this router and this router has forgotten it.
+        a subscriber of that owner becomes a rumour, until the owner confirms it or is lost. If the gossip names a live
+        publisher of this router, or of another contact, the publisher has left `router`. This holds even if this router
+        has forgotten the publisher meanwhile.
         """
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            # If the owner has announced its attaches up to this one, it has told of this one itself.
+            # If the owner has announced all its attaches up to this attach, the owner itself has already sent the news
+            # of this attach.
             if not self.members.has_told(entry.epoch):
                 self._rumours.learn(entry, self.entry(entry.index))
         moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]

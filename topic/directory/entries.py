@@ -84,14 +84,16 @@ class LinkEntries:
         return [entry for entry in alone if not (entry.session in here and is_mine(entry))] if here else alone
 
     def past(self, entry: LinkEntry) -> Epoch | None:
-        """The link's last ending, if its entry is forgotten and `entry` is of no later attach; otherwise None. If there
-        is such an ending, `entry` is late news, or comes from a router that does not know of the ending."""
+        """The epoch of the link's last ending, if this router has forgotten the ended entry and `entry` is not of a
+        later attach; otherwise None. If the method returns an epoch, `entry` is late news, or comes from a router that
+        does not know of the ending."""
         ended = self._past.get(entry.index)
         return ended if ended is not None and entry.epoch <= ended else None
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The link's entry. If a forgotten ending is newer than this entry, and not older than the attach, an entry of
-        the ending."""
+        """The link's entry; None if the link is unknown. If the epoch of a forgotten ending is higher than the epoch of
+        the entry, and not lower than the epoch of the attach, the method returns a closed entry with the epoch of the
+        ending."""
         known, ended = self._by_index.get(attach.index), self.past(attach)
         if ended is None or (known is not None and known.epoch >= ended):
             return known

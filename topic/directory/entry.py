@@ -82,11 +82,12 @@ class LinkEntry:
     """Whether the subscriber was attached before, according to its map or to the routers. If so, it may need the
     messages in doubt."""
     ending: str = ""
-    """Set if the subscriber has missed an accepted message and its client does not know this: the text for the client,
-    with the router that decided this, and how long the subscriber had been away."""
+    """The text for the client of a subscriber that has missed an accepted message, while the client does not know of
+    this; otherwise empty. The text names the router that decided to end the link, and the time for which the subscriber
+    had been away."""
     aware: int = 0
-    """The clock of the latest ending of which the subscriber's client can have known when it attached. The router tells
-    the client of any later ending (8, Apart)."""
+    """The clock of the latest ending of the subscriber's link that the client can have known when the client attached.
+    The router tells the client of any later ending (8, Apart)."""
     options: int = 0
     """The options of a subscription, as its client's protocol packs them. The mesh hands them to the client's next
     router, and does not read them."""
@@ -115,9 +116,9 @@ class LinkEntry:
     def expired_life(self) -> bool:
         """Whether the mesh has ended a life to which the client may still come back.
 
-        This is so for a publisher's life, for a subscriber that has missed an accepted message, and for a link of a
-        session. The client may not know of the ending, and may attach with its map, or use the remaining links of the
-        session.
+        The client may come back to a publisher's life, to a subscriber that has missed an accepted message, and to a
+        link of a session. The reason: the client may not know of the ending. It may then attach with its map, or use
+        the remaining links of the session.
         """
         is_missed = self.role is Role.PUBLISHER or self.ending != "" or self.session is not None
         return self.status is Status.EXPIRED and is_missed
@@ -140,13 +141,13 @@ class LinkEntry:
 
     @property
     def rank(self) -> tuple[Epoch, Status, bool]:
-        """Orders the entries of one link: of two entries, the one with the higher rank is later. When a client has been
-        told of its link's ending, this is the last entry of that ending."""
+        """Orders the entries of one link: of two entries, the one with the higher rank is later. An ended link has an
+        entry with an `ending` until the client knows of the ending; the entry without this text is later."""
         return self.epoch, self.status, not self.ending
 
     @property
     def aware_until(self) -> int:
-        """The clock of the latest ending of which the client knows when it comes back with its map."""
+        """The clock of the latest ending that the client will know when the client comes back with its map."""
         return self.aware if self.live else self.epoch.hlc
 
     @property
@@ -225,7 +226,8 @@ NOBODY: dict[bytes, None] = {}
 @attrs.frozen(slots=True)
 class AddressAudience:
     """The audience of a message that is published to an address now. `routers`: the routers in contact with
-    subscribers, sorted, without this router. `orphans`: the names of subscribers without such a router."""
+    subscribers, sorted, without this router. `orphans`: the names of the subscribers whose routers are not in
+    contact."""
 
     routers: tuple[str, ...]
     orphans: tuple[bytes, ...]
@@ -246,8 +248,8 @@ Owner = tuple[str, int]
 def audience_of(
     router: str, members: list[tuple[LinkEntry, bool]], counted_on: Set[str], lapsed: Iterable[bytes]
 ) -> AddressAudience:
-    """The audience as `router` sees it. `members` has each subscriber, with whether its owner is in contact or counted
-    on."""
+    """The audience as `router` sees it. `members` has each subscriber, and True if the subscriber's owner is in contact
+    or the home still waits for the owner (`counted_on`)."""
     orphans = tuple(entry.name for entry, is_there in members if not is_there)
     routers = {entry.router for entry, is_there in members if is_there} - {router}
     names = json.dumps([entry.name.decode() for entry, _ in members])

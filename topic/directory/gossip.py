@@ -2,9 +2,10 @@
 
 An owner may tell this router of a subscriber just before the owner loses its contact with another router. If a
 publisher then moves from here to that other router, its new home has to know the subscriber, too: the subscriber needs
-the publisher's messages in doubt. So a router that takes over a publisher tells this router how far it has applied the
-sections of the others. Before this router acknowledges the attach, it sends the subscribers that the new home lacks,
-each once in a contact. `topic.peers` passes on the news in a section or in gossip at once.
+the publisher's messages in doubt. So the new home of a publisher sends this router the versions up to which it has
+applied the sections of the other routers. Before this router acknowledges the attach, it sends the new home the
+subscribers that the new home lacks. It sends each subscriber once in a contact. `topic.peers` passes on the news in a
+section or in gossip at once.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 
 FEW = 64
-"""With fewer pieces of news than this, the news of ended subscribers is not dropped."""
+"""While `Gossip` has fewer pieces of news than this, it does not drop the news of ended subscribers."""
 
 
 @attrs.frozen(slots=True)
@@ -26,7 +27,8 @@ class _News:
 
 
 class Gossip:
-    """The subscribers with a timeout of which this router has learned by deltas, in that order."""
+    """The subscribers with a timeout of which this router has learned by deltas, in the order in which it learned of
+    them."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -38,8 +40,8 @@ class Gossip:
         """Maps each contact to the number of the last piece of news that it has."""
 
     def contact(self, router: str) -> None:
-        """Note that the router gets this router's section, with gossip of every link that lasts, as the contact
-        begins."""
+        """Note that `router` has all news so far: as the contact begins, this router sends its section, and gossip
+        about every link with a timeout."""
         self._told[router] = self._number
 
     def learned(self, name: bytes, version: int) -> None:
