@@ -5,10 +5,9 @@ custodian (`topic.edge.subscriber`). When the publisher attaches anew, all its g
 """
 
 UNPROVEN = -1
-"""Stands in place of the first gated `n`: the gate holds every delivery back, and the home may still forward a
-backlog."""
+"""The value of `Gate.first` while the home may still forward a backlog: the gate holds every delivery back."""
 UNBOUNDED = 1 << 63
-"""Stands in place of the first gated `n`: the gate holds no delivery back. It is higher than any `n`."""
+"""Used in place of `Gate.first` when no delivery is held back. This number is higher than any `n`."""
 
 
 class Gate:

@@ -299,8 +299,8 @@ class EgressKind(BalancedKind):
         return True
 
     def sum_up(self, records: Iterable[Record]) -> None:
-        """Write the refusals for the home. A delivery has only one consumer here, whose refusals were counted as they
-        came."""
+        """Write into each record the refusals that the edge reports to the home. Only one consumer has each delivery,
+        and the edge has counted the consumer's refusals as they came."""
         for record in records:
             record.sum_up(None if record.taken else record.refusals or NOT_HAD)
 
@@ -392,8 +392,8 @@ class AddressKinds:
         self._prefixes = [(prefix, NAMED[name]) for prefix, name in longest_first]
 
     def other_within(self, pattern: str) -> str | None:
-        """A prefix of the addresses that the pattern may cover, and that are of another kind than the rest of them;
-        None if all are of one kind."""
+        """If the pattern may cover addresses of two kinds, a prefix of the addresses of the second kind; None if all
+        addresses that the pattern may cover are of one kind."""
         begin, alone = parts(pattern)
         kind = self.of(begin)
         within = [prefix for prefix, other in self._prefixes if other is not kind and prefix.startswith(begin)]

@@ -58,9 +58,9 @@ AWAITING_HOME = 3
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Question = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
-"""A question that a home can answer only after a sign of the publisher's life. It has three forms: the name of a
-subscriber that waits for its backlog; a router, with keys that it asked about and that the home does not have; accepted
-deliveries that gate until the publisher has read their outcome."""
+"""A question that a home can answer only after a sign of the publisher's life. A question has one of three forms: the
+name of a subscriber that waits for its backlog; a router, and the keys that the router asked about and that the home
+does not have; accepted records that gate subscribers until the publisher has read their outcome."""
 
 
 class Record:
@@ -146,7 +146,8 @@ class Record:
 
     @property
     def last_given(self) -> tuple[Epoch, int]:
-        """The publisher's epoch in which a home last forwarded the delivery, and the place `n` that it had then."""
+        """The publisher's epoch in which a home last forwarded the delivery, and the place `n` that the delivery had in
+        this epoch."""
         if self.n >= 0:
             return self.stream.epoch, self.n
         assert self.given is not None, "no home has forwarded the record"
@@ -217,7 +218,8 @@ class Record:
         self.awaited.add(router)
 
     def await_router_no_more(self, router: str) -> None:
-        """Stop awaiting the router: it has answered, is gone for good, or has settled its subscribers."""
+        """Stop awaiting the router: the router has answered, is gone for good, or has settled the delivery with its
+        subscribers."""
         self.awaited.discard(router)
 
     def lost_at(self, router: str) -> None:
@@ -254,7 +256,7 @@ class Record:
         self.orphans.clear()
 
     def await_settled(self, router: str) -> None:
-        """Note, at an edge, that this router (the home) waits until the edge has forgotten the record."""
+        """Note, at an edge, that the home, which is `router`, waits until the edge has forgotten the record."""
         self.awaited = {router}
 
     def count(self, refusals: Refusals | None) -> None:
@@ -267,7 +269,8 @@ class Record:
 
     @property
     def last_offer(self) -> Any:
-        """The last offer that `offered_in` has set; None if the home has never offered the record at another router."""
+        """The latest batch of offers that contains the record (`offered_in`); None if the home has never offered the
+        record at another router."""
         return getattr(self, "_offer", None)
 
     def offered_in(self, offers: Any) -> None:
@@ -368,8 +371,8 @@ class Record:
                 self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
     def stop_awaiting(self, subscriber: Any, *, has_it: bool) -> None:
-        """Stop awaiting the subscriber. `has_it`: the client has the delivery, so the record counts as released on this
-        link, and is settled there later."""
+        """Stop awaiting the subscriber. `has_it`: the client has the delivery. The record then counts as released by
+        this subscriber, and the router settles the delivery with the client later."""
         assert self.locals[subscriber] in OPEN
         if has_it:
             self.locals[subscriber] = DeliveryOutcome.RELEASED
@@ -644,8 +647,9 @@ class AddressKind(ABC):
 
     @abstractmethod
     def asks_all(self, record: Record) -> bool:
-        """Whether a Forward for a subscriber that the home awaited by name goes to all subscribers at the router that
-        may have the record. If False, it is for that one subscriber alone."""
+        """Whether the Forward that a home sends for a subscriber awaited by name is for all subscribers at that
+        subscriber's router, because the home does not know which of them may have the record. If False, the Forward is
+        for the named subscriber alone."""
 
     @abstractmethod
     def accepted(self, records: Iterable[Record]) -> None:
@@ -789,8 +793,8 @@ class Stream:
         """The generation of the life that followed this one, as the delivery log writes it; None if none has."""
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
         """The records that this edge withholds, in order, each with its subscribers. The first one waits because an
-        older delivery holds its key; all later records wait behind it. `RecordTable.by_key` has such a record only if
-        an unsettled map has named it."""
+        older delivery holds its key; all later records wait behind it. `RecordTable.by_key` has a withheld record only
+        if an unsettled map has named it."""
 
     @property
     def address(self) -> str:
@@ -912,9 +916,10 @@ class HomeStream(Stream):
         # The client did not know of the attach that this one replaces, so this attach may be late (6.12).
         self.overtook = overtook
         self.unordered = unordered
-        """The publisher resumes its life without an echo of its last epoch. If clocks differ, this attach may then have
-        a lower epoch than the last one."""
-        # The client's map was null, and it has echoed no epoch. So this attach may have a lower epoch, too.
+        """Whether the publisher resumes its life without an echo of its last epoch. If so, this attach may have a lower
+        epoch than the last one, because the clocks of the two routers may differ."""
+        # The client's map was null, and it has echoed no epoch. So this attach, too, may have a lower epoch than the
+        # publisher's last one.
         self.afresh = afresh
         self.begun = False  # False while the attach waits for routers that may know the publisher's life
         self.answered = False
@@ -938,8 +943,8 @@ class HomeStream(Stream):
         self.questions: list[Question] = []
         """Questions that the home can answer only after a sign of life of the publisher (6.6, Evidence)."""
         self.echo_covers: int | None = None
-        """The home has sent the publisher an echo, and waits for its answer: so many of `questions`, from the first one
-        on, can be answered then. None if no echo is under way."""
+        """The number of `questions`, from the first one on, that the home can answer after the publisher's answer to
+        the echo under way. None if no echo is under way."""
         self.next_n = 0
         self.alone = 0
         """Only records with an `n` below this number may have had an empty audience."""
@@ -1036,7 +1041,7 @@ class HomeStream(Stream):
         self.settled_again.update(records)
 
     def settled_of(self, records: Iterable[Record]) -> list[Record]:
-        """Returns those of the given records that the publisher settled by transferring them again."""
+        """Returns the given records that the publisher has settled by transferring them again."""
         return [record for record in records if record in self.settled_again] if self.settled_again else []
 
     def settle_again(self, records: Iterable[Record]) -> None:
@@ -1111,8 +1116,8 @@ class HomeStream(Stream):
         self.questions.clear()
 
     def is_questioned(self, key: bytes) -> bool:
-        """Whether a router has asked about the key, and the answer still waits for a sign of life. A transfer is no
-        such sign, because it may be late."""
+        """Whether a router has asked about the key, and the answer still waits for a sign of life. A transfer is not a
+        sign of life, because the router may read it late."""
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
 
     # The methods from here on are about records that wait before they are forwarded.
@@ -1185,7 +1190,7 @@ class HomeStream(Stream):
                 self.until.pop(record, None)
 
     def wait_for_room(self, records: Sequence[Record]) -> None:
-        """Let these records of a balanced address wait for a subscriber with room, perhaps not for the first time."""
+        """Let these records of a balanced address wait for a subscriber with room. A record may have waited before."""
         place = self.kind.place
         places = list(map(place, [*islice(reversed(self.unassigned), 1), *records]))
         self.unassigned.update(dict.fromkeys(records))
@@ -1202,8 +1207,8 @@ class HomeStream(Stream):
         return [*takewhile(lambda record: record.tag < gap, self.unassigned)]
 
     def before_waiting(self, records: list[Record], subscriber: bytes) -> list[Record]:
-        """The leading part of `records`: all that come before the first waiting record that this subscriber may get. A
-        record waits for a subscriber with room, or for the queue to agree to this subscriber."""
+        """The records, from the first of `records` on, that come before the first waiting record that this subscriber
+        may get. A record waits for a subscriber with room, or for the queue to agree to this subscriber."""
         place = self.kind.place
         unassigned = (record for record in self.unassigned if subscriber not in record.refused_by)
         waiting = min(map(place, chain(islice(unassigned, 1), self.reserving.get(subscriber, ()))), default=None)
@@ -1241,13 +1246,13 @@ class HomeStream(Stream):
                 record.may_be_offered(subscriber)
 
     def serve(self, subscriber: bytes | None, *, only: bool = True) -> None:
-        """Set which subscribers get deliveries from now on. If `only`, one subscriber gets all: this one, or with None
-        one that is still to be chosen. If not `only`, all subscribers get deliveries."""
+        """Set which subscribers get deliveries from now on. If `only`, `subscriber` gets all deliveries; with None, the
+        home still has to choose this subscriber. If not `only`, all subscribers get deliveries."""
         self.serves_one, self.served = only, subscriber
 
     def lacks(self, tag: bytes | None) -> None:
-        """Set the tag of the delivery that the queue publishes next, before all later ones; None if it has none to
-        publish."""
+        """Set the tag of the delivery that the queue publishes next, before all later ones; None if the queue has no
+        delivery to publish."""
         self.gap = tag
 
     def having(self) -> set[bytes]:

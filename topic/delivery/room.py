@@ -61,15 +61,16 @@ NO_ROOM: Final = SubscriberRoom()
 
 @attrs.frozen(slots=True)
 class Demand:
-    """What a queue's subscribers would take now. It counts only subscribers that have room."""
+    """The deliveries for which a queue's subscribers have room now. Subscribers without room do not count."""
 
     able: frozenset[bytes]
     """The names of the subscribers that have room."""
     room: SubscriberRoom
-    """The sum of the rooms of these subscribers, less the room for waiting deliveries that at least one of them may
-    get."""
+    """The sum of the rooms of these subscribers, less the room that waiting deliveries will take up. A waiting delivery
+    counts if at least one of these subscribers may get it."""
     refused: SubscriberRoom
-    """The room for those waiting deliveries that all of these subscribers have refused for themselves."""
+    """The room that the other waiting deliveries would take up: all these subscribers have refused them for
+    themselves."""
 
 
 @attrs.frozen(slots=True)

@@ -74,8 +74,8 @@ class CreditWindow:
         return OWN if self.held >= self._bytes + LENIENCE else self._allowance.refuses
 
     def due(self) -> int:
-        """Returns the credit to grant now; a negative number is credit to take back. Transfers that came without credit
-        are granted it afterwards."""
+        """Returns the credit to grant now; a negative number is credit to take back. The result includes credit for
+        transfers that came without credit."""
         room = self._allowance.left
         left = min(self._bytes - self.held, max(room, LEAST - self.held))
         has_room_for = max(0, left) // max(1, self._expected)
