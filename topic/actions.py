@@ -17,15 +17,16 @@ LOCKED = "amqp:resource-locked"
 EXPIRED = "amqp:resource-deleted"
 EXCEEDED = "amqp:resource-limit-exceeded"
 DELETED = "the temporary queue is deleted"
-"""The ending of a consumer of such a queue."""
+"""The ending of a consumer whose temporary queue is deleted."""
 ENDINGS = (EXPIRED, LOCKED)
-"""The conditions of a detach that ends a subscriber's link. The client's answer shows that it knows."""
+"""The conditions of a detach that ends a subscriber's link. The client's answer to the detach shows that the client
+knows of the ending."""
 EXCLUSIVE = "the queue is exclusive, and another consumer has it"
 """The ending of a consumer that an exclusive queue does not take."""
 
 
 def condition_of(ending: str) -> str:
-    """The condition of the detach that tells a subscriber of this ending (`LinkEntry.ending`)."""
+    """The condition of the detach that carries `ending` (`LinkEntry.ending`) to a subscriber."""
     return LOCKED if ending == EXCLUSIVE else EXPIRED
 
 
@@ -167,8 +168,8 @@ class Chosen:
 
 @attrs.frozen(slots=True)
 class Forget:
-    """A consumer of a queue has ended, or has begun afresh. So the home may again offer it messages that it had refused
-    for itself."""
+    """A consumer of a queue has ended, or has begun afresh. The home may again offer this consumer the messages that
+    the consumer had refused for itself."""
 
     link: Any
     subscriber: bytes
@@ -184,8 +185,8 @@ class Wanted:
 
 @attrs.frozen(slots=True)
 class Doubt:
-    """Declare the contact with the router lost, unless data from it are under way. The router has not answered an
-    attach within `join` seconds."""
+    """Declare the contact with the router lost, unless data from the router are under way. The reason: the router has
+    not answered an attach within `join` seconds."""
 
     router: str
     reason: str
@@ -231,23 +232,24 @@ class TransactionEnd(enum.Enum):
 
 @attrs.frozen(slots=True)
 class Discharged:
-    """The transaction of a client is over, which the client has discharged."""
+    """A client has discharged its transaction, and the transaction has ended."""
 
     link: Any
     """The client's link to the coordinator."""
     transaction: bytes
     end: TransactionEnd
     why: str
-    """Why it is rolled back, if the client wanted it to be committed."""
+    """The reason for which the mesh has rolled the transaction back although the client wanted to commit it."""
 
 
 @attrs.frozen(slots=True)
 class RetirementsOver:
-    """Outcomes that a subscriber has told within a transaction take effect now, or never."""
+    """The transaction in which a subscriber has sent these outcomes has ended. If it is committed, the outcomes take
+    effect now; otherwise they never do."""
 
     link: Any
     outcomes: Sequence[Any]
-    """As the end has given them to the transaction."""
+    """The outcomes in the form in which the link's end has added them to the transaction."""
     committed: bool
 
 

@@ -39,7 +39,7 @@ class LogEntry:
 
 @attrs.frozen(slots=True)
 class BlockView:
-    """One block as columns, for fast readers. Each entry has its own list of keys here, so there is no column `at`."""
+    """One block as columns, for fast readers. An entry finds its keys by the counts of the entries before it."""
 
     source: str
     role: str
@@ -197,7 +197,8 @@ def _are_within(column: list[Any], least: int, most: int) -> bool:
 
 
 def _is_listing(count: int, ns: Any, tags: Any) -> bool:
-    """Whether an entry has a place for each of its deliveries, or none at all; the same is checked for tags."""
+    """Whether an entry lists either no places or one place for each of its deliveries, and likewise no tags or one tag
+    for each."""
     has_places = ns is None or (type(ns) is list and len(ns) == count and (not ns or _are_within(ns, 0, _MOST)))
     return has_places and (
         tags is None or (type(tags) is list and len(tags) == count and set(map(type, tags)) <= {bytes})

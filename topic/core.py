@@ -164,7 +164,8 @@ class Topic:
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
-            # An attach with a `clock` is by the leader of a set, and the clocks of leaders are always in order.
+            # The leader of a set makes each attach with a `clock`, and the clocks of leaders never go back. So this
+            # attach cannot have a lower epoch than an earlier one.
             unordered=unsettled is not None and seen == NOWHERE and not clock,
             afresh=unsettled is None and seen == NOWHERE and not clock,
         )
@@ -175,8 +176,8 @@ class Topic:
 
     @event
     def alive(self, stream: HomeStream, *, answered: bool = True) -> None:
-        """Note that the publisher has answered an `Echo`. If `answered` is false, only its machine has acknowledged the
-        bytes, because its client never answers."""
+        """Note that the publisher has answered an `Echo`. If `answered` is false, the publisher's client never answers
+        an echo, and only the operating system of the client's machine has acknowledged the bytes."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
 
@@ -243,7 +244,8 @@ class Topic:
         self.home.settlement.settle(stream, records)
 
     def demand(self, stream: HomeStream) -> Demand:
-        """What the consumers of a queue would take now; `stream` is that of the queue's egress (`Balancing.demand`)."""
+        """The deliveries for which the consumers of a queue have room now (`Balancing.demand`). `stream`: the stream of
+        the queue's egress."""
         return self.home.balancing.demand(stream)
 
     def busy(self, stream: HomeStream) -> Iterator[str]:
@@ -389,9 +391,9 @@ class Topic:
 
     @event
     def drain(self, subscriber: LocalSubscriber) -> None:
-        """Begin a drain. The client wants the messages for it, as far as its credit reaches, and then the rest of its
-        credit back (AMQP 1.0 2.6.7). When it has all, the core asks for `Drained`. A later drain of the client replaces
-        this one."""
+        """Begin a drain. The client wants the messages that wait for it, up to its credit, and then gives up the rest
+        of its credit (AMQP 1.0 2.6.7). When the client has got all these messages, the core returns the action
+        `Drained`. A later drain of the client replaces this one."""
         if subscriber.answered:
             self.edge.drains.drain(subscriber)
 
