@@ -20,7 +20,8 @@ from tests.topic.raft.mutants import Broken, must_notice
 from topic.actions import Discharged, LinkAction, RetirementsOver, TransactionEnd
 from topic.delivery.allowance import Allowance, unbounded
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.identity import egress_address, queue_of
+from topic.delivery.record import State
+from topic.identity import egress_address, ingress_address, queue_of
 from topic.node import Node
 from topic.queues.leader.commits import Commits
 from topic.queues.leader.egress import Egress
@@ -181,6 +182,25 @@ def test_a_consumer_that_waits_gets_what_a_transaction_brings(router: str) -> No
     assert client.commit() == (COMMITTED, "") and reader.delivered == [b"1", b"2"]
     reader.accept(b"1", b"2")
     assert there(bench, QUEUE) == []
+
+
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+def test_a_message_behind_a_transaction_waits_until_it_is_decided(is_rolled_back: bool) -> None:
+    """The leader knows of both when neither is decided. A consumer gets messages in the order of their queue."""
+    bench, _ = filled()
+    if is_rolled_back:
+        bench.configure(QUEUE, limit_messages=2)
+    reader, publisher = plain(bench, "e"), bench.publisher("d", "p", address=ingress_address(SET, QUEUE))
+    client = Client(bench, "d")
+    client.post(*(b"1", b"2", b"3")[: 2 + is_rolled_back], queue=QUEUE)
+    bench.hanging |= {*"abc"}
+    client.discharge()
+    publisher.send(b"4")
+    bench.flow()
+    bench.hanging.clear()
+    bench.flow()
+    assert client.ends[-1][0] is (ROLLED_BACK if is_rolled_back else COMMITTED)
+    assert reader.delivered == ([b"4"] if is_rolled_back else [b"1", b"2", b"4"])
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
@@ -521,8 +541,14 @@ def test_what_the_next_leader_has_not_published_again_is_there(router: str) -> N
         bench.stop("a")
         bench.wait(ELECTED_S)
         assert client.commit() == (COMMITTED, "")
+    client.declare()
+    client.post(b"3", queue=QUEUE)
+    assert client.commit() == (COMMITTED, "") and reader.delivered == [b"1", b"2", b"3"]
     bench.wait(1)
-    assert there(bench, QUEUE) == [] and reader.delivered == [b"1", b"2"]
+    assert there(bench, QUEUE) == [b"3"]
+    records = [one for name in bench.names for one in bench.at(name).node.topic.records.by_key.values()]
+    in_doubt = {one.message for one in records if one.state is State.IN_DOUBT}
+    assert in_doubt == {b"3"}, "the router of the consumer had asked about the deliveries, and knows that they are over"
 
 
 def test_a_router_has_so_many_transactions_decided_at_a_time() -> None:
@@ -814,6 +840,10 @@ BROKEN: list[Broken] = [
      partial(test_a_consumer_that_waits_gets_what_a_transaction_brings, "d")),
     (Egress, "left", "self._withdraw(gone)", "pass",
      partial(test_a_consumer_that_was_away_at_the_commit_is_not_sent_the_message_again, "e")),
+    (Egress, "transacted", "self._transactions.remove(index)", "pass",
+     partial(test_a_message_behind_a_transaction_waits_until_it_is_decided, is_rolled_back=True)),
+    (Egress, "_take", "self.node.topic.abort(self.stream, tag)", "pass",
+     partial(test_what_the_next_leader_has_not_published_again_is_there, "d")),
     (Egress, "positions_of", "if None in positions.values():", "if False:",
      partial(test_what_the_next_leader_has_not_published_again_is_there, "d")),
 ]  # fmt: skip

@@ -96,12 +96,16 @@ class Egress(SetPublisher):
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
         """The positions of messages that were reserved before this router led, and that the home does not have yet."""
+        self._named: dict[int, bytes] = {}
+        """The tags of the deliveries in `_doubted`, by position. The map of the attach names these deliveries."""
         self._free: list[int] = []
         """A heap with the positions of all other messages that the home does not have."""
         self._last = -1
         """The highest position in the queue when this egress was attached."""
         self._expected: dict[int, dict[int, bytes]] = {}
         """The messages of `Enqueue`s that are proposed but not decided yet, by log index and then by position."""
+        self._transactions: set[int] = set()
+        """The log indices of undecided transactions that may put messages into the queue."""
         self._ends: dict[int, int] = {}
         """When the time of each message in `_expected` ends, by position, in milliseconds since 1970. Messages whose
         time does not end are left out."""
@@ -148,7 +152,8 @@ class Egress(SetPublisher):
             is_free = not self._messages.reserved.has(position)
             (self._free if is_free else self._doubted).append(position)
         self._come(self.queue, self._doubted, clock, now)
-        self.stream.reserved_before({self._tag(at): self._messages.reserved.at(at) for at in self._doubted})
+        self._named = {at: self._tag(at) for at in self._doubted}
+        self.stream.reserved_before({tag: self._messages.reserved.at(at) for at, tag in self._named.items()})
         self._show_gap()
 
     def expect(self, index: int, asked: Enqueue) -> None:
@@ -173,6 +178,18 @@ class Egress(SetPublisher):
             self._ends.pop(position, None)
         self._withdraw(expected.keys() - {*positions})
         self.go_on()
+
+    def await_transaction(self, index: int) -> None:
+        """Publish no message behind this log index until its entry is decided: a transaction that may put messages into
+        the queue."""
+        self._transactions.add(index)
+
+    def transacted(self, index: int) -> None:
+        """Note that the transaction at this log index is decided. If it has put messages into the queue, `came` was
+        called before."""
+        if index in self._transactions:
+            self._transactions.remove(index)
+            self.go_on()
 
     def came(self, positions: Iterable[int]) -> None:
         """Note that a transaction has put messages into the queue at these positions. The egress ignores messages that
@@ -463,6 +480,8 @@ class Egress(SetPublisher):
         memory."""
         doubted = [*self._take(self._doubted, self._doubted.popleft)]
         self._give(doubted)
+        for position, _ in doubted:
+            del self._named[position]
         self._locks.hold(position for position, _ in doubted)
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
@@ -493,12 +512,16 @@ class Egress(SetPublisher):
         """
         self._lacks_body = False
         left, now_ms = MOST_REFUSED - demand.refused, self.node.topic.outlet.time_ms
-        while waiting:
+        last = min(self._transactions) if self._transactions else inf
+        while waiting and (waiting is not self._free or index_of(waiting[0]) < last):
             position = waiting[0]
             is_refused = bool(demand.able) and demand.able <= self._refusers.get(position, NOBODY)
             if not self._has(position):
                 self._forget_body(pop())
                 self._refusers.pop(position, None)
+                # A transaction has taken the message. Routers may ask about the delivery of an earlier leader.
+                if (tag := self._named.pop(position, None)) is not None:
+                    self.node.topic.abort(self.stream, tag)
             elif is_refused and not left:
                 self._forget_body(pop())
                 heappush(self._aside.setdefault(self._refusers.pop(position), []), position)

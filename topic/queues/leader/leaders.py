@@ -81,6 +81,8 @@ class LedSet:
         """For each undecided entry, by log index, the end that has proposed it."""
         self._enqueues: dict[int, Enqueue] = {}
         """The undecided entries that enqueue messages, by log index."""
+        self._transacts: dict[int, Transact] = {}
+        """The undecided entries with transactions, by log index."""
         self._busy: dict[ProposingEnd, None] = {}
         """The ends that have to propose again because the leader was busy."""
         self._is_under_way = False
@@ -236,6 +238,8 @@ class LedSet:
         for index, asked in self._enqueues.items():
             if asked.queue == queue:
                 egress.expect(index, asked)
+        for index, transact in self._transacts.items():
+            self._await(index, transact)
 
     @property
     def sweep_at(self) -> float:
@@ -298,8 +302,17 @@ class LedSet:
         """See `TransactingLog.transact`."""
         index = self._sets.propose_for(self._name, proposal.router, number, proposal)
         if index is not None:
+            self._transacts[index] = proposal
+            self._await(index, proposal)
             self.propose_now()
         return index is not None
+
+    def _await(self, index: int, asked: Transact) -> None:
+        """Let the egresses of the queues that may get messages by this entry offer no later message before them."""
+        state = self._sets.state(self._name)
+        for queue in [state.get(post.queue) for post in asked.enqueues]:
+            if queue is not None and queue.id in self.egresses:
+                self.egresses[queue.id].await_transaction(index)
 
     @property
     def is_full(self) -> bool:
@@ -421,6 +434,7 @@ class LedSet:
                 egress.go_on()
         for index, answer in decided:
             self._enqueues.pop(index, None)
+            self._transacts.pop(index, None)
             if index in self._proposed:  # entries of an earlier leader have no end here
                 self._proposed.pop(index).decided(index, answer)
             if isinstance(answer, Transacted):
@@ -476,6 +490,8 @@ class LedSet:
                 self.egresses[retired.queue].left(each_of(retired.runs))
         for enqueued in answer.enqueued:
             self._enqueued(index, enqueued, is_expected=False)
+        for egress in self.egresses.values():
+            egress.transacted(index)
 
     def _enqueued(self, index: int, answer: Enqueued, *, is_expected: bool = True) -> None:
         """Tell the egress which messages its queue has got. If the queue was deleted and declared again, the former
