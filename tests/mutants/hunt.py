@@ -28,6 +28,7 @@ from tests.mutants import (
     breaks_queues,
     breaks_rehoming,
     breaks_settling,
+    breaks_transactions,
     breaks_ttl,
     breaks_wills,
 )
@@ -39,7 +40,7 @@ PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (
     breaks_audience, breaks_balanced, breaks_batches, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters,
     breaks_grace, breaks_joining, breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_queues,
-    breaks_rehoming, breaks_settling, breaks_ttl, breaks_wills,
+    breaks_rehoming, breaks_settling, breaks_transactions, breaks_ttl, breaks_wills,
 )  # fmt: skip
 """Importing these modules fills `MUTANTS`."""
 

@@ -240,9 +240,9 @@ class LoggedSubscriber(SubscriberClient):
         if key in self.todo and not had:
             self.diary.write(Event.DELIVERED, [key])
 
-    def _process(self, key: bytes, message: bytes) -> None:
+    def process(self, key: bytes, message: bytes) -> None:
         self._processing = key if self.todo.get(key) is message else None
-        super()._process(key, message)
+        super().process(key, message)
 
     def _verdict(self) -> tuple[DeliveryOutcome, bool]:
         outcome, final = super()._verdict()

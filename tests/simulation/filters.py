@@ -57,6 +57,8 @@ def is_left_out(reader: "Reader", text: bytes) -> bool:
 def leaves_out(link: "SubscriberLink", text: bytes) -> bool:
     """Whether the filter of that attach leaves the message out."""
     colours, client, (text, _) = link.wants, link.client, alive(text)
+    if not link.no_local and colours is None:
+        return False
     publisher = link.router.judge.messages[text].sent_on.client
     is_own = link.no_local and publisher.identity.container == client.identity.container
     return is_own or (colours is not None and not colours.wants(colours.read(text)))

@@ -170,6 +170,8 @@ class Knobs:
     """The share of these queues that have a single active consumer, now and then at least."""
     annotated: float = 0.0
     """How often a consumer that modifies a message of a queue adds annotations to it."""
+    transactions: float = 0.0
+    """How often a consumer of a queue answers a message in a transaction."""
     asked: int = 0
     """How often clients ask for queues."""
     disk: float = 0.02

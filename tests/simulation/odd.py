@@ -217,6 +217,11 @@ def _moves(knobs: Knobs, random: Random) -> dict[str, Any]:
     return {"moves": True, "leaving": random.choice((0, 1, 3, 10)), "faults": (*knobs.faults, "kill")}
 
 
+def _transactions(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """Queues, with consumers that have transactions."""
+    return _queues(knobs, random) | {"transactions": random.choice((0.3, 0.7, 1.0))}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -255,6 +260,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "voters": _voters,
     "moves": _moves,
     "queues": _queues,
+    "transactions": _transactions,
 }
 
 LIMITS = ("far clocks", "set back")
@@ -278,6 +284,7 @@ LATER = (
     "voters",
     "moves",
     "queues",
+    "transactions",
 )
 """Oddities that run only if they are named, in tests of their own: so seeds that other tests name keep their runs."""
 

@@ -9,11 +9,13 @@ its timeout, or some router could not see it. Limits of the ends (protocol 10) a
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from tests.failures import died, unmarked
 from tests.simulation.queue_annotations import Annotations
 from tests.simulation.queue_bindings import BoundQueues
+from tests.simulation.transaction_judge import Deals
 from tests.simulation.ttl import left_ms
 from tests.topic.queues import judge as rules
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
@@ -25,8 +27,9 @@ from topic.queues.leader.letters import letters_to
 from topic.queues.operations import Operation, Purge, Retry
 from topic.queues.outgoing.outbox import Sending, Why
 from topic.queues.positions import POSITION_LENGTH, position_key
-from topic.queues.proposals import Enqueue, Proposal
+from topic.queues.proposals import Enqueue, Proposal, Transact
 from topic.queues.state import DECLARED, SetState
+from topic.queues.transactions.decided import TRANSACTIONS
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -104,8 +107,9 @@ class Consumer(Doubts):
         """Keyed by message: the link on which it came first."""
 
     def has(self, text: bytes) -> bool:
-        client = self.client
-        return any(one == text and client.unsettled.get(key) not in GIVEN_BACK for key, one in client.texts.items())
+        client, dealing = self.client, self.client.dealing
+        keys = [key for key, one in client.texts.items() if one == text and client.unsettled.get(key) not in GIVEN_BACK]
+        return any(dealing is None or not dealing.gives_back(key) for key in keys)
 
     def tells_of(self, text: bytes) -> bool:
         """Whether its outcome of the message now goes to its router in a disposition with the reason, not in a map."""
@@ -143,6 +147,7 @@ class Queues:
         self.applications = QueueApplications(judge, self)
         self.bound = BoundQueues(judge, self)
         self.annotations = Annotations(self)
+        self.deals = Deals(self)
         self._world: QueueWorld
         self._ends: set[bytes] = set()
         """The names of the sets' publishing links."""
@@ -197,7 +202,8 @@ class Queues:
         self._judge.check(holds or self.is_lost(name), what)
 
     def _left_ms(self, text: bytes, wall_ms: float) -> float:
-        return left_ms(self._judge.messages[text], wall_ms)
+        message = self._judge.messages.get(text)
+        return left_ms(message, wall_ms) if message is not None else inf
 
     def _note(self, what: str) -> None:
         self._judge.note("judge", what)
@@ -214,6 +220,7 @@ class Queues:
         if not (self.consumers or self.publishers):
             return
         self.bound.watch(router)
+        self.deals.watch(router)
         judge, name = self._judge, router.name
         others = [other for other in judge.routers if other != name]
         apart = {frozenset((name, other)) for other in others if judge.contact(router, other) is None}
@@ -349,7 +356,7 @@ class Queues:
             self._dead_letter_comes(set_, queue, text, annotations)
             return
         message = self._judge.messages.get(text)
-        may_repeat = message is not None and (self.is_lost(set_) or self._may_repeat(message))
+        may_repeat = self.is_lost(set_) if message is None else (self.is_lost(set_) or self._may_repeat(message))
         if message is not None and asked.binding:
             may_repeat |= self.bound.comes(set_, queue, message, asked)
         elif message is not None:
@@ -366,6 +373,13 @@ class Queues:
             self._reused.add(latest)
         if message.text not in self.rules[queue].messages:
             self._may_have(queue, message)
+
+    def transacted(self, set_: str, asked: Transact, parts: list[tuple[str, bytes, bytes]]) -> None:
+        self.deals.decided(set_, asked, parts)
+
+    def set_of(self, queue: str) -> str:
+        """The set that has the queue."""
+        return self._world.set_of(queue)
 
     def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
         self._comes(queue, self._judge.messages[text])
@@ -506,7 +520,7 @@ class Queues:
         for name in sorted({self._world.set_of(queue) for queue in self.rules}):
             if name not in self._sets.is_lost and (left := self._left(name, stranded)):
                 return left
-        return ""
+        return self.deals.unrest(self._judge.routers, self.waits())
 
     def _is_sent(self, text: bytes) -> bool:
         """Whether the message is a dead letter in the outbox of a set."""
@@ -522,7 +536,7 @@ class Queues:
         if any(messages.of(queue.id) for queue in book.state if queue.name in stranded):
             return ""
         stuck = {position_key(at) for at in book.state.messages.outbox.letters if self._is_stuck(book.state, at)}
-        rows = [key for key, _ in book.state.rows if key[:1] not in (DECLARED, BINDING)]
+        rows = [key for key, _ in book.state.rows if key[:1] not in (DECLARED, BINDING, TRANSACTIONS)]
         rows = [key for key in rows if key[1:][:POSITION_LENGTH] not in stuck]
         return f"14 left: set {name} has rows {rows[:5]}" if rows else ""
 
@@ -567,7 +581,8 @@ class QueueApplications:
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
         self._check_reserved(link, text, record)
         consumer, logs = self._queues.consumers[link.client.name], self._queues.logs
-        self._queues.rules[consumer.queue].transferred(text, failures, logs.times_back(consumer.queue, text))
+        if link.client.link is link:  # else it left its home long ago, for a client that reads no more of this link
+            self._queues.rules[consumer.queue].transferred(text, failures, logs.times_back(consumer.queue, text))
         place = logs.place(consumer.queue, text)
         in_order = place is None or attempts > 0 or consumer.comes_later(link, text, place)
         self._judge.check(in_order, f"14 order: {text.decode()} comes to {link} after what is behind it in the queue")

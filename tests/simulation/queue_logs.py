@@ -6,7 +6,7 @@ any client gets an answer. An entry has taken a message out of a queue if the st
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Protocol
 
@@ -37,6 +37,9 @@ from topic.queues.proposals import (
     Proposal,
     Reject,
     Reserve,
+    Retire,
+    Transact,
+    Transacted,
     Unreserve,
     read_proposal,
 )
@@ -140,6 +143,10 @@ class Listener(Protocol):
     def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
         """A queue has no room for a message."""
 
+    def transacted(self, set_: str, asked: Transact, parts: list[tuple[str, bytes, bytes]]) -> None:
+        """An entry with a transaction was applied. `parts`: for each message that the entry has put into a queue, or
+        taken out of one, the queue, the message, and the name of the consumer that takes it; empty if nobody does."""
+
     def has_older_answer(self, text: bytes) -> bool:
         """Whether the answer to an older delivery may count for the message (protocol 14.3, Limit)."""
 
@@ -219,6 +226,9 @@ class QueueLogs:
                 book.count(index, asked)
                 if isinstance(asked, Enqueue) and isinstance(answer, Enqueued):
                     self._note_times(book, index, asked, answer)
+                if isinstance(asked, Transact) and isinstance(answer, Transacted):
+                    for post, enqueued, first in _posts(asked, answer):
+                        self._note_times(book, index, post, enqueued, first)
                 if isinstance(asked, Purge):
                     self._note_purge(book, index, asked)
         book.forget_gone()
@@ -271,6 +281,9 @@ class QueueLogs:
         self.seen[type(asked).__name__] += 1
         if isinstance(asked, Purge):
             self._note_purge(book, index, asked)
+        if isinstance(asked, Transact):
+            assert isinstance(answer, Transacted)
+            self._transacted(name, book, asked, answer, before)
         for id_, (queue, messages) in before.items():
             there = state.messages.of(id_)
             gone = [position for position in messages if position not in there]
@@ -302,6 +315,9 @@ class QueueLogs:
         if isinstance(asked, Enqueue):
             assert isinstance(answer, Enqueued)
             self._enqueue(name, life, book, index, asked, answer, before, proposed)
+        if isinstance(answer, Transacted) and isinstance(asked, Transact):
+            for post, enqueued, first in _posts(asked, answer):
+                self._enqueue(name, life, book, index, post, enqueued, before, proposed, first, asked.retires)
         for id_, last in book.purged.items():
             stays = [at for at in state.messages.of(id_) if at <= last and at not in book.reserved]
             self._check(name, not stays, f"14.8 purge: {stays} stay, and nobody has them")
@@ -316,13 +332,18 @@ class QueueLogs:
         answer: Enqueued,
         before: Mapping[QueueId, tuple[str, Mapping[int, bytes]]],
         proposed: Proposed | None,
+        first: int = 0,
+        retires: Sequence[Retire] = (),
     ) -> None:
-        self._note_times(book, index, asked, answer)
+        """`first`: the place of the first message in the entry. `retires`: what the entry has taken before."""
+        self._note_times(book, index, asked, answer, first)
         _, messages = before.get(answer.queue, ("", {})) if answer.queue is not None else ("", {})
+        gone = {at for one in retires if one.queue == answer.queue for at in each_of(one.runs)}
+        messages = {at: message for at, message in messages.items() if at not in gone}
         settings = book.settings_at(asked.queue, index)
         count, size = len(messages), sum(map(len, messages.values()))
         for place, message in enumerate(asked.messages):
-            position, text = position_of(index, place), bare(message)
+            position, text = position_of(index, first + place), bare(message)
             has_room = asked.binding == DEAD_LETTERS or _has_room(settings, count + 1, size + len(message))
             if position in answer.positions:
                 count, size = count + 1, size + len(message)
@@ -352,10 +373,10 @@ class QueueLogs:
     ) -> None:
         """An entry has taken a message out of its queue, perhaps into the outbox."""
         self._there[queue, text] -= 1
-        if isinstance(asked, Dequeue | Reject) and letter is None:
+        if isinstance(asked, Dequeue | Reject | Transact) and letter is None:
             self._listener.processed(name, queue, text)
             return
-        label, id_ = f"{text.decode()} leaves {queue}", getattr(asked, "queue", getattr(asked, "id", None))
+        label = f"{text.decode()} leaves {queue}"
         is_held = position in book.reserved
         match asked:
             case Expire():
@@ -368,6 +389,9 @@ class QueueLogs:
                 self._check(name, position <= book.purged.get(asked.id, -1), f"14.8 purge: {label}, behind the purge")
             case Reject():
                 pass
+            case Transact():
+                is_rejected = any(one.rejected and position in each_of(one.runs) for one in asked.retires)
+                self._check(name, is_rejected, f"14.20 rejected: {label}, and the transaction does not reject it")
             case Free() if letter is not None:
                 settings = book.settings_at(queue, len(book.entries))
                 has_failed = asked.failed and book.failed.get(position, 0) + 1 > _most_failed(settings)
@@ -382,7 +406,6 @@ class QueueLogs:
                 self._check(name, asked.name == queue, f"14 deleted: {label}, and {asked.name} is deleted")
             case _:
                 self._check(name, False, f"14 queue: {label} by {asked!r:.100}")
-        assert id_ is not None
         if letter is not None:
             self._sent[queue, text] += 1
             self.seen[f"dead: {letter.sending.why.value}"] += 1
@@ -390,6 +413,30 @@ class QueueLogs:
             return
         self.seen[f"left by {type(asked).__name__}"] += 1
         self._listener.removed(name, queue, text, asked)
+
+    def _transacted(
+        self,
+        name: str,
+        book: Book,
+        asked: Transact,
+        answer: Transacted,
+        before: Mapping[QueueId, tuple[str, Mapping[int, bytes]]],
+    ) -> None:
+        """An entry with a transaction was applied: find what it has put and taken."""
+        parts, of = list[tuple[str, bytes, bytes]](), book.state.messages.of
+        for id_, (queue, messages) in before.items():
+            gone = [at for at in messages if at not in of(id_)]
+            takers = {at: one.consumer for one in asked.retires if one.queue == id_ for at in each_of(one.runs)}
+            parts += [(queue, bare(messages[at]), takers.get(at, b"")) for at in gone]
+            for at in gone:
+                is_right = at in takers and book.reserved.get(at) == takers[at]
+                self._check(
+                    name, is_right, f"14.20 taken: {bare(messages[at])!r} of {queue}, which is not the client's"
+                )
+            new = [message for at, message in of(id_).kept.items() if at not in messages]
+            parts += [(queue, bare(message), b"") for message in new]
+        self.seen["carried out"] += bool(parts)
+        self._listener.transacted(name, asked, parts)
 
     # reservations
 
@@ -442,6 +489,10 @@ class QueueLogs:
         expected: tuple[str, Why] | None = None
         if isinstance(asked, Retry):
             expected = asked.address, Why.RETRIED
+        elif isinstance(asked, Transact):
+            of = next(one for one in asked.retires if position in each_of(one.runs))
+            is_dead = of.rejected and position > book.purged.get(of.queue, -1)
+            expected = (address, Why.REJECTED) if is_dead and address is not None else None
         elif isinstance(asked, Reject | Expire | Free) and position > book.purged.get(asked.queue, -1):
             expected = (address, WHY[type(asked)]) if address is not None else None
         found = (letter.sending.address, letter.sending.why) if letter is not None else None
@@ -478,9 +529,9 @@ class QueueLogs:
 
     # times
 
-    def _note_times(self, book: Book, index: int, asked: Enqueue, answer: Enqueued) -> None:
+    def _note_times(self, book: Book, index: int, asked: Enqueue, answer: Enqueued, first: int = 0) -> None:
         for position in answer.positions:
-            if asked.expires and (over_ms := asked.expires[position - position_of(index, 0)]):
+            if asked.expires and (over_ms := asked.expires[position - position_of(index, first)]):
                 book.expires[position] = over_ms
 
     def _check_time(self, name: str, book: Book, asked: Enqueue, place: int, proposed: Proposed | None) -> None:
@@ -516,6 +567,15 @@ def _has_room(settings: QueueSettings, count: int, size: int) -> bool:
     """Whether a queue with these settings may have `count` messages of `size` bytes in total."""
     most, most_bytes = settings.limit_messages, settings.limit_bytes
     return (most is None or count <= most) and (most_bytes is None or size <= most_bytes)
+
+
+def _posts(asked: Transact, answer: Transacted) -> Iterable[tuple[Enqueue, Enqueued, int]]:
+    """For each queue that a transaction puts messages into: what was asked, the answer, and the first place. None if
+    the entry has no effect."""
+    first = 0
+    for post, enqueued in zip(asked.enqueues, answer.enqueued, strict=False):
+        yield post, enqueued, first
+        first += len(post.messages)
 
 
 def _most_failed(settings: QueueSettings) -> int:

@@ -18,6 +18,7 @@ from tests.failures import bare
 from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from tests.simulation.subscriber import SubscriberClient
+from tests.simulation.transactions import DealingClient
 from topic.delivery.room import SubscriberRoom
 from topic.identity import INSIDE, egress_address, ingress_address
 from topic.queues import replica
@@ -132,6 +133,9 @@ class QueueWorld:
                 client.asleep_until = self._operators.random() * self._world.knobs.turmoil
         for client in clients:
             self._world.judge.queues.add(client, publisher=isinstance(client, Publisher))
+        for subscriber in subscribers if self._world.knobs.transactions else ():
+            if subscriber.name in self._world.judge.queues.consumers:
+                subscriber.dealing = DealingClient(subscriber, self, self._world.seed)
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
@@ -152,6 +156,9 @@ class QueueWorld:
         delete.
         """
         schedule, dice, until = self._world.schedule, self._dice, self._world.knobs.turmoil
+        for subscriber in self._world.subscribers:
+            if subscriber.dealing is not None:
+                subscriber.dealing.plan(until)
         for name, settings in self._first.items():
             declare = Declare(name, settings)
             schedule.at(dice.random() * until * 0.3, self._ask, dice.choice(self._routers), declare)

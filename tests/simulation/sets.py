@@ -293,7 +293,8 @@ class SetWorld:
         return SetPort(sets, self.disks[router.name])
 
     def _left_ms(self, messages: Sequence[bytes], wall_ms: float) -> list[float] | None:
-        lefts = [left_ms(self._world.judge.messages[message], wall_ms) for message in messages]
+        known = self._world.judge.messages
+        lefts = [left_ms(known[message], wall_ms) if message in known else inf for message in messages]
         return lefts if min(lefts) < inf else None
 
     def _propose(

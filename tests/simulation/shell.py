@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tests.simulation.router import Router
 
 
+MOST_BYTES = 25
+"""The limit of the bytes of a transaction: that of few messages of clients of the model."""
+
+
 class Shell(Deaf):
     def __init__(self, router: "Router") -> None:
         self.router = router
@@ -61,6 +65,8 @@ class Watched(Node):
 
     def __init__(self, router: "Router", shell: Shell, sets: SetPort | None) -> None:
         super().__init__(router.mesh, router.topic, router.store, shell, sets)
+        if self.transactions is not None:
+            self.transactions._most_bytes = MOST_BYTES
         self._router = router
 
     def receive(self, received: Received, now: float) -> None:

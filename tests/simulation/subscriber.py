@@ -9,6 +9,7 @@ from tests.simulation.filters import Colours, draw_filter
 from tests.simulation.link import Link
 from tests.simulation.queue_annotations import annotation
 from tests.simulation.subscriber_link import SubscriberLink
+from tests.simulation.transactions import DealingClient
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import Epoch
 
@@ -31,6 +32,8 @@ class SubscriberClient(Client):
         """Whether it may refuse a message for good."""
         self.adds: Random | None = None
         """Dice of a consumer of a queue that may add annotations as it modifies a message. None for others."""
+        self.dealing: DealingClient | None = None
+        """Its transactions. None for clients without."""
         self._added = 0
         """How often it has added annotations."""
         self.first = self.random.random() < self.knobs.first
@@ -94,6 +97,8 @@ class SubscriberClient(Client):
     def left(self) -> None:
         self.handles.clear()
         self.applications.left(self.name)
+        if self.dealing is not None:
+            self.dealing.left()
 
     def _grant(self, count: int) -> None:
         link = self.link
@@ -136,6 +141,8 @@ class SubscriberClient(Client):
         for key in self.said or ():
             if ours is None or (complete and key not in ours):
                 self._forget(key, "left out of the router's map")
+        if self.dealing is not None:
+            self.dealing.attached()
         self._grant(max(self.prefetch - self._limit, 0))
         self._cut = not complete
         if self.partial or not complete:
@@ -177,7 +184,7 @@ class SubscriberClient(Client):
                 self.texts[key] = message
                 self.todo[key] = message
                 longest = min(self.knobs.think, CALM_THINK) if self.calm else self.knobs.think
-                self.schedule.after(self.random.random() * longest, self._process, key, message)
+                self.schedule.after(self.random.random() * longest, self.process, key, message)
 
     def _is_sent_anew(self, key: bytes, message: bytes) -> bool:
         """Limit: the router's answer had no room to say that the delivery is settled. Its publisher, which lets its
@@ -234,11 +241,13 @@ class SubscriberClient(Client):
 
     # actions of the subscriber
 
-    def _process(self, key: bytes, message: bytes) -> None:
+    def process(self, key: bytes, message: bytes) -> None:
         """The application has processed the message, attached or not, unless it was told meanwhile to forget it."""
         if self.todo.get(key) is not message:
             return
         del self.todo[key]
+        if self.dealing is not None and self.dealing.takes(key, message):
+            return
         outcome, final = self._verdict()
         self.unsettled[key] = outcome
         self.note(self.name, f"{outcome.name} {message.decode()}{' for good' if final else ''}")

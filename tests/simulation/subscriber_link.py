@@ -1,11 +1,23 @@
 """A subscriber's link: it carries deliveries and settlements one way, outcomes and credit the other."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tests.failures import unmarked
 from tests.simulation.filters import as_asked, leaves_out
 from tests.simulation.link import Link
-from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
+from tests.simulation.transactions import DealingEnd
+from topic.actions import (
+    AnswerSubscriber,
+    Deliver,
+    Discharged,
+    Echo,
+    LinkAction,
+    Redeliver,
+    Resume,
+    RetirementsOver,
+    SettleSubscriber,
+)
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.subscriber import LocalSubscriber
@@ -53,6 +65,7 @@ class SubscriberLink(Link):
         self._handles: dict[Record, int] = {}
         self._given_back: dict[Record, tuple[bytes, bool]] = {}
         """Deliveries that the client has given back -> the message, and whether the delivery counts as failed."""
+        self.dealing = DealingEnd(self)
         self._due: dict[bytes, float] = {}
         """Key -> when its latest transfer reaches the client, if nothing breaks."""
 
@@ -85,10 +98,12 @@ class SubscriberLink(Link):
         self.router.topic.ending_known(self.subscriber)
 
     def suspend(self) -> None:
+        self.dealing.leave()
         self.router.judge.plain.gone(self)
         self.router.topic.suspend_subscriber(self.subscriber, self, self.router.schedule.now)
 
     def detach(self) -> None:
+        self.dealing.leave()
         self.router.judge.plain.gone(self)
         self.router.topic.detach_subscriber(self.subscriber, self, self.router.schedule.now)
 
@@ -96,6 +111,7 @@ class SubscriberLink(Link):
         self.router.judge.plain.gone(self)
 
     def stolen(self) -> None:
+        self.dealing.leave()
         later = any(link.attached and link.number > self.number for link in self.client.opened)
         if not later:
             self.router.judge.plain.overtaken(self)
@@ -134,15 +150,35 @@ class SubscriberLink(Link):
         record = self._records.get(handle)
         if record is None:
             return
+        self.dealing.replace(record, int(outcome), settled)
         if settled:
             del self._records[handle], self._handles[record]
         if outcome in GIVEN_BACK and record.message is not None:
-            text, _ = unmarked(record.message)
-            self._given_back[record] = text, failed
-            self.router.judge.queues.gives_back(self, text, annotations)
+            self.gives_back(record, unmarked(record.message)[0], failed, annotations)
         self.router.topic.outcomes(
             self.subscriber, [record], outcome, final=final, failed=failed, annotations=annotations
         )
+
+    def gives_back(self, record: Record, text: bytes, failed: bool, annotations: bytes) -> None:
+        """The router hands on that the client gives a delivery back."""
+        self._given_back[record] = text, failed
+        self.router.judge.queues.gives_back(self, text, annotations)
+
+    def record_of(self, handle: int) -> Record | None:
+        """The unsettled delivery with this handle."""
+        return self._records.get(handle)
+
+    @property
+    def link(self) -> DealingEnd:
+        """As `router.edge.transactions` sees the end of a consumer."""
+        return self.dealing
+
+    def settle_here(self, records: Sequence[Record]) -> None:
+        """Settle deliveries within a transaction."""
+        for record in records:
+            if (handle := self._handles.pop(record, None)) is not None:
+                del self._records[handle]
+                self.to_client(self.client.settled, [handle], record in self._given_back)
 
     def carry_out(self, action: LinkAction) -> None:
         if isinstance(action, AnswerSubscriber):
@@ -165,6 +201,10 @@ class SubscriberLink(Link):
             self._transfer(action.record, action.attempts)
         elif isinstance(action, Resume):
             self._resume(action)
+        elif isinstance(action, RetirementsOver):
+            self.dealing.over(action)
+        elif isinstance(action, Discharged):
+            self.dealing.discharged(action)
         elif isinstance(action, Echo):
             self.to_client(self.client.echo)
         else:
@@ -231,6 +271,7 @@ class SubscriberLink(Link):
             self.to_client(client.delivered, handle, record.key, text, False, 0, True)
 
     def _settle(self, records: list[Record], *, again: bool = False) -> None:
+        self.dealing.settled(records)
         for record in records:
             if (given_back := self._given_back.pop(record, None)) is not None:
                 self.router.judge.queues.came_back(self, *given_back)
