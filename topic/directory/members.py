@@ -54,8 +54,9 @@ class Members:
     def write(self, attach: Epoch) -> None:
         """Note an attach at this router, which has announced all attaches up to this one.
 
-        One attach does not count: the one whose epoch is ahead of this router's clock, because it follows an epoch that
-        no router believes (`Outlet.new_epoch`). This router has not announced all attaches below such an epoch.
+        An attach whose epoch is ahead of this router's clock does not count, because this router has not announced all
+        attaches below this epoch. An attach gets such a high epoch if it follows an epoch that no router believes
+        (`Outlet.new_epoch`).
         """
         if attach.hlc <= self._clock.read():
             self._told[self.router] = max(attach, self._told[self.router])

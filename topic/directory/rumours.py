@@ -1,7 +1,9 @@
-"""News about the links of a contact that only other routers have told (protocol 3.3).
+"""Rumours: news about the links of a contact that has come from other routers only, not from the contact (protocol
+3.3).
 
-While the owner of a link is in contact, this router believes only the owner. The owner either confirms the news, or is
-lost before it can. If it is lost, `topic.directory.directory` enters its subscribers as orphans.
+While the owner of a link is in contact, this router believes only the owner. A rumour ends when the owner confirms the
+news, or when the contact with the owner is lost. In the second case `topic.directory.directory` enters the subscribers
+of the rumours as orphans.
 """
 
 from topic.directory.entry import Index, LinkEntry, Role

@@ -178,8 +178,8 @@ def _first(step: str) -> str:
 
 
 def _same(one: str, other: str) -> int:
-    """The length, in characters, of the words with which both begin. Both are runs with the same first word, or the
-    same wildcard."""
+    """The length, in characters, of the words that both arguments have in common at their beginning. Both arguments are
+    runs with the same first word, or the same wildcard."""
     if one == other:
         return len(one)
     pairs = zip(_NEXT.findall(one), _NEXT.findall(other), strict=False)
