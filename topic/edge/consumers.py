@@ -28,7 +28,8 @@ class Consumers:
 
     def count(self, home: str, name: bytes, attach: Epoch, taken: SubscriberRoom, *, refused: bool = False) -> None:
         """Count an offer of the home to this attach of a subscriber. `taken`: the room that the offered deliveries
-        take. `refused`: the edge has refused one of them, so that the home now assumes that the subscriber is full."""
+        take. `refused`: the edge has refused one of the deliveries. The home then assumes that the subscriber has no
+        room."""
         subscriber = self._subscribers.get(name)
         if subscriber is None or subscriber.epoch != attach:
             return
@@ -50,8 +51,8 @@ class Consumers:
                 self.announce(subscriber)
 
     def announce(self, subscriber: LocalSubscriber, *, exactly: bool = False) -> None:
-        """Send the subscriber's room to each home that needs to know it: the home knows of no room, or of at most half
-        of it. `exactly`: also to a home that knows of less than all of it."""
+        """Send the subscriber's room to each home that knows of no room, or of at most half of the subscriber's room.
+        `exactly`: send the room also to a home that knows of more than half of the room, but not of all."""
         if not subscriber.kind.tells_room or not (spare := subscriber.spare):
             return
         for home in sorted(subscriber.joined):

@@ -113,7 +113,7 @@ class EdgeDelivery:
             self.offer(subscriber, stream, [record])
 
     def take_offers(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> list[Record]:
-        """Give offered records to the one subscriber that the home has chosen, as many as it has room for.
+        """Give offered records to the one subscriber that the home has chosen, up to the subscriber's room.
 
         No local subscriber may have had any of the records. Returns the records that found no room: all of them if the
         chosen attach is over. The method does for many records what `AddressKind.offered` does for one.
@@ -166,8 +166,8 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, records)
 
     def take_back(self, stream: Stream, records: list[Record], gates: Mapping[bytes, Gate]) -> None:
-        """Remove these records from their subscribers, none of which has got one yet. `gates`: by subscriber, the gates
-        behind which later records now wait."""
+        """Remove these records, which were sent to no subscriber yet, from their subscribers. `gates`: maps the name of
+        a subscriber to the gate behind which later records of the subscriber now wait."""
         gone = set(records)
         for subscriber in dict.fromkeys(subscriber for record in records for subscriber in record.locals):
             subscriber.take_back(gone)
@@ -253,25 +253,25 @@ class EdgeDelivery:
         self.finished(finished)
 
     def give_back(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Report that the subscriber has given these records back. It may get them again if the home chooses no other
-        subscriber (protocol 12)."""
+        """Report that the subscriber has given these records back. The subscriber may get the records again if the home
+        chooses no other subscriber (protocol 12)."""
         for record in records:
             subscriber.attempts[record] = subscriber.attempts.get(record, 0) + 1
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
 
     def end(self, subscriber: LocalSubscriber, records: list[Record], *, failed: bool) -> None:
-        """Report that the subscriber has given these records back. It does not get them again under the same keys
-        (protocol 14.6)."""
+        """Report that the subscriber has given these records back. The subscriber does not get the records again under
+        the same keys (protocol 14.6)."""
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED, failed=failed))
 
     def queue_again(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
-        """Queue the records for the same subscriber again. Returns the records that it has already got as often as
-        allowed."""
+        """Queue the records for the same subscriber again. Returns the records that the subscriber has already got as
+        often as allowed."""
         return [record for record in records if not self._again(subscriber, record)]
 
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
         """Queue a released record for the same subscriber again, behind its waiting records. Returns False if the
-        subscriber has already got it as often as allowed."""
+        subscriber has already got the record as often as allowed."""
         attempts = subscriber.attempts.get(record, 0)
         if attempts >= self._redeliveries:
             return False
@@ -301,8 +301,8 @@ def _without(records: list[Record], through: list[Record]) -> list[Record]:
 
 
 def name_fresh(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-    """Note in the record that it is for these subscribers, with this state. Returns the subscribers that may get it:
-    the record is new for them, or they had to wait until the home names them."""
+    """Note in the record that it is for these subscribers, with this state. Returns the subscribers that may get the
+    record (`_may_have`)."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:
         record.name(subscriber, state)

@@ -82,8 +82,8 @@ class Drains:
         return min((one.deadline for one in self._draining.values()), default=inf)
 
     def drain(self, subscriber: LocalSubscriber) -> None:
-        """Begin a drain with the client's present credit. The edge answers the client when the homes have given it all
-        their messages for it."""
+        """Begin a drain with the client's present credit. When the homes have given the subscriber all their messages
+        for it, the edge answers the client."""
         self._asked += 1
         asked = Drain(subscriber.name, subscriber.epoch, self._asked)
         draining = self._draining[subscriber.name] = _Draining(asked, {*self._homes(subscriber)})

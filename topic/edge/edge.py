@@ -147,12 +147,12 @@ class Edge:
     def joined(self, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
         """Handle the news that `home` has joined the subscriber.
 
-        `gated`: for each gated publisher, the `n` from which its records are held back until Admit comes. If `home` has
-        not forwarded a record for the subscriber by now, the record is not for it, or the subscriber has answered it
-        elsewhere.
+        `gated`: for each gated publisher, the `n` from which its records are held back until Admit comes. A record that
+        `home` has not forwarded for the subscriber by now is not for the subscriber, or the subscriber has answered it
+        at another router. So the edge stops waiting for the subscriber in this record.
         """
         subscriber.joined.add(home)
-        # The home supposed the subscriber at another router, and has sent the Admit there.
+        # The home believed that the subscriber was at another router, and has sent the Admit to that router.
         for publisher in subscriber.gates_of(home):
             if publisher not in gated:
                 self.admit(subscriber, publisher, home)
@@ -170,19 +170,19 @@ class Edge:
         self.consumers.announce(subscriber)
 
     def attached_elsewhere(self, home: str, entry: LinkEntry) -> None:
-        """Handle the news of an attach that `home` tells. If a subscriber of this router has attached elsewhere since,
-        ignore what `home` forwards for it from now on.
+        """Handle an attach that `home` announces. If a subscriber of this router has attached at another router since,
+        give the subscriber here no record that `home` forwards from now on.
 
         The home already forwards the subscriber's messages to the other router. If this router went on, the subscriber
-        could get a newer message here before it gets an older one there (6.2).
+        could get a newer message here before it gets an older message at the other router (6.2).
         """
         subscriber = self.subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER and entry.live else None
         if subscriber is not None and subscriber.epoch < entry.epoch:
             subscriber.joined.discard(home)
 
     def _homed_at(self, router: str, subscriber: LocalSubscriber) -> list[Record]:
-        """The subscriber's records whose home is the present incarnation of this router. The router knows nothing of
-        the records of its earlier incarnations."""
+        """The subscriber's records whose home is the present incarnation of `router`. The present incarnation knows
+        nothing of the records of earlier ones."""
         directory = self.directory
         own = router == directory.router
         home = router, directory.incarnation if own else directory.contacts.get(router)
@@ -208,8 +208,8 @@ class Edge:
     def _gate(self, subscriber: LocalSubscriber, publisher: bytes, home: str, first: int) -> None:
         """Gate the subscriber: hold back the publisher's records from `first` on.
 
-        If a record for the subscriber waits here for its key, the gate also holds back all later records, because it
-        may already have held them back (6.5).
+        If a record for the subscriber waits here for its key, the gate also holds back all later records of the
+        publisher, because the gate may already have held these records back (6.5).
         """
         withheld = self._first_withheld(subscriber, publisher)
         if first == withheld == UNBOUNDED:
@@ -227,8 +227,8 @@ class Edge:
     def rehomed(self, publisher: bytes, address: str) -> None:
         """End the gates of a publisher that has attached anew or is gone (6.5).
 
-        Records that waited for its sign of life (6.6) are dropped, because no sign will come. Records that waited
-        behind a withheld record are dropped as well, because the new home may forward them again.
+        The edge drops records that waited for a sign of the publisher's life (6.6), because no sign will come. It also
+        drops records that waited behind a withheld record, because the new home may forward these records again.
         """
         for subscriber in self._at.meeting(address):
             gate = subscriber.gated.get(publisher)
@@ -285,8 +285,8 @@ class Edge:
         """Take a Forward for one attach of a subscriber. `only`: the subscriber's name, the attach, and whether this is
         an offer.
 
-        If the attach is over, the home learns this before it gets the outcome of this router. It then forwards the
-        records to the subscriber's next attach.
+        If the attach is over, this router reports that to the home before it reports its outcome. The home then
+        forwards the records to the subscriber's next attach.
         """
         name, attach, is_offer = only
         known = self.subscribers.get(name)
@@ -325,8 +325,9 @@ class Edge:
     def _go_together(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> bool:
         """Whether the records can be offered in one step. If so, new records are entered into the table.
 
-        They cannot in three cases: a local subscriber has had one of them, or has left without it; according to its
-        map, the chosen subscriber may have one; or one of them has to wait.
+        The records cannot be offered in one step in three cases: a local subscriber has had one of the records, or has
+        left before it got one; the chosen subscriber's map says that the subscriber may have one; or one of the records
+        has to wait.
         """
         if stream.kind.is_for_all or stream.unconfirmed or stream.withheld_at_edge:
             return False
@@ -385,7 +386,8 @@ class Edge:
         self, stream: Stream, first: int, records: list[Record], only: tuple[bytes, Epoch] | None
     ) -> None:
         """Hand presettled records on, or drop them. In both cases the edge reports them at once, so that the home may
-        forget them. They must not overtake withheld records."""
+        forget them. The edge drops the records if the stream has withheld records, because presettled records must not
+        overtake these."""
         if not stream.withheld_at_edge:
             joined = [s for s in self.delivery.joined_at(stream) if only is None or s.name == only[0]]
             self.delivery.hand_on(stream, records, joined)
@@ -476,7 +478,7 @@ class Edge:
         self.streams.discard(stream)
         for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:
-                # If the state is another one, the subscriber already has the record.
+                # If the state is not WITHHELD, the router has already given the record to the subscriber.
                 if record.locals.get(subscriber) == WITHHELD:
                     record.drop(subscriber)
         self.abandon_unconfirmed(stream)
@@ -493,9 +495,9 @@ class Edge:
         self.settlement.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
     def contact_lost(self, home: str) -> None:
-        """Drop what the edge knows of a home whose contact is lost: its joins, its gates, and outcomes that it has not
-        been sent. The records that it has forwarded wait until it is back, or until their publishers have another
-        home."""
+        """Drop the joins and the gates of a home whose contact is lost, and the outcomes that the edge has not sent to
+        this home yet. The records that the home has forwarded wait until the home is back, or until their publishers
+        have another home."""
         for stream in self.streams.values():
             if stream.home == home:
                 self.unconfirmed.hold(stream)

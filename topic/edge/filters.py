@@ -82,12 +82,13 @@ class Asked:
                 del self._costs[user]
 
     def with_another(self, user: str, wants: Wants) -> int:
-        """What the user's filters cost if this filter is added to them."""
+        """The cost of the user's filters if this filter is added to them."""
         return self._costs[user] + (0 if (user, wants) in self._subscribers else _cost(wants))
 
 
 def _cost(wants: Wants) -> int:
-    """What the filter costs: nothing if it only stops the client's own messages, because then it reads no message."""
+    """The cost of the filter. A filter that only stops the client's own messages costs nothing, because it reads no
+    message."""
     asked = wants.other if isinstance(wants, NoLocal) else wants
     return 0 if asked is None else asked.cost
 
