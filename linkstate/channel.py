@@ -33,12 +33,13 @@ QUEUE_S = 0.05
 """The limit of the queue on a slow line, as a time. If a line carries fewer than `BUDGET` bytes in this many seconds,
 only as many bytes may queue as it carries in this time."""
 LITTLE_S = 0.01
-"""A round trip that exceeds the shortest one by no more than this many seconds counts as a trip without a queue."""
+"""If a round trip exceeds the shortest round trip by at most this many seconds, the line is taken to have had no
+queue."""
 LEAST = 128 * 1024
 """The number of bytes that may queue on any line, however slow it is."""
 FALL = 0.8
-"""One measurement lowers the estimated rate at most by this factor, because the sender may have had little to send for
-a moment."""
+"""One measurement lowers the estimated rate to no less than this part of the former estimate, because the sender may
+have had little to send for a moment."""
 STALE_S = 5.0
 """The shortest round trip is measured again after this many seconds, or after STALE_TRIPS round trips if that is
 longer."""
@@ -86,14 +87,16 @@ class Budget:
         """The shortest round trip since it was last measured anew, in seconds; infinite before the first sample."""
         self._measured_at = 0.0
         self._sample: tuple[int, float] | None = None
-        """The *sample*, a chunk under way that is measured: its number, and when it was sent."""
+        """The *sample*, which is the chunk under way whose round trip is measured: the chunk's number, and the time
+        when it was sent."""
         self._since: tuple[float, int] | None = None
         """The beginning of the present measurement: a time, and the bytes that were acknowledged by then. It begins
         when the sample of the former measurement has arrived, or when a sample is sent while nothing is under way."""
         self._filled = False
         """Whether the budget has been used up since the sample was sent."""
         self._last = 0
-        """The number of the chunk that has to arrive before there is room again; 0 if there is none."""
+        """While the line is emptied to measure the round trip again: the number of the last chunk that has to arrive
+        before that. Otherwise 0."""
 
     @property
     def bytes(self) -> int:
@@ -109,8 +112,8 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """Note that the budget is used up. This does not count while the round trip is measured again, because the line
-        was emptied for that.
+        """Note that the budget is used up. The budget does not count as used up while the round trip is measured again,
+        because the budget was 0 to empty the line.
         """
         self._filled = self._round_trip < inf
 
@@ -124,8 +127,8 @@ class Budget:
             self._last, self._since = 0, None
 
     def _measure(self, sent_at: float, now: float) -> None:
-        """Measure the rate and the round trip by the sample. The delay of the other end does not count in the round
-        trip: that end waits for more chunks, or for `ACK_DELAY`, before it acknowledges."""
+        """Measure the rate and the round trip by the sample. The other end waits for more chunks, or for `ACK_DELAY`,
+        before it acknowledges. The method subtracts this delay from the round trip."""
         assert self._since is not None
         since, before = self._since
         rate = (self._acknowledged - before) / (now - since)
@@ -142,8 +145,8 @@ class Budget:
 
     @property
     def enough(self) -> int:
-        """When no more than this many bytes are under way, a full channel has room again. The freed room is large
-        enough for a batch of reasonable size."""
+        """A full channel has room again when at most this many bytes are under way. The limit is so far below the
+        budget that a batch of reasonable size then fits."""
         return max(self.bytes // 2, self.bytes - ACK_BYTES)
 
     def resent(self) -> None:
@@ -192,9 +195,9 @@ class Channel:
         self._received = 0  # all received chunks up to this number were handed on
         self._early: dict[int, Chunk] = {}
         self._joiner = Joiner(max_payload)
-        # The number of the last question. 0 if data have come since.
+        # The number of the last question; 0 if data have come since this question was sent.
         self._question = 0
-        self._probed = 0  # the number that the unanswered PROBE has named; 0 if there is none
+        self._probed = 0  # the number that the last PROBE has named; 0 if no PROBE is unanswered
         self._owed = 0  # the frames received since the last acknowledgement was sent
         self._owed_bytes = 0  # the bytes of the frames counted by `_owed`
         self._min_timeout = self._timeout = min_timeout
@@ -282,8 +285,8 @@ class Channel:
 
     def missing(self, highest: int) -> Iterator[tuple[int, Chunk]]:
         """The chunks up to number `highest` that the other side lacks, according to its answer to a PROBE that named
-        `highest`. If this side has sent no such PROBE, the result is empty, because a forged short answer must not make
-        it send long chunks."""
+        `highest`. If this side has sent no such PROBE, the result is empty, because a short forged answer must not make
+        this side send long chunks."""
         highest, self._probed = min(highest, self._probed), 0
         return self.unacknowledged(highest)
 

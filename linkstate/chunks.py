@@ -16,7 +16,7 @@ Buffer = bytes | memoryview
 
 
 class OversizedError(Exception):
-    """The other end has sent a payload that is larger than allowed."""
+    """The other end of the channel has sent a payload that is larger than the limit of the joiner."""
 
 
 class Chunk(NamedTuple):

@@ -9,10 +9,10 @@ grow, across restarts too, since the incarnation is their upper part. A GREET ca
 
 An end that lost the contact takes a new number. Frames that the other end still sends with the old number then match no
 contact, and a GREET with the new number shows the other end the loss. An end that had not established the contact keeps
-its number when it learns a new one of the other end. If both took new numbers, each would for ever invalidate the
-number that the other has just learned. When an end receives a lower number than it knows, either the lower one is old,
-or the higher one was forged and the other end will never reach it. So this end returns to the lower number, and takes a
-new number of its own, which no old frame names.
+its number when it learns a new number of the other end. If both ends took new numbers, each end would for ever
+invalidate the number that the other end has just learned. When an end receives a lower number than it knows, either the
+lower one is old, or the higher one was forged and the other end will never reach it. So this end returns to the lower
+number, and takes a new number of its own, which no old frame names.
 
 A contact is with the incarnation that link state reports; GREETs of other incarnations are ignored. Only ends with the
 same plan make a contact: each GREET has the digest of the sender's plan (protocol 11). This module sends nothing: it
@@ -49,8 +49,8 @@ class Contact:
     def spent(self) -> bool:
         """Whether this end's number is LAST, so that no further contact can be made.
 
-        A GREET with this number still shows the other end that the former contact is over. It cannot establish a
-        contact, because this end sends it without a number of the other end.
+        A GREET with this number still shows the other end that the former contact is over. The GREET cannot establish a
+        contact, because this end sends it without the number of the other end.
         """
         return self.ours & LAST == LAST
 
@@ -92,7 +92,8 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        # A number that this end has taken in this call cannot be known to the sender.
+        # If this call has given this end a new number, the sender cannot know that number, even if `named` is equal to
+        # it.
         if named == self.ours == former and same_plan:
             change = self._establish()
         if same_plan and not (self.established and established):

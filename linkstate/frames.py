@@ -48,8 +48,8 @@ JOINED = 4 * CHUNK
 need an answer."""
 
 MANY = 10_000
-"""A link-state frame lists fewer routers than this, and a link-state body has fewer frames, because each takes time to
-read."""
+"""A link-state frame lists fewer routers than this, and a link-state body has fewer frames than this, because each
+router and each frame takes time to read."""
 
 # Numbers that a router increments stay below this limit, because the next higher one must still fit into 64 bits.
 _LARGEST = 2**63 - 1
@@ -74,8 +74,8 @@ class PeerError(Exception):
 
 @frozen
 class Hello:
-    """Says that the sender is here, and which incarnation of the receiver it hears on this transport (`heard`; 0 if
-    none)."""
+    """Says that the sender lives. `heard`: the incarnation of the receiver that the sender hears on this transport; 0
+    if none."""
 
     name: str
     incarnation: int

@@ -53,8 +53,8 @@ class Neighbour:
 
     @property
     def heard(self) -> int:
-        """The neighbour's incarnation that this router hears at present; 0 if it hears none. This router's HELLO tells
-        it."""
+        """The neighbour's incarnation that this router hears at present; 0 if it hears none. This router's HELLO
+        carries this value."""
         return self.incarnation if self.state in (NeighbourState.ONE_WAY, NeighbourState.UP) else 0
 
     def link_up(self, now: float) -> None:
@@ -104,7 +104,8 @@ class Neighbour:
         return self.hello_at if self.hello_at < self._lost_at else self._lost_at
 
     def _fall(self, state: NeighbourState, now: float, cause: Loss, reason: str) -> None:
-        """Enter a state below UP. If the link was UP, note the cause; any later cause only follows from this one."""
+        """Enter a state below UP. If the link was UP, note the cause. If it was not UP, keep the earlier cause, because
+        the new one only follows from it."""
         if self.up:
             self.cause, self.reason = cause, reason
         self._enter(state, now)

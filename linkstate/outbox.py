@@ -23,8 +23,9 @@ class Outbox:
         (self._channel if lane == CHANNEL else self._linkstate).append(body)
 
     def take(self, room: int) -> tuple[Literal["linkstate", "channel"], list[bytes]] | None:
-        """Take the bodies to send next, which are joined into one, and their lane. Link state comes first. Data have at
-        most `room` bytes, but at least one body. None if nothing waits."""
+        """Take the bodies to send next. Returns their lane and the list of bodies, which the caller may join; None if
+        nothing waits. Bodies of link state come first. Bodies of channels have at most `room` bytes together, but the
+        method takes at least one body."""
         if self._linkstate:
             bodies, self._linkstate = self._linkstate, []
             return LINKSTATE, bodies

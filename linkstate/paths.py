@@ -23,7 +23,7 @@ class Route:
 
 
 class Advertised(Protocol):
-    """What this module needs to know about a router."""
+    """The advertised facts about a router from which paths are computed."""
 
     @property
     def incarnation(self) -> int: ...

@@ -36,7 +36,8 @@ from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
-# The end of a link that only answers HELLOs sends one by itself after this number of HELLO intervals.
+# One end of each link only answers HELLOs. If no HELLO comes for this number of HELLO intervals, this end sends one by
+# itself.
 ANSWERS = 1.25
 REFRESH_DEADS = 10  # an advertisement is renewed after this number of `dead` times
 # An advertisement that was not renewed is forgotten after this number of `dead` times.
@@ -70,7 +71,7 @@ class LinkState:
         self._transmit = transmit
         self._early = hello / 2
         self._dead = dead
-        # The neighbour with the higher name only answers HELLOs, so it seldom has to wake by itself.
+        # Of two neighbours, the one with the higher name only answers HELLOs, so that it seldom has to wake by itself.
         answering = ANSWERS * hello
         self._hello_as_lower, self._hello_as_higher = hello, min(answering, (hello + dead) / 2)
         self._meet_neighbours()
@@ -120,7 +121,8 @@ class LinkState:
                     f"the incarnation {frame.incarnation} lies in the future: the clocks of the two routers differ"
                 )
         if neighbour.connected:
-            # Only the last HELLO and the last SUMMARY of the body count, because the answer may be long.
+            # Of all HELLOs of the body only the last one counts, and likewise of all SUMMARYs, because the answer to
+            # each may be long.
             last = {type(frame): frame for frame in frames}
             for frame in frames:
                 if isinstance(frame, Entries) or frame is last[type(frame)]:

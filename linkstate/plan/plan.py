@@ -50,13 +50,14 @@ class PlannedRouter:
     is later."""
 
     since: int = 0
-    """Incarnations of the router up to this one, in milliseconds, were removed; only later ones belong to the mesh."""
+    """A time in milliseconds. Incarnations of the router up to this time were removed; only later incarnations belong
+    to the mesh."""
     standing: Standing = Standing.MEMBER
     version: Version = START
     inter: str = ""
     """The host:port at which neighbours dial the router; empty if they know it from elsewhere."""
     amqp: str = ""
-    """The host:port that clients are told."""
+    """The host:port at which clients connect to the router."""
 
 
 @attrs.frozen(order=True, slots=True)
@@ -140,8 +141,8 @@ class Plan:
     def revised(self, wanted: "Plan", version: Version, forced: Collection[str] = ()) -> "Plan":
         """The plan after an operator has applied the topology file `wanted`. Raises PlanError if this is impossible.
 
-        Routers that the file lacks become LEAVING; those of them that are in `forced` become REMOVED at once. The links
-        of a leaving router stay until it is removed.
+        A router that the file lacks becomes LEAVING, or REMOVED at once if `forced` has the router. The links of a
+        leaving router stay until it is removed.
         """
         routers, links = dict(self.routers), dict(self.links)
         for name, said in wanted.routers.items():
@@ -225,8 +226,8 @@ def _link(row: Any) -> tuple[Pair, PlannedLink]:
 
 
 def _are_whole(*numbers: int) -> bool:
-    """Whether all values are integers and none is a boolean. True equals 1 but is packed differently, so plans that
-    compare equal would have different digests."""
+    """Whether all values are integers and none is a boolean. A boolean is refused because True equals 1 but is packed
+    differently: plans that compare equal would have different digests."""
     return set(map(type, numbers)) == {int}
 
 
