@@ -5,9 +5,9 @@ few spare ones. The spare places are for strangers: connections that are not ope
 link at a topic, such as readers of `$status`. When the spare places are taken, a stranger makes way for the next
 connection (`Strangers`). So strangers keep no client out, and a router that is full of clients still shows its status.
 
-A stranger costs a descriptor and a task. A connection gets an engine when the peer has sent its protocol header: the
-kernel wakes no task before it has `GREETING` bytes. The code that serves a connection decides whether to admit it. The
-engine limits the time for an open.
+A stranger without a protocol header costs only a descriptor and a task. The kernel wakes the task when `GREETING` bytes
+have arrived, and only then does the connection get an engine. The code that serves a connection decides whether to
+admit the connection. The engine ends a connection whose open does not come in time.
 """
 
 import logging
@@ -29,8 +29,8 @@ PAUSE_S: Final = 0.1
 """After a failed accept, the router waits this many seconds: by then a descriptor may be free."""
 AT_ONCE: Final = 256
 GREETING: Final = 8
-"""The number of bytes of AMQP's protocol header. The first bytes of TLS, MQTT and HTTP are more. A kernel without
-SO_RCVLOWAT wakes the task at the first byte."""
+"""The number of bytes of AMQP's protocol header. A client of TLS, MQTT or HTTP begins with a longer message. A kernel
+without SO_RCVLOWAT wakes the task of a connection at the first byte."""
 SPARE_MOST: Final = 4096
 SPARE_LEAST: Final = 8
 OWN: Final = 80
@@ -105,7 +105,8 @@ class Strangers(Generic[S]):
     often it is called."""
 
     def __init__(self, places: int) -> None:
-        # The other spare places are for connections that come while a stranger is still being ended.
+        # A stranger that makes way keeps its place until its task ends. Meanwhile the next connections take the last
+        # quarter of the places.
         self._most = 3 * places // 4
         self._crowded = places // 2
         self._unopened = Unopened[S]()
@@ -123,7 +124,8 @@ class Strangers(Generic[S]):
             return None
         of = self._crowd if len(self._crowd) > self._crowded else self._unopened
         while (silent := of.oldest_silent) is not None and silent.has_spoken:
-            # The greeting of this connection has arrived meanwhile. This happens at most once for each connection.
+            # The kernel has the greeting of this connection, but the task of the connection has not run since.
+            # Each connection comes here at most once, so the loop takes constant time on average.
             self.speaks(silent)
         return of.oldest or next(iter(self._opened))
 
@@ -194,8 +196,8 @@ def _log(limit: str, who: str, what: str) -> None:
 
 class Admission:
     """Make the admission at one listener with so many places; at most `most` connections are admitted. `patience`: the
-    seconds that a peer has for its greeting. `turn`: a connection waits for it after its greeting. `exceed`: called
-    with the exceeded limit, the peer, and the consequence."""
+    seconds that a peer has for its greeting. `turn`: the task of a connection awaits `turn()` after the greeting,
+    before it serves the connection. `exceed`: called with the exceeded limit, the peer, and the consequence."""
 
     def __init__(
         self,
