@@ -1,9 +1,10 @@
 """The deliveries and dispositions that one input brought to a link, as parallel lists: the hot path makes no object for
 each message.
 
-A `Handle` names one delivery on one link. It is hashable and equal only to itself. It is valid from the call that
-brought it (or from `Link.send`) until we settle it, or until its link or connection ends. The owner must forget it
-then, because the engine uses its memory again. A message of another format than 0 is in an envelope (`message`).
+A `Handle` names one delivery on one link. It is hashable and equal only to itself. A handle is valid from the call that
+brought the delivery (or from `Link.send`) until we settle the delivery, or until its link or connection ends. Then the
+owner must forget the handle, because the engine uses its memory for other deliveries. A message of another format than
+0 is in an envelope (`message`).
 """
 
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ class ResumedTransfers:
         return zip(self.handles, self.tags, self.messages, self.settled, self.states, self.aborted, strict=True)
 
     def as_new(self) -> Transfers:
-        """The deliveries that are not aborted, for an owner that resumes nothing."""
+        """The deliveries that are not aborted, for an owner that treats a resumed delivery as a new one."""
         rows = [row[:4] for row in self if not row[5]]
         return Transfers(*map(list, zip(*rows, strict=True))) if rows else Transfers([], [], [], [])
 

@@ -92,14 +92,15 @@ class BodyConnection(Connection):
                 self.handler.on_body(self, lane, piece)
 
     def release(self) -> None:
-        """Free large buffers at once, as an error that ends a connection may keep a reference to it for a while."""
+        """Free large buffers at once: an error that ended the connection may refer to the connection for a while."""
         super().release()
         self._bodies.forget()
         self._out = []
 
     def tick(self, now: float) -> float | None:
-        """Apply the timeouts. Bodies count as heartbeats, but proton does not see them. So proton gets a heartbeat in
-        place of the peer's bodies, and its own heartbeats are left out while we send bodies."""
+        """Apply the timeouts. Bodies count as heartbeats, but proton does not see bodies. If the peer has sent bytes
+        since the last tick, proton gets a heartbeat as if the peer had written it. While we send bodies, the output
+        leaves out proton's own heartbeats."""
         if self._has_come and not self.closed:
             self._engine.push(HEARTBEAT, 0, len(HEARTBEAT))
         self._has_amqp, self._is_heard = True, self._has_gone

@@ -2,18 +2,19 @@
 
 The contract between a connection and the shell that drives it (`router/amqp/transport.py`, or a test):
 
-1. Bytes from the peer go to `receive`, the end of its stream to `receive_eof`. Both call the handler (see
-   `router/amqp/handler.py`) before they return.
-2. After that, and after `wake`, the shell writes the bytes that `data_to_send` returns. The shell never calls
-   `data_to_send` inside a callback: proton frees settled deliveries there, and a handle is an address in proton's
-   memory.
+1. The shell passes bytes from the peer to `receive`, and calls `receive_eof` at the end of the peer's stream. Each of
+   these methods calls the handler (see `router/amqp/handler.py`) before it returns.
+2. After each of these calls, and after `wake`, the shell writes the bytes that `data_to_send` returns. The shell never
+   calls `data_to_send` inside a callback: in `data_to_send` proton frees settled deliveries, and a handle is an address
+   in proton's memory.
 3. The shell calls `tick` at the time that the last `tick` returned, and when the peer has opened, because the open has
    the peer's idle timeout.
 4. After an `AmqpError` from `receive` or `tick`, or when `closed` is set, the shell writes the output that
    `data_to_send` still has, closes its stream, and calls `release`.
 
-Proton reads all frames of an input before we see the first event, so the state of a delivery may have changed several
-times by then. `inbox` reads the state when all events are known, and reports each delivery once.
+Proton reads all frames of an input before the connection sees the first event of the input. By then the state of a
+delivery may have changed several times. `inbox` reads the state when all events are known, and reports each delivery
+once.
 
 An exception of the engine ends its connection and never the process (`fault_of`). An exception of an owner is passed on
 to the caller.
@@ -341,7 +342,8 @@ class Connection(DrivenConnection):
             raise AmqpError(OF_PROTON.get(condition.name, condition.name), why)
 
     def _on_tail_closed(self, event: Any) -> None:
-        """Raise AmqpError: proton stops reading, without an error, at a frame of an unknown type."""
+        """Raise AmqpError if the peer's stream has not ended: then proton has stopped at a frame of an unknown type,
+        for which proton reports no error."""
         if not self._at_eof:
             raise AmqpError(FRAMING_ERROR, "the peer sent a frame of an unknown type")
 

@@ -39,10 +39,11 @@ class DrivenConnection(ABC):
     """A connection of AMQP or MQTT."""
 
     heartbeat: bytes
-    """Bytes that mean nothing to the peer. They are sent because the kernel of the peer's machine acknowledges them."""
+    """Bytes that change nothing at the peer. The driver sends them for `prove`, because the kernel of the peer's
+    machine acknowledges them."""
 
     def __init__(self) -> None:
-        self.context: Any = None  # an object of the owner, which keeps its knowledge about this connection there
+        self.context: Any = None  # an object of the owner, with the owner's state for this connection
         self.account: HeldBytes = Uncounted()  # counts the bytes of messages held for the peer; the owner sets it
         self.remote_container = ""
         self.remote_properties: Mapping[str, Any] = {}
@@ -82,9 +83,10 @@ class DrivenConnection(ABC):
         return self._driver.figures()
 
     def prove(self, told: Callable[[], None]) -> None:
-        """Call `told` as soon as the kernel shows that the peer still had this connection after this call. If the
-        stream cannot show this, `told` is never called. A second call with the same `told` meanwhile changes
-        nothing."""
+        """Ask for a proof that the peer still has this connection, and for a call of `told` then. The proof: the
+        peer's machine has acknowledged bytes that we wrote after this call, and all input that came before the
+        acknowledgement is handled. `told` is never called if the stream does not show acknowledgements, or if the
+        connection ends first. Calls with the same `told` count as one until the driver begins the proof."""
         self.proofs[told] = None
         self.wake()
 
@@ -96,7 +98,8 @@ class DrivenConnection(ABC):
     @property
     @abstractmethod
     def has_output(self) -> bool:
-        """Whether the connection has output. The driver reads this after a `tick`, which does not wake it."""
+        """Whether the connection has output. The driver reads this after each `tick`, because `tick` does not call
+        `wake`."""
 
     @abstractmethod
     def receive(self, data: bytes, now: float) -> None: ...

@@ -48,7 +48,8 @@ class Endpoints:
         self._tap = tap
         self._max_message = max_message
         self._session: Any = None  # the session of the links that we attach
-        # True if the peer has freed a channel or handle. Proton frees our own when we take its answer.
+        # True if the peer has freed a channel or handle by an end or detach. Proton frees the channel or handle of our
+        # end only when we take the output that answers the peer.
         self._frees = False
         self.begun = 0
         """The number of sessions whose begin we have not written yet."""
@@ -56,8 +57,9 @@ class Endpoints:
         self._postponed: list[Link] = []  # links that wait until such a detach is written before they attach
 
     def is_behind(self, note: Note) -> bool:
-        """Whether the caller must take proton's output before it gives proton this frame. Otherwise proton would still
-        have an old channel or handle of ours, or would forget which begin of the peer it answers.
+        """Whether the caller must take proton's output before it gives proton this frame. Before a begin or attach,
+        proton has to free our old channel or handle (`_frees`). Before an end, proton has to write our begin: after
+        the end it does not know any more which begin of the peer it answers.
         """
         if isinstance(note, EndFrame):
             return self.begun > 0
@@ -104,7 +106,8 @@ class Endpoints:
         self._push(build(channel, END, ()))
 
     def _lose_all(self, session: Session, condition: ErrorCondition | None) -> None:
-        """End all links of a session, then tell the owner: it may want to write on another of these links."""
+        """End all links of a session, and then call the owner for each of them. All links end before the first call,
+        because the owner may try to write on any of them in a call."""
         lost = [link for link in session.links if not link.detached]
         for link in lost:
             link.end()
@@ -172,7 +175,7 @@ class Endpoints:
         elif former is not None:
             former.forget()
         self._owner.on_attach(link)
-        # The owner learns of the stolen links after the new attach, so that it never finds the terminus without a link.
+        # The owner gets the detaches of the stolen links after the new attach, so that the terminus always has a link.
         for other in stolen:
             self._owner.on_detach(other, False, ErrorCondition(STOLEN, STOLEN_HERE))
 
@@ -262,7 +265,7 @@ class Endpoints:
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            # Another postponed link took this place, and the detach of that link comes next.
+            # An earlier link of this loop has attached and detached in this place. Its detach must be written first.
             if link.place in self._leaving:
                 self._postponed.append(link)
             elif self._sessions.of(link.session).is_open:
