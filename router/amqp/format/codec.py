@@ -13,8 +13,8 @@ from router.amqp.format.errors import DECODE_ERROR, RESOURCE_LIMIT, AmqpError
 
 MAX_DEPTH: Final = 32
 MOST_EMPTY: Final = 4096
-"""The arrays of one value may have this many elements more than bytes. AMQP itself allows an array of any number of
-nulls in ten bytes, because a null element takes no byte."""
+"""The most surplus elements of all arrays of one value. An array of nulls has a *surplus* of elements if it has more
+elements than bytes, because a null element takes no byte. AMQP itself allows billions of nulls in ten bytes."""
 
 TOO_MANY: Final = "a list or an array claims more elements than it has bytes"
 
@@ -62,8 +62,8 @@ def _damaged(what: str) -> AmqpError:
 
 
 _Room: TypeAlias = list[int]
-"""A list with one number: how much of `MOST_EMPTY` the rest of a value may still use. A list can be changed by the
-functions that it is passed to, and Python makes it without a call."""
+"""A list with one number: the surplus elements (`MOST_EMPTY`) that the rest of a value may still have. All functions
+that decode a value share one list and change the number in it. Python makes a list without a call."""
 
 
 def _take_room(room: _Room, count: int) -> None:
@@ -94,8 +94,9 @@ def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) 
 
 
 def _check_descriptor(data: bytes, at: int) -> None:
-    """Check a descriptor. Raises AmqpError unless it is a symbol or a number. AMQP reserves all others (1.0 1.5). A
-    described descriptor could nest once for each byte, and lists, maps and arrays cannot be keys of a table."""
+    """Raise AmqpError if a descriptor is a described value, a list, a map or an array. AMQP reserves all descriptors
+    but symbols and numbers (1.0 1.5). A described value as the descriptor could nest once for each byte. Lists, maps
+    and arrays cannot be keys of a table. All other values pass."""
     code = data[at : at + 1]
     if code == b"\x00" or code == b"\x45" or code >= b"\xc0":
         raise _damaged("the descriptor of a value is not a simple value, expected a symbol or a number")

@@ -3,9 +3,10 @@
 See AMQP 1.0 3.2. All other messages pass through the mesh as bytes. `modified` changes one header field and the
 annotations that the outcome gives, keeps every other byte, and does not change bytes that are no message.
 
-The transfer of a message gives its message-format, which is 0 except for formats of other standards (AMQP 1.0 2.7.5). A
-message of another format is kept in an *envelope*, which begins with a byte with which no message of format 0 begins,
-followed by the format. So the format travels with the message, and other messages need no extra bytes.
+The transfer of a message gives the message-format: 0 for a message of AMQP sections, another number for a format of
+another standard (AMQP 1.0 2.7.5). A router keeps a message of another format than 0 in an *envelope*: the byte
+`ENVELOPE`, the format in four bytes, and then the message. No message of format 0 begins with the byte `ENVELOPE`. So
+the format travels with the message, and messages of format 0 need no extra bytes.
 """
 
 from collections.abc import Mapping
@@ -57,7 +58,7 @@ _NAMES: Final = {
 """Symbol -> code of a section: a section's descriptor may be a symbol (3.2)."""
 # The beginning of a data section whose length takes four bytes.
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"
-# The next three values are places in the list of the header's fields.
+# The next three values are indexes into the list of the header's fields (AMQP 1.0 3.2.1).
 _TTL: Final = 2
 _FIRST_ACQUIRER: Final = 3
 _DELIVERY_COUNT: Final = 4
@@ -213,8 +214,9 @@ def annotations_of(message: bytes) -> dict[Any, Any]:
 
 
 def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
-    """The message after `failures` more failed deliveries, with more message-annotations: an encoded map, or nothing
-    (AMQP 1.0 3.4.5)."""
+    """The message after a `modified` outcome (AMQP 1.0 3.4.5). `failures`: the number to add to the delivery-count.
+    `annotations`: an encoded map to merge into the message-annotations; empty: none. A section that cannot be read
+    stays unchanged."""
     try:
         if message >= ENVELOPE:
             # A message of another message-format has none of AMQP's sections.
@@ -227,7 +229,8 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
 
 
 def acquired_before(message: bytes, failures: int) -> bytes:
-    """The message after another link has acquired it, and `failures` more deliveries have failed (AMQP 1.0 3.2.1)."""
+    """The message for a link that is not its first acquirer: a header with first-acquirer true gets false. `failures`
+    is added to the delivery-count (AMQP 1.0 3.2.1)."""
     try:
         if message >= ENVELOPE:
             return message
@@ -283,8 +286,9 @@ def merged(annotations: bytes, more: bytes) -> bytes:
     """Merge two encoded maps; an entry of the second map replaces one of the first. Empty stands for no map. Raises
     AmqpError.
 
-    Reading a map entry by entry takes time for each entry, perhaps for many subscribers. So the entries of a long map
-    stay unread, and the entries of the second map follow them: of two equal keys, readers take the last."""
+    A peer could send maps with very many entries, and a router may merge them for many subscribers. So if a map is
+    longer than `SHORT`, the entries of both maps stay unread, and the result has the entries of the first map and then
+    the entries of the second map. A key may occur twice in the result, and readers take its last entry."""
     if not annotations or not more:
         return annotations or more
     if len(annotations) > SHORT or len(more) > SHORT:
@@ -349,8 +353,9 @@ def _annotated(message: bytes, annotations: bytes) -> bytes:
 
 
 def _section_at(message: bytes, start: int) -> tuple[int, int]:
-    """The descriptor number of the section at an offset, -1 if it is none of AMQP's, and the offset of its value.
-    Raises AmqpError if there is no section."""
+    """The descriptor of the section at an offset as a number, and the offset of the section's value. The number is
+    -1 if the descriptor is too long, or is neither a number nor a section's symbol. Raises AmqpError if there is no
+    section."""
     if message.startswith(b"\x00\x53", start) and start + 2 < len(message):
         return message[start + 2], start + 3
     if message[start : start + 1] != b"\x00":

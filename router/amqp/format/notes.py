@@ -1,4 +1,5 @@
-"""The notes of the tap about incoming frames that proton does not fully understand."""
+"""Notes about incoming frames that proton does not fully understand. The tap (`frames/tap`) makes a note when it parses
+the frame, and `intake` reads the note when it gives the frame to proton."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -22,7 +23,7 @@ class AttachFrame(NamedTuple):
     handle: int
     unsettled: Mapping[bytes, DeliveryState] | None
     incomplete: bool
-    # True if the session has an attached link of this name and direction already, whose place this link takes.
+    # True if the peer has a link of this name and direction on the session already, and has not detached that link.
     steals: bool
 
 
@@ -38,13 +39,14 @@ class FlowFrame(NamedTuple):
     limit: int | None
     properties: bytes  # the link properties of the flow, encoded
     is_vast: bool  # True if the flow gives credit of 2^31 or more
-    turns: bool  # True if `is_vast` differs from that of the link's flow before
+    turns: bool  # True if the previous flow of the link had another `is_vast`
     lowers: bool  # True if the flow lowers the credit or the session's window
-    former: int  # the `limit` of the link's flow before
+    former: int  # the `limit` of the link's previous flow
 
     @property
     def is_odd(self) -> bool:
-        """Whether the flow says more than how much credit or room there is."""
+        """Whether the flow does more than add credit or room: asks for an echo, drains, lowers an amount, or has
+        another `is_vast` than the previous flow."""
         return self.echo or self.drain or self.turns or self.lowers
 
 
@@ -73,8 +75,8 @@ class TransactionalDisposition(NamedTuple):
     """A receiver's disposition within a transaction. It takes effect before the frames that follow it, such as the
     discharge of the transaction."""
 
-    transaction: bytes  # its name; empty if the state is malformed
-    deliveries: int  # how many it names
+    transaction: bytes  # the name of the transaction; empty if the delivery state is malformed
+    deliveries: int  # the number of deliveries that the disposition names
 
 
 class UnnamedFrame(NamedTuple):
@@ -84,7 +86,7 @@ class UnnamedFrame(NamedTuple):
     channel: bytes
     handle: int
     lacks: str  # the name of the missing field: "delivery-id" or "delivery-tag"
-    transfer: TransferFrame | None  # the note that the transfer gets if it turns out to be valid
+    transfer: TransferFrame | None  # the note for this transfer if it continues a delivery
 
 
 class SessionError(NamedTuple):

@@ -1,4 +1,5 @@
-"""Messages by their sections (AMQP 1.0 3.2), for people and for programs: a mapping from the sections' names.
+"""Decodes a message into a mapping from the names of its sections (AMQP 1.0 3.2) to their contents, and encodes a
+message from it. People and programs read and write the mapping.
 
 The header and the properties are mappings from the names of their fields; annotations, application-properties and
 footer are maps. The body is `data` (bytes, of all data sections), `sequence` (a list of lists) or `value`. Times are in
@@ -31,7 +32,8 @@ BODIES: Final = ("data", "sequence", "value")
 
 
 class FieldKind(NamedTuple):
-    """The type of a field: its name for messages, the check of a value, and the encoding."""
+    """The type of a field. `expected`: its description in error texts. `fits`: checks a value. `typed`: converts a
+    value to the type that `encode` needs."""
 
     expected: str
     fits: Callable[[Any], bool]

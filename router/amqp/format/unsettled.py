@@ -1,8 +1,8 @@
 """The unsettled map of an attach (AMQP 1.0 2.7.3): delivery-tags with the states of their deliveries.
 
 Pure. Reading is strict, with one exception: a tag may be a text, which stands for its bytes, because clients that show
-tags as text write them so. A map is no larger than a frame, so the frame size that we announce bounds it. The callers
-know what the states of both ends mean together.
+tags as text also send them as text. A map is no larger than a frame, so the frame size that we announce bounds a map.
+This module does not compare the maps of both ends: its callers do.
 """
 
 from collections.abc import Iterator, Mapping
@@ -101,7 +101,7 @@ def _state(data: bytes, at: int) -> tuple[DeliveryState, int]:
     code = _NAMES.get(value.descriptor, NO_STATE) if isinstance(value.descriptor, str) else value.descriptor
     if code == RECEIVED:
         return _received(value.value), at
-    if code == TRANSACTIONAL:  # its transaction has ended with the former link
+    if code == TRANSACTIONAL:  # the transaction of the delivery has ended with the former link
         return _STATES[NO_STATE], at
     if not isinstance(code, int) or code not in _STATES or code == NO_STATE:
         raise AmqpError(DECODE_ERROR, "the unsettled map has an unknown delivery state")

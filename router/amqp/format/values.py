@@ -1,6 +1,6 @@
 """The named values of AMQP 1.0: values of links, deliveries and errors, and the options of our own attaches.
 
-A leaf. Other modules encode these values, and decide what follows from them.
+This module imports no other module of the project. Other modules encode these values, and act on them.
 """
 
 from collections.abc import Mapping
@@ -96,8 +96,8 @@ class ErrorCondition:
     description: str = ""
     info: Mapping[str, Any] = {}
     limit: str = ""
-    """The name, in the topology, of the limit that the peer has exceeded. Empty unless this is the error of a detach of
-    ours."""
+    """The limit that the peer has exceeded, by its name in the topology, if we detached a link for that reason. Else
+    empty."""
 
 
 class HeldBytes(Protocol):
@@ -137,8 +137,10 @@ class AttachOptions(TypedDict, total=False):
 
 @frozen
 class Attach:
-    """Make the options of an attach. The lifetime is requested for both termini. `Link.answer` describes our unsettled
-    map. If the attach is written before the peer's open (`on_open`), it has room for few entries of the map."""
+    """Make the options of an attach of ours. The source and the target both get `durable`, `expiry_policy` and
+    `timeout`. `unsettled`: our map, as in `Link.answer`. Before the peer's open has come (`on_open`), we do not know
+    the peer's max-frame-size. So an attach that is written earlier keeps to the least max-frame-size of AMQP, and few
+    entries of the map fit into the attach."""
 
     snd_settle_mode: int = SND_MIXED
     rcv_settle_mode: int = RCV_FIRST
