@@ -36,7 +36,7 @@ LITTLE_S = 0.01
 """If a round trip exceeds the shortest round trip by at most this many seconds, the line is taken to have had no
 queue."""
 LEAST = 128 * 1024
-"""The number of bytes that may queue on any line, however slow it is."""
+"""At least this many bytes may queue on a line, also on a very slow one."""
 FALL = 0.8
 """One measurement lowers the estimated rate to no less than this part of the former estimate, because the sender may
 have had little to send for a moment."""
@@ -112,13 +112,12 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """Note that the budget is used up. The budget does not count as used up while the round trip is measured again,
-        because the budget was 0 to empty the line.
-        """
+        """Note that the budget is used up. This does not count while the line measures its round trip again: for the
+        measurement, the line itself has set the budget to 0, so that everything under way arrives first."""
         self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:
-        """Note that `size` bytes were acknowledged. Chunk `number` is the last one of them."""
+        """Note that chunks with `size` bytes together were acknowledged. The last one of these chunks is `number`."""
         self._acknowledged += size
         if self._sample is not None and self._sample[0] <= number and self._sample[1] < now:
             self._measure(self._sample[1], now)
@@ -127,8 +126,9 @@ class Budget:
             self._last, self._since = 0, None
 
     def _measure(self, sent_at: float, now: float) -> None:
-        """Measure the rate and the round trip by the sample. The other end waits for more chunks, or for `ACK_DELAY`,
-        before it acknowledges. The method subtracts this delay from the round trip."""
+        """Measure the rate and the round trip by the sample, a chunk that was sent at `sent_at`. The other end
+        acknowledges when it has `ACK_BYTES`, or after `ACK_DELAY`. The method subtracts the shorter one of these two
+        times from the round trip."""
         assert self._since is not None
         since, before = self._since
         rate = (self._acknowledged - before) / (now - since)

@@ -16,7 +16,8 @@ Buffer = bytes | memoryview
 
 
 class OversizedError(Exception):
-    """The other end of the channel has sent a payload that is larger than the limit of the joiner."""
+    """The other end of the channel has sent a payload that is larger than the `Joiner`, which puts the chunks of a
+    payload together, may hold."""
 
 
 class Chunk(NamedTuple):

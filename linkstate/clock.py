@@ -46,8 +46,7 @@ class HybridClock:
         self._value = remote
 
     def believes(self, wall_ms: int, trust_ms: int = TRUST_MS) -> bool:
-        """Whether `wall_ms` can be a present or past time of day at some router, if clocks differ by at most
-        `trust_ms`."""
+        """Whether the time of day `wall_ms` is at most `trust_ms` ahead of the time of day of this router."""
         return wall_ms <= self._wall_ms + trust_ms
 
     def read(self) -> int:

@@ -44,8 +44,8 @@ PART = 4
 Target = tuple[str, int, int, int, int]
 
 JOINED = 4 * CHUNK
-"""A channel body with more bytes than this has only one frame. No sound neighbour joins more frames, and each frame may
-need an answer."""
+"""A channel body with more bytes than this has only one frame. A sound neighbour joins frames only up to this size.
+Reason: each frame may need an answer."""
 
 MANY = 10_000
 """A link-state frame lists fewer routers than this, and a link-state body has fewer frames than this, because each

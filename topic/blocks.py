@@ -39,7 +39,8 @@ class LogEntry:
 
 @attrs.frozen(slots=True)
 class BlockView:
-    """One block as columns, for fast readers. An entry finds its keys by the counts of the entries before it."""
+    """One block as columns, for fast readers. The keys of all entries are in one column, in the order of the entries.
+    The number of keys of each entry tells where the keys of the next one begin."""
 
     source: str
     role: str

@@ -475,7 +475,7 @@ class Node:
         return self._port.sets.ask(operation, self.now())
 
     def _check_queue(self, name: str, sets: ReplicaSets) -> None:
-        """Raises ValueError if a replica set may have the queue, but the address is of another kind."""
+        """Raises ValueError if the name belongs to a replica set, but the address is no queue."""
         prefixes, kind = tuple(prefix for prefix, _ in self.topic.settings.kinds), self.topic.kinds.of(name)
         if prefixes and sets.set_map.plan_of(name) is not None and not (kind.in_sets and is_under(name, prefixes)):
             raise ValueError(f'"{name}" is of kind {kind.name}, expected the name of a queue')
@@ -515,7 +515,8 @@ class Node:
         self._declarations.declare(end, asked, self.now())
 
     def follow(self, asked: Delete | Configure) -> None:
-        """Have a queue deleted or configured, though its client is gone: ask until a leader has answered."""
+        """Delete or configure a queue although the client that asked for it is gone. The router repeats the request
+        until a leader has answered."""
         assert self._declarations is not None
         self._declarations.follow(asked, self.now())
 

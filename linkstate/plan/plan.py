@@ -62,8 +62,8 @@ class PlannedRouter:
 
 @attrs.frozen(order=True, slots=True)
 class PlannedLink:
-    """The entry of the link between two routers in the plan. Of two entries about the link, the greater one is
-    later."""
+    """The entry of the link between two routers in the plan. Two routers may have different entries about one link. The
+    later one is the greater one: the version is compared first, then the other fields."""
 
     version: Version = START
     cost: int = 0
@@ -115,7 +115,8 @@ class Plan:
         return dict(sorted(found.items()))
 
     def dialled_by(self, router: str) -> dict[str, str]:
-        """The host:port of each neighbour that the router dials (its name is higher), if the plan knows it."""
+        """The host:port of each neighbour that the router dials. A router dials the neighbours with higher names. The
+        result lacks a neighbour whose host:port the plan does not know."""
         higher = [name for name in self.costs_of(router) if name > router]
         found = {name: self.links[router, name].address or self.routers[name].inter for name in higher}
         return {name: address for name, address in found.items() if address}

@@ -159,7 +159,7 @@ class Drains:
     # The methods from here on are about time.
 
     def wait(self, now: float) -> None:
-        """Set the time of each question to homes that has no time yet."""
+        """Note the present time for each drain whose question to homes is new."""
         for draining in self._draining.values():
             if draining.since == inf and draining.homes:
                 draining.since = now

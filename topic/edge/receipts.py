@@ -82,8 +82,8 @@ class Receipts:
         subscriber.unmark()
 
     def _remember_named(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int]) -> None:
-        """Keep settled records that the map names, and that the edge kept only for other subscribers, for this
-        subscriber, too.
+        """Keep the settled records that the map names for this subscriber, too. Until now the edge kept some of them
+        only for other subscribers.
 
         Without this, the key could be used for a new message before this router answers the attach. The old outcome in
         the map would then count for the new message.

@@ -180,8 +180,8 @@ class Raft:
             self.resign(now)
 
     def _greet(self, router: str = "") -> None:
-        """Send `Greeting` to this router, or without a name to all routers in contact. It tells the life on the disk,
-        so nothing is sent while the disk lacks the present life."""
+        """Send `Greeting` to `router`; to all routers in contact if `router` is empty. A greeting names the life that
+        the disk has, so the replica sends none while the disk lacks the present life."""
         stored = self._storage.hard
         if stored.life != self.hard.life:
             return

@@ -90,7 +90,7 @@ class LedSet:
         self._patient: dict[ProposingEnd, None] = {}
         """The ends with proposals that no client waits for."""
         self.deadline = math.inf
-        """When the ends in `_patient` have to propose at the latest; infinite if there are none."""
+        """The time at which the ends in `_patient` propose at the latest; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
         """For each undeclared queue that has consumers, whether its `Declare` has been proposed."""
         self.egresses: dict[QueueId, Egress] = {}

@@ -175,8 +175,8 @@ class Transactions:
         return not to.why
 
     def fail(self, to: Transaction, end: TransactionEnd, why: str) -> None:
-        """Note that the transaction can only be rolled back. Its client learns of this when it discharges the
-        transaction. If the client has already discharged the transaction, the call has no effect."""
+        """Mark the transaction as failed: from now on it can only be rolled back. Its client reads the error when it
+        discharges the transaction. The call has no effect after the discharge."""
         if not to.why and self._open.get(to.id) is to:
             to.end, to.why = end, why
             self._drop(to)
