@@ -243,8 +243,8 @@ class Judge:
 
     def released(self, home: "Router", keys: Sequence[bytes]) -> None:
         """The home has computed the audience of these messages, which it may have withheld. It may have given them
-        other keys, because their tags had been used before."""
-        held = [home.topic.records.by_key.get(key) for key in keys]
+        other keys, because their tags had been used before. A set publishes them with keys of its own."""
+        held = [home.topic.records.by_key.get(key) for key in keys if not self.queues.owns(key)]
         for record in held:
             if record is not None and record.message in self.messages:
                 message = self.messages[record.message]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from failover.client.state.comparison import ResumeStep
 from router.edge.signs import EchoedLink, SignsOfLife
 from tests.simulation.link import Link
-from tests.simulation.ttl import times_of
+from tests.simulation.ttl import taken, times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
 from topic.delivery.record import HomeStream, Record, State
 from topic.identity import Epoch, link_name
@@ -90,6 +90,7 @@ class PublisherLink(Link):
         until = times_of(self, texts)
         records = self.router.topic.publish(self.stream, tags, texts, presettled=settled, until=until)
         assert len(records) == len(sent)
+        taken(self.router, records, texts)
         self.router.judge.withheld([record.message for record in records if record.n < 0])
         if not settled:
             for (handle, _, text, *_), record in zip(sent, records, strict=True):

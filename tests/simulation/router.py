@@ -97,6 +97,9 @@ class Router:
         self._copy = MemoryStore()
         """A copy of the store from some time ago."""
         self.booted_at = 0.0
+        self.ended_at_once: set[bytes] = set()
+        """Keys that the router has chosen for deliveries whose time was over when they came. The judge does not know
+        them yet."""
         self.sections: set[str] = set()
         """Routers whose section has come in this incarnation."""
         self.contact_numbers: dict[str, int] = {}

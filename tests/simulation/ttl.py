@@ -10,6 +10,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
+from topic.delivery.record import Record
 from topic.home.ttl import OVER
 
 if TYPE_CHECKING:
@@ -57,12 +58,24 @@ def transferred(judge: "Judge", text: bytes) -> None:
 def expired(home: "Router", keys: Sequence[bytes]) -> None:
     """A home ends deliveries because their time is over. If a zombie does so, its publisher does not read that."""
     judge = home.judge
-    for message in [judge.by_key[key] for key in keys]:
+    home.ended_at_once.update(key for key in keys if key not in judge.by_key)
+    for message in [judge.by_key[key] for key in keys if key in judge.by_key]:
         if (message.home, message.incarnation) == (home.name, home.incarnation):
             label = message.text.decode()
             judge.check(not message.was_given, f"2 expired: {home.name} ends {label} for its time, which was given")
             judge.check(message.until <= judge.schedule.now, f"2 expired: {home.name} ends {label} before its time")
             message.expired = True
+
+
+def taken(home: "Router", records: Sequence[Record], texts: Sequence[bytes]) -> None:
+    """A home has taken transfers. If it has numbered the key of one, and ended it at once, only now its message is
+    known."""
+    for record, text in zip(records, texts, strict=True) if home.ended_at_once else ():
+        if record.key in home.ended_at_once:
+            home.ended_at_once.remove(record.key)
+            home.judge.by_key[record.key] = home.judge.messages[text]
+            expired(home, [record.key])
+    home.judge.check(not home.ended_at_once, f"2 expired: {home.name} ends what nobody has sent")
 
 
 def informed(judge: "Judge", message: "Message") -> None:
