@@ -14,6 +14,8 @@ from topic.raft.messages import Hard
 
 FIRST = 17
 """The first seeds, of which is asked what happens in them."""
+CHANGES = 21
+"""A seed in which a client asks for a change of settings that have changed meanwhile."""
 COUNT = 20
 MOVING = range(1000, 1003)
 GROWING = 3
@@ -65,7 +67,7 @@ def test_operators_of_sets_are_worth_their_name() -> None:
 
 
 def test_a_mesh_with_sets_is_worth_its_name() -> None:
-    worlds = [run(seed, trace=True, odd=("sets",)) for seed in range(FIRST)]
+    worlds = [run(seed, trace=True, odd=("sets",)) for seed in (*range(FIRST), CHANGES)]
     lines = [what for world in worlds for _, _, what in world.trace]
     for happens in (
         "disk is replaced", "has damaged rows", "hangs until", "is slow", "is killed",
