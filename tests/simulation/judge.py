@@ -242,12 +242,12 @@ class Judge:
             self.messages[text].published = math.inf
 
     def released(self, home: "Router", keys: Sequence[bytes]) -> None:
-        """The home has computed the audience of these messages, which it may have withheld. It may have given them
-        other keys, because their tags had been used before. A set publishes them with keys of its own."""
+        """The home has computed the audience of these messages, which it may have withheld. If the tag of a message had
+        been used before, the home may have numbered its key. A set publishes messages with keys of its own."""
         held = [home.topic.records.by_key.get(key) for key in keys if not self.queues.owns(key)]
         for record in held:
-            if record is not None and record.message in self.messages:
-                message = self.messages[record.message]
+            message = self.messages.get(record.message or b"") if record is not None else None
+            if record is not None and message is not None and self.lives.is_numbered(message, record.key):
                 message.key, self.by_key[record.key] = record.key, message
         for message in filter(None, map(self.by_key.get, keys)):
             message.published = min(message.published, self.schedule.now)

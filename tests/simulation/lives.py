@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.parties import Message
 from topic.directory.entry import LinkEntry
-from topic.identity import NOWHERE, Epoch, KeyMaker, link_name
+from topic.identity import NAME_LENGTH, NOWHERE, Epoch, KeyMaker, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from tests.simulation.publisher import Publisher
     from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
+
+MOST_NUMBERED = 500
+"""No publisher of a run transfers so many deliveries in one life."""
 
 
 class Lives:
@@ -22,6 +25,8 @@ class Lives:
         """(publisher, life) -> generation, as a router has answered it."""
         self.unordered: set[tuple[str, int]] = set()
         """(publisher, life) in which the publisher has transferred its deliveries again in another order."""
+        self._numbered: dict[tuple[str, int], set[bytes]] = {}
+        """(publisher, life) -> the keys that its homes may give to deliveries in place of keys made from tags."""
         self._given: dict[str, dict[bytes, tuple[Epoch, Epoch]]] = {}
         """Keyed by publisher: the generations that routers have given it, and the first and last attach of each."""
         self._resumed_unheard: set[tuple[str, int]] = set()
@@ -35,6 +40,17 @@ class Lives:
         """The key of a delivery in the publisher's present life."""
         maker = KeyMaker(link_name(publisher.identity), self.generations[publisher.name, publisher.life])
         return maker.key(tag)
+
+    def is_numbered(self, message: Message, key: bytes) -> bool:
+        """Whether the home of a plain publisher may have given the message this key, in place of the key that is made
+        from its tag (protocol 5, Reused tags). The life is the one in which the publisher has sent the message."""
+        if not message.plain or key[:NAME_LENGTH] != message.key[:NAME_LENGTH]:
+            return False
+        life = message.publisher, message.life
+        if life not in self._numbered:
+            maker = KeyMaker(link_name(message.sent_on.client.identity), self.generations[life])
+            self._numbered[life] = {maker.numbered(number) for number in range(1, MOST_NUMBERED)}
+        return key in self._numbered[life]
 
     def given(self, publisher: str, generation: bytes, epoch: Epoch) -> None:
         """Some router has this generation and epoch in its directory. The publisher may never learn them."""

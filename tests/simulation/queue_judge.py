@@ -356,7 +356,7 @@ class Queues:
             self._dead_letter_comes(set_, queue, text, annotations)
             return
         message = self._judge.messages.get(text)
-        may_repeat = self.is_lost(set_) if message is None else (self.is_lost(set_) or self._may_repeat(message))
+        may_repeat = self.is_lost(set_) or (message is not None and self._may_repeat(message))
         if message is not None and asked.binding:
             may_repeat |= self.bound.comes(set_, queue, message, asked)
         elif message is not None:
@@ -581,7 +581,7 @@ class QueueApplications:
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
         self._check_reserved(link, text, record)
         consumer, logs = self._queues.consumers[link.client.name], self._queues.logs
-        if link.client.link is link:  # else it left its home long ago, for a client that reads no more of this link
+        if link.client.link is link:  # a client that has left the link reads nothing of it
             self._queues.rules[consumer.queue].transferred(text, failures, logs.times_back(consumer.queue, text))
         place = logs.place(consumer.queue, text)
         in_order = place is None or attempts > 0 or consumer.comes_later(link, text, place)

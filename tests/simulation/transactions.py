@@ -250,7 +250,8 @@ class DealingEnd:
 
     def __init__(self, link: "SubscriberLink") -> None:
         self._end = link
-        self._retired: RetiredDeliveries
+        self._retired: RetiredDeliveries | None = None
+        """None before the first transaction."""
         self._told: dict[int, tuple[bytes, OutcomeDetails]] = {}
         self._deals: dict[bytes, Deal] = {}
         """The transactions that are not over, by name."""
@@ -274,7 +275,7 @@ class DealingEnd:
 
     def declare(self, deal: Deal) -> None:
         end = self._end
-        if not hasattr(self, "_retired"):
+        if self._retired is None:
             self._retired = RetiredDeliveries(end.router.node)
         name = self._transactions.declare(self, end, unbounded())
         self._deals[name] = deal
@@ -296,6 +297,7 @@ class DealingEnd:
             return
         details = OutcomeDetails(int(outcome), failed=outcome is DeliveryOutcome.MODIFIED and handle % 2 == 0)
         self._told[handle] = name, details
+        assert self._retired is not None, "the transaction was declared on this link"
         self._retired.take(as_consumer(end), [handle], [record], [is_settled])
 
     def lose_part(self, name: bytes) -> None:
@@ -320,16 +322,16 @@ class DealingEnd:
 
     def replace(self, record: "Record", outcome: int, is_settled: bool) -> None:
         """The client tells an outcome outside of a transaction."""
-        if hasattr(self, "_retired"):
+        if self._retired is not None:
             self._retired.replace([record], [outcome], [is_settled])
 
     def settled(self, records: "list[Record]") -> None:
-        if hasattr(self, "_retired"):
+        if self._retired is not None:
             self._retired.forget(records)
 
     def leave(self) -> None:
         """The link ends at its router."""
-        if hasattr(self, "_retired"):
+        if self._retired is not None:
             self._retired.drop_all()
             self._transactions.leave(self._end)
             self._end.router.node.transacts()
@@ -337,6 +339,7 @@ class DealingEnd:
     # what the core says
 
     def over(self, action: RetirementsOver) -> None:
+        assert self._retired is not None
         for one in action.outcomes:
             is_there = self._retired._retired.get(one.record) is one
             back = one.outcome if action.committed else DeliveryOutcome.MODIFIED if one.is_settled else None

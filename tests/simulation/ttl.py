@@ -68,12 +68,14 @@ def expired(home: "Router", keys: Sequence[bytes]) -> None:
 
 
 def taken(home: "Router", records: Sequence[Record], texts: Sequence[bytes]) -> None:
-    """A home has taken transfers. If it has numbered the key of one, and ended it at once, only now its message is
-    known."""
+    """A home has taken transfers. If it has numbered the key of one of them, and ended this delivery at once, the judge
+    learns only now which message has the key."""
     for record, text in zip(records, texts, strict=True) if home.ended_at_once else ():
         if record.key in home.ended_at_once:
             home.ended_at_once.remove(record.key)
-            home.judge.by_key[record.key] = home.judge.messages[text]
+            message = home.judge.by_key[record.key] = home.judge.messages[text]
+            is_right = home.judge.lives.is_numbered(message, record.key)
+            home.judge.check(is_right, f"1 key: {text.decode()} has another key")
             expired(home, [record.key])
     home.judge.check(not home.ended_at_once, f"2 expired: {home.name} ends what nobody has sent")
 

@@ -208,7 +208,7 @@ class Publishing:
             return False
         key = record.key
         stream.rename(record)
-        self._settlement.told_apart(stream, key)
+        self._settlement.answer_askers(stream, key)
         return True
 
     def _enters(self, record: Record) -> bool:

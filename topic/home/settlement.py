@@ -66,9 +66,9 @@ class HomeSettlement:
         if known:
             self._edge.receipts.forget(known)
 
-    def told_apart(self, stream: HomeStream, key: bytes) -> None:
-        """Tell the routers that have asked about this key that it is settled: the newer delivery of the same tag has
-        another key."""
+    def answer_askers(self, stream: HomeStream, key: bytes) -> None:
+        """Answer the routers that have asked about this key: the delivery under it is settled. A newer delivery with
+        the same tag has another key."""
         if stream.askers:
             self._resolution.tell_askers(stream, [key])
 

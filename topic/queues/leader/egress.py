@@ -507,13 +507,15 @@ class Egress(SetPublisher):
     ) -> Iterator[tuple[int, bytes]]:
         """Remove and yield waiting messages with their positions, up to the first one whose body is not in memory.
 
-        A message that all consumers with room have refused is put aside, if the home already has as many such messages
-        as it may have. A message whose delivery time is in the future rests until then (protocol 14.18).
+        No free message behind an undecided transaction is taken. A message that all consumers with room have refused is
+        put aside, if the home already has as many such messages as it may have. A message whose delivery time is in the
+        future rests until then (protocol 14.18).
         """
         self._lacks_body = False
         left, now_ms = MOST_REFUSED - demand.refused, self.node.topic.outlet.time_ms
-        last = min(self._transactions) if self._transactions else inf
-        while waiting and (waiting is not self._free or index_of(waiting[0]) < last):
+        waits = waiting is self._free and self._transactions
+        behind = position_of(min(self._transactions), 0) if waits else inf
+        while waiting and waiting[0] < behind:
             position = waiting[0]
             is_refused = bool(demand.able) and demand.able <= self._refusers.get(position, NOBODY)
             if not self._has(position):

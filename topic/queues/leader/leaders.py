@@ -239,7 +239,8 @@ class LedSet:
             if asked.queue == queue:
                 egress.expect(index, asked)
         for index, transact in self._transacts.items():
-            self._await(index, transact)
+            if egress in self._egresses_behind(transact):
+                egress.await_transaction(index)
 
     @property
     def sweep_at(self) -> float:
@@ -303,16 +304,17 @@ class LedSet:
         index = self._sets.propose_for(self._name, proposal.router, number, proposal)
         if index is not None:
             self._transacts[index] = proposal
-            self._await(index, proposal)
+            for egress in self._egresses_behind(proposal):
+                egress.await_transaction(index)
             self.propose_now()
         return index is not None
 
-    def _await(self, index: int, asked: Transact) -> None:
-        """Let the egresses of the queues that may get messages by this entry offer no later message before them."""
+    def _egresses_behind(self, asked: Transact) -> list[Egress]:
+        """The egresses of the queues that the transaction may put messages into. They publish no later message of these
+        queues before the transaction is decided."""
         state = self._sets.state(self._name)
-        for queue in [state.get(post.queue) for post in asked.enqueues]:
-            if queue is not None and queue.id in self.egresses:
-                self.egresses[queue.id].await_transaction(index)
+        queues = [state.get(post.queue) for post in asked.enqueues]
+        return [self.egresses[queue.id] for queue in queues if queue is not None and queue.id in self.egresses]
 
     @property
     def is_full(self) -> bool:
@@ -434,13 +436,15 @@ class LedSet:
                 egress.go_on()
         for index, answer in decided:
             self._enqueues.pop(index, None)
-            self._transacts.pop(index, None)
             if index in self._proposed:  # entries of an earlier leader have no end here
                 self._proposed.pop(index).decided(index, answer)
             if isinstance(answer, Transacted):
                 self._transacted(index, answer)
             elif answer is not None:
                 self._enqueued(index, answer)
+            if (transact := self._transacts.pop(index, None)) is not None:
+                for egress in self._egresses_behind(transact):
+                    egress.transacted(index)
         self._is_under_way = bool(self._proposed)
         if not self._is_under_way:
             busy, self._busy = self._busy, {}
@@ -490,8 +494,6 @@ class LedSet:
                 self.egresses[retired.queue].left(each_of(retired.runs))
         for enqueued in answer.enqueued:
             self._enqueued(index, enqueued, is_expected=False)
-        for egress in self.egresses.values():
-            egress.transacted(index)
 
     def _enqueued(self, index: int, answer: Enqueued, *, is_expected: bool = True) -> None:
         """Tell the egress which messages its queue has got. If the queue was deleted and declared again, the former
