@@ -103,7 +103,7 @@ class Budget:
         return 0 if self._last else self._usual
 
     def sent(self, number: int, now: float, *, alone: bool, full: bool) -> None:
-        """Note that a chunk was sent. `alone`: nothing else is under way. `full`: the budget was already used up."""
+        """A chunk was sent. `alone`: nothing else is under way. `full`: the budget was already used up."""
         self._sent = number
         if self._sample is None and not self._last:
             self._sample = number, now
@@ -112,12 +112,12 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """Note that the budget is used up. This does not count while the line measures its round trip again: for the
-        measurement, the line itself has set the budget to 0, so that everything under way arrives first."""
+        """The budget is used up. This does not count while the line measures its round trip again: for the measurement,
+        the line itself has set the budget to 0, so that everything under way arrives first."""
         self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:
-        """Note that chunks with `size` bytes together were acknowledged. The last one of these chunks is `number`."""
+        """Chunks with `size` bytes together were acknowledged. The last one of these chunks is `number`."""
         self._acknowledged += size
         if self._sample is not None and self._sample[0] <= number and self._sample[1] < now:
             self._measure(self._sample[1], now)
@@ -296,8 +296,7 @@ class Channel:
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
     def resent(self, chunks: int, now: float) -> None:
-        """Note that this number of unacknowledged chunks was sent again over the same path; 0 if a PROBE found none
-        missing."""
+        """This number of unacknowledged chunks was sent again over the same path; 0 if a PROBE found none missing."""
         if chunks:
             self.budget.resent()
         self._restart_timeout(now)

@@ -146,8 +146,7 @@ class Mesh:
                 self._forwarding.relay(frame, elsewhere)
 
     def bytes_received(self, neighbour: str, now: float) -> None:
-        """Note that bytes came from the neighbour, perhaps only a part of a body. They show that the neighbour is
-        alive."""
+        """Bytes came from the neighbour, perhaps only a part of a body. They show that the neighbour is alive."""
         self._linkstate.receive_traffic(neighbour, now)
 
     def handle_timer(self, now: float) -> None:

@@ -179,7 +179,7 @@ class Visitor:
             return False
 
     def open(self) -> None:
-        """Note that the peer has sent its open."""
+        """The peer has sent its open."""
         self._admission.open(self)
 
     def admit(self) -> bool:

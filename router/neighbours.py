@@ -90,7 +90,7 @@ class Removable(Protocol):
     """The part of `router.plan.departure` that this module uses: it decides when this router ends."""
 
     def removed(self) -> None:
-        """Note that a neighbour says that the mesh has removed this router."""
+        """A neighbour says that the mesh has removed this router."""
 
 
 class Neighbours(Handler):

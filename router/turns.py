@@ -24,7 +24,7 @@ class ClientTurns(trio.abc.Instrument):
         self._began = math.inf
 
     def after_io_wait(self, timeout: float) -> None:
-        """Note that a pass begins."""
+        """A pass begins."""
         self._began = trio.current_time()
 
     async def turn(self) -> None:

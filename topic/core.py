@@ -176,8 +176,8 @@ class Topic:
 
     @event
     def alive(self, stream: HomeStream, *, answered: bool = True) -> None:
-        """Note that the publisher has answered an `Echo`. If `answered` is false, the publisher's client never answers
-        an echo, and only the operating system of the client's machine has acknowledged the bytes."""
+        """The publisher has answered an `Echo`. If `answered` is false, the publisher's client never answers an echo,
+        and only the operating system of the client's machine has acknowledged the bytes."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
 
@@ -274,14 +274,13 @@ class Topic:
 
     @event
     def reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
-        """Note that the queue has reserved these deliveries for the consumer that the home had chosen (`Chosen`)."""
+        """The queue has reserved these deliveries for the consumer that the home had chosen (`Chosen`)."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.reserved(stream, subscriber, records)
 
     @event
     def not_reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
-        """Note that the queue has not reserved these deliveries for the chosen consumer, because the consumer has
-        gone."""
+        """The queue has not reserved these deliveries for the chosen consumer, because the consumer has gone."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.not_reserved(stream, subscriber, records)
 
@@ -380,7 +379,7 @@ class Topic:
 
     @event
     def echoed(self, subscriber: LocalSubscriber) -> None:
-        """Note that the client has answered an `Echo`."""
+        """The client has answered an `Echo`."""
         self.edge.receipts.echoed(subscriber)
 
     @event
@@ -406,8 +405,7 @@ class Topic:
 
     @event
     def room(self, subscriber: LocalSubscriber, room: int) -> None:
-        """Note that the subscriber's link has written its buffered messages. From now on it takes `room` bytes of
-        messages."""
+        """The subscriber's link has written its buffered messages. From now on it takes `room` bytes of messages."""
         if subscriber.answered:
             self.edge.room(subscriber, room)
 
@@ -468,7 +466,7 @@ class Topic:
 
     @event
     def refused(self, router: str) -> None:
-        """Note that a neighbour out of contact refuses connections, so its process is gone (8, Lost router)."""
+        """A neighbour out of contact refuses connections, so its process is gone (8, Lost router)."""
         self.grace.refused(router)
 
     @event
@@ -509,5 +507,5 @@ class Topic:
 
     @event
     def ending_known(self, subscriber: LocalSubscriber) -> None:
-        """Note that the client has answered the detach that told it of its link's ending."""
+        """The client has answered the detach that told it of its link's ending."""
         self.home.lapses.ending_known(subscriber)

@@ -418,7 +418,7 @@ class Node:
         return self.topic.grace.waits_for(router) or self.wills.waits_for(router)
 
     def refused(self, router: str) -> None:
-        """Note that a neighbour out of contact refuses connections, so its process is gone (8, Lost router)."""
+        """A neighbour out of contact refuses connections, so its process is gone (8, Lost router)."""
         now = self.now()
         self.topic.refused(router)
         self.wills.refused(router, now)
@@ -581,7 +581,7 @@ class Node:
             )
 
     def stored(self, write: Write) -> None:
-        """Note that the store of the sets has done this write and all earlier ones."""
+        """The store of the sets has done this write and all earlier ones."""
         assert self._port is not None
         self._port.sets.stored(write, self.now())
 

@@ -60,7 +60,7 @@ class Peers:
         """For each contact, the parts of its section, and of the gossip with it, that have come so far."""
 
     def contact(self, router: str) -> None:
-        """Note that a contact has begun, and that this router's section is on its way to the other router."""
+        """A contact has begun, and this router's section is on its way to the other router."""
         self._gossip.contact(router)
 
     def contact_lost(self, router: str) -> None:

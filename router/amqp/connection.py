@@ -174,7 +174,7 @@ class Connection(DrivenConnection):
         self._intake.take(data)
 
     def receive_eof(self) -> None:
-        """Note that the peer's stream has ended. Calls `on_close`, unless it was called before."""
+        """The peer's stream has ended. Calls `on_close`, unless it was called before."""
         if not self.closed:
             self._at_eof = True
             self._engine.push_end()

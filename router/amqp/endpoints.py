@@ -245,7 +245,7 @@ class Endpoints:
     # -- The methods from here on are about the places of links: session, direction and name.
 
     def leaves(self, link: Link) -> None:
-        """Note that our detach of this link is about to be written."""
+        """Our detach of this link is about to be written."""
         self._leaving.add(link.place)
 
     def postpones(self, link: Link) -> bool:

@@ -78,8 +78,8 @@ class Sessions:
         return channel in self._channels
 
     def begin(self, pointer: Any, channel: bytes | None, handle_max: int) -> None:
-        """Note that the peer has begun the session. Raises LimitError if there are too many sessions, or AmqpError if
-        the peer has answered one begin twice."""
+        """The peer has begun the session. Raises LimitError if there are too many sessions, or AmqpError if the peer
+        has answered one begin twice."""
         if len(self._sessions) + self._unread_sessions >= self._bounds.sessions:
             raise LimitError("sessions", f"the connection has more than {self._bounds.sessions} sessions")
         session = self.of(pointer)
@@ -90,7 +90,7 @@ class Sessions:
             self._channels[channel] = session
 
     def end(self, session: Session) -> None:
-        """Note that both ends have ended the session."""
+        """Both ends have ended the session."""
         self._ended.append(session)
         if session.channel is not None and self._channels.get(session.channel) is session:
             del self._channels[session.channel]
@@ -128,13 +128,13 @@ class Sessions:
         self.part(link)
 
     def part(self, link: Link) -> None:
-        """Note that both ends have detached the link, so that `free` may free it."""
+        """Both ends have detached the link, so that `free` may free it."""
         self._parted.append(link)
 
     # -- The methods from here on free memory.
 
     def written(self) -> None:
-        """Note that all output about ended sessions and links is written."""
+        """All output about ended sessions and links is written."""
         self._unread_sessions = self._unread_links = 0
 
     def free(self) -> None:

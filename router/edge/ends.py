@@ -61,7 +61,7 @@ class ClientEnd(LinkEnd):
         return False
 
     def written(self) -> None:
-        """Note that the connection is about to write its output."""
+        """The connection is about to write its output."""
 
 
 class ClientPublishingEnd(ClientEnd, PublishingEnd[Known]):
@@ -119,7 +119,7 @@ class End:
         return False
 
     def written(self) -> None:
-        """Note that the connection is about to write its output (`ClientEnd.written`)."""
+        """The connection is about to write its output (`ClientEnd.written`)."""
 
     def on_credit(self) -> None: ...
     def on_transfers(self, transfers: Transfers) -> None: ...

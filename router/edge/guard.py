@@ -111,7 +111,7 @@ class Guard:
         return ""
 
     def closed(self, connection: Visiting) -> None:
-        """Note that a connection is closed and its links have ended."""
+        """A connection is closed and its links have ended."""
         # The excess is logged already, so it is only counted.
         if isinstance(connection.error, LimitError):
             self.exceeded[connection.error.limit] += 1

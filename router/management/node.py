@@ -140,7 +140,7 @@ class Callers:
             caller.errands.clear()
 
     def awaits_credit(self, connection: Host) -> bool:
-        """Note that the connection may have credit now. Returns whether one of its requests waits for an answer."""
+        """The connection may have credit now. Returns whether one of its requests waits for an answer."""
         caller = self._callers.get(connection)
         if caller is None:
             return False

@@ -45,7 +45,7 @@ class Departure:
         self._was_removed = False
 
     def removed(self) -> None:
-        """Note that a neighbour says that the mesh has removed this router."""
+        """A neighbour says that the mesh has removed this router."""
         self._was_removed = True
         self._unwanted.set()
 

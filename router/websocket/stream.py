@@ -136,7 +136,7 @@ class WebSocketPipe(Pipe):
         self._control, self._means = b"", len(piece)
 
     def _went(self, size: int) -> int:
-        """Note that `size` bytes of frames are written. Returns how many output bytes are now written completely."""
+        """`size` bytes of frames are written. Returns how many output bytes are now written completely."""
         self._out = self._out[size:]
         if self._out:
             return 0

@@ -264,7 +264,7 @@ class Record:
         self.refusals = add_refusals(self.refusals, refusals)
 
     def left_without(self, subscriber: bytes) -> None:
-        """Note that the subscriber left this router before it got the record."""
+        """The subscriber left this router before it got the record."""
         self.moved = (*self.moved, subscriber)
 
     @property
@@ -289,8 +289,7 @@ class Record:
     # The methods from here on are for balanced addresses. They set the chosen subscriber.
 
     def seek_holders(self) -> None:
-        """Note that the record is only for the subscriber that already has it. The home does not know this subscriber
-        yet."""
+        """The record is only for the subscriber that already has it. The home does not know this subscriber yet."""
         self.chosen = None
 
     def choose(self, subscriber: bytes) -> None:
@@ -302,8 +301,7 @@ class Record:
         self.refusals = refusals
 
     def refused_for_itself(self, subscriber: bytes) -> None:
-        """Note that the subscriber refused the delivery for itself. The home does not offer it to this subscriber
-        again."""
+        """The subscriber refused the delivery for itself. The home does not offer it to this subscriber again."""
         if subscriber not in self.refused_by:
             self.refused_by = (*self.refused_by, subscriber)
 
@@ -471,8 +469,8 @@ def accept(records: Iterable[Record]) -> None:
 
 
 def outcome_kept(records: Iterable[Record]) -> None:
-    """Note that the publisher has stored the outcome of these records: it has answered an echo that was sent after the
-    outcome."""
+    """The publisher has stored the outcome of these records: it has answered an echo that was sent after
+    the outcome."""
     for record in records:
         record.known = True
 
@@ -639,7 +637,7 @@ class AddressKind(ABC):
 
     @abstractmethod
     def nobody_has(self, records: Iterable[Record]) -> None:
-        """Note that no subscriber has these records, because the publisher has transferred them for the first time."""
+        """No subscriber has these records, because the publisher has transferred them for the first time."""
 
     @abstractmethod
     def concerns(self, record: Record, subscriber: bytes) -> bool:
@@ -653,7 +651,7 @@ class AddressKind(ABC):
 
     @abstractmethod
     def accepted(self, records: Iterable[Record]) -> None:
-        """Note that a subscriber, or all subscribers at a router, have accepted these records."""
+        """A subscriber, or all subscribers at a router, have accepted these records."""
 
     @abstractmethod
     def is_over(self, record: Record) -> bool:
@@ -810,13 +808,12 @@ class Stream:
         times, so this method does nothing at an edge."""
 
     def abandon(self, followed_by: bytes | None) -> None:
-        """Note that the publisher will never settle these records. `followed_by`: the generation of the publisher's
-        next life."""
+        """The publisher will never settle these records. `followed_by`: the generation of the publisher's next life."""
         self.abandoned = True
         self.followed_by = None if followed_by is None else followed_by.hex()
 
     def doubt(self, record: Record) -> None:
-        """Note that the record is unconfirmed."""
+        """The record is unconfirmed."""
         self.unconfirmed[record.key] = record
 
     def confirm(self, key: bytes) -> Record | None:
@@ -999,7 +996,7 @@ class HomeStream(Stream):
         self.reply = {self.expected[key]: 0 for key in keys}
 
     def attached(self) -> None:
-        """Note that the router has answered the publisher's attach."""
+        """The router has answered the publisher's attach."""
         self.answered = True
 
     def leave(self) -> None:
@@ -1050,8 +1047,8 @@ class HomeStream(Stream):
         self.settled_again.difference_update(records)
 
     def came_again(self, key: bytes) -> bytes | None:
-        """Note that the publisher has transferred or given up a delivery of its map. Returns the delivery's tag; None
-        if the map lacks it."""
+        """The publisher has transferred or given up a delivery of its map. Returns the delivery's tag; None if the map
+        lacks it."""
         return self.expected.pop(key, None)
 
     def hand_over(self, keys: Iterable[bytes]) -> None:
@@ -1073,7 +1070,7 @@ class HomeStream(Stream):
         return first
 
     def placed_for_nobody(self) -> None:
-        """Note that the records placed last had no audience."""
+        """The records placed last had no audience."""
         self.alone = self.next_n
 
     # The methods from here on are about questions of other routers, and about the home's questions to the publisher.
@@ -1101,7 +1098,7 @@ class HomeStream(Stream):
         self.questions.append(question)
 
     def echo(self) -> None:
-        """Note that the router sends the publisher an echo. The answer to the echo covers all questions so far."""
+        """The router sends the publisher an echo. The answer to the echo covers all questions so far."""
         self.echo_covers = len(self.questions)
 
     def proven(self) -> list[Question]:
@@ -1161,7 +1158,7 @@ class HomeStream(Stream):
         return None if self.is_questioned(key) else _of_key(key, self.withheld)
 
     def went_ahead(self, routers: Iterable[str], at: int) -> None:
-        """Note that these routers have been sent the first `at` bytes of the first withheld message."""
+        """These routers have been sent the first `at` bytes of the first withheld message."""
         self.ahead.update(dict.fromkeys(routers, at))
 
     def arrived_ahead(self, routers: Iterable[str]) -> list[int]:
@@ -1265,11 +1262,11 @@ class HomeStream(Stream):
         return self.holders.pop(record.tag)
 
     def reserve(self, records: Iterable[Record], subscriber: bytes) -> None:
-        """Note that the queue is asked to agree to this subscriber for these records."""
+        """The queue is asked to agree to this subscriber for these records."""
         self.reserving.setdefault(subscriber, {}).update(dict.fromkeys(records))
 
     def agreed(self, records: Iterable[Record], subscriber: bytes) -> list[Record]:
-        """Note that the queue has agreed to the subscriber. Returns the records that were still waiting for this."""
+        """The queue has agreed to the subscriber. Returns the records that were still waiting for this."""
         waiting = self.reserving.get(subscriber, {})
         found = [record for record in records if record in waiting]
         for record in found:

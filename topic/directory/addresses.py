@@ -143,7 +143,7 @@ class Covered(Generic[V]):
         self._changed: dict[str, None] = {}
 
     def changed(self, address: str) -> None:
-        """Note that an address was added to the table, or removed from it."""
+        """An address was added to the table, or removed from it."""
         if self._by_mark is not None:
             self._changed[address] = None
             # no pattern was searched for a long time, so drop the index

@@ -193,13 +193,13 @@ class Directory:
         return own, [entry for entry in others if (entry.lasts or not entry.live) and entry.epoch != NOWHERE]
 
     def depart(self, name: bytes) -> None:
-        """Note that a subscriber has left this router, or has lapsed. The note stays until all contacts know this
-        (3.3). The caller sends the news."""
+        """A subscriber has left this router, or has lapsed. The departure stays in the departure log until
+        all contacts know of it (3.3). The caller sends the news."""
         self.version += 1
         self.departures.add(name, self.version)
 
     def acknowledge(self, router: str, version: int) -> None:
-        """Note that a contact has applied this router's section up to `version`."""
+        """A contact has applied this router's section up to `version`."""
         self.members.acknowledge(router, version, self.version)
         self._prune()
 

@@ -40,12 +40,12 @@ class Gossip:
         """Maps each contact to the number of the last piece of news that it has."""
 
     def contact(self, router: str) -> None:
-        """Note that `router` has all news so far: as the contact begins, this router sends its section, and gossip
+        """`router` has all news so far: as the contact begins, this router sends its section, and gossip
         about every link with a timeout."""
         self._told[router] = self._number
 
     def learned(self, name: bytes, version: int) -> None:
-        """Note that the owner has told of the subscriber, in this version of its section."""
+        """The owner has told of the subscriber, in this version of its section."""
         self._number += 1
         self._news.pop(name, None)
         self._news[name] = _News(self._number, version)

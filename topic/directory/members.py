@@ -62,7 +62,7 @@ class Members:
             self._told[self.router] = max(attach, self._told[self.router])
 
     def tells(self, told: Epoch) -> None:
-        """Note that a contact has announced all attaches at it up to this epoch."""
+        """A contact has announced all attaches at it up to this epoch."""
         self._told[told.router] = max(told, self._told.get(told.router, told))
 
     def has_told(self, attach: Epoch) -> bool:
@@ -72,8 +72,8 @@ class Members:
         return told is not None and told[1:] == attach[1:] and told >= attach
 
     def acknowledge(self, router: str, version: int, ours: int) -> None:
-        """Note that a contact has applied this router's section up to `version`. `ours`: the latest version. Raises
-        BreachError if `version` is above it."""
+        """A contact has applied this router's section up to `version`. `ours`: the latest version. Raises BreachError
+        if `version` is above it."""
         if not 0 <= version <= ours:
             raise BreachError(f"router {router} acknowledged version {version}, but the latest is {ours}")
         self.acked[router] = max(self.acked[router], version)

@@ -18,7 +18,7 @@ class HomeHere(Protocol):
         """Find which of these keys the publisher, which is attached here, has settled. Report them to the edge."""
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
-        """Note that the subscriber has room for more deliveries."""
+        """The subscriber has room for more deliveries."""
 
     def drain(self, asked: Drain) -> None:
         """Answer whether this home has given a subscriber all that there is for it."""

@@ -37,7 +37,7 @@ class Receipts:
         self.settlement_sent(subscriber, record)
 
     def settlement_sent(self, subscriber: LocalSubscriber, record: Record) -> None:
-        """Note that the record's settlement has been written to the subscriber's link."""
+        """The record's settlement has been written to the subscriber's link."""
         subscriber.unread.append(record)
         subscriber.armed = subscriber.marker is None
 
@@ -55,7 +55,7 @@ class Receipts:
         self.ask(subscriber)
 
     def known(self, subscriber: LocalSubscriber, count: int) -> None:
-        """Note that the subscriber has read the `count` oldest settlements in its `unread`."""
+        """The subscriber has read the `count` oldest settlements in its `unread`."""
         assert count <= len(subscriber.unread)
         if subscriber.echo_covers is not None:
             subscriber.echo_covers = max(0, subscriber.echo_covers - count)
@@ -95,7 +95,7 @@ class Receipts:
                 self.remember(subscriber, record)
 
     def _knows(self, record: Record) -> None:
-        """Note that one more subscriber has read the settlement. After the last one, forget the record."""
+        """One more subscriber has read the settlement. After the last one, forget the record."""
         record.unread -= 1
         assert record.unread >= 0
         if not record.unread and (not record.awaited or not isinstance(record.stream, HomeStream)):

@@ -51,12 +51,12 @@ class Reports:
         self._count_unproven()
 
     def attaches(self, subscriber: bytes) -> None:
-        """Note that a subscriber attaches. Every home has to join it."""
+        """A subscriber attaches. Every home has to join it."""
         for unjoined in self.unjoined.values():
             unjoined.add(subscriber)
 
     def unproven(self, publisher: bytes, subscriber: bytes) -> None:
-        """Note that the publisher's home delays the backlog of a local subscriber."""
+        """The publisher's home delays the backlog of a local subscriber."""
         self._unproven.setdefault(publisher, {})[subscriber] = None
 
     def rehomed(self, publisher: bytes) -> None:
@@ -69,7 +69,7 @@ class Reports:
                 del self.unreported[home]
 
     def joined(self, home: str, subscriber: bytes) -> bool:
-        """Note that `home` has joined the subscriber, or need not join it any more. If it has no other subscriber to
+        """`home` has joined the subscriber, or need not join it any more. If it has no other subscriber to
         join, send the delayed reports. Returns whether there were any."""
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()

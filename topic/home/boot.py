@@ -39,7 +39,7 @@ class Boot:
         return [] if self._home.booted else sorted(self._unheard)
 
     def section_received(self, router: str) -> None:
-        """Note that the router's section has come."""
+        """The router's section has come."""
         self._heard.add(router)
         self.check(-math.inf)
 

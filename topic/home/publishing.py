@@ -286,7 +286,7 @@ class Publishing:
     # The methods from here on are about routers whose channel is full.
 
     def full(self, router: str) -> None:
-        """Note that the channel to the router is full."""
+        """The channel to the router is full."""
         self._full.add(router)
 
     def contact_lost(self, router: str) -> None:
@@ -296,7 +296,7 @@ class Publishing:
         self.room(router)
 
     def room(self, router: str) -> None:
-        """Note that the channel to the router has room again, or that the router is lost."""
+        """The channel to the router has room again, or the router is lost."""
         self._full.discard(router)
         self._may_go_on = True
 

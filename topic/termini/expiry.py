@@ -303,8 +303,7 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """Note that the router still awaits the subscriber, so that this router announces the subscriber's lapse to it
-        again."""
+        """The router still awaits the subscriber, so that this router announces the subscriber's lapse to it again."""
         lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)

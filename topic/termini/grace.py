@@ -141,8 +141,7 @@ class Grace:
             self.ended(owner)
 
     def ended(self, owner: Owner) -> None:
-        """Note that the process of this incarnation of a router is gone. The contact with it may or may not be lost
-        already."""
+        """The process of this incarnation of a router is gone. The contact with it may or may not be lost already."""
         router, incarnation = owner
         if self._ended.get(router, 0) >= incarnation:
             return

@@ -111,14 +111,14 @@ class Attachment(Handler):
         return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
-        """Note that the router has answered the attach, with this generation. `self.generation` still has the
-        generation of the previous answer."""
+        """The router has answered the attach, with this generation. `self.generation` still has the generation of the
+        previous answer."""
 
     def _settled_on(self) -> None:
-        """Note that `generation` and `epoch` now have the values of this router's answer."""
+        """`generation` and `epoch` now have the values of this router's answer."""
 
     def _parted(self) -> None:
-        """Note that the link is lost, so that the engine's handles of its deliveries are no longer valid."""
+        """The link is lost, so that the engine's handles of its deliveries are no longer valid."""
 
     def _asked(self, link: Link) -> None:
         """Answer the router, which asked with an echo, unless the client has left this link."""
@@ -255,8 +255,7 @@ class Attachment(Handler):
             self._give_up(error)
 
     def _not_taken(self, error: ConnectionError) -> None:
-        """Note that a router has not taken the link. Report `Searching` when the first round through the routers had no
-        success."""
+        """A router has not taken the link. Report `Searching` when the first round through the routers has failed."""
         self._failed(error)
         if self._resumes and self._error is None and self._routers.exhausted and not self._searches:
             self._searches = True

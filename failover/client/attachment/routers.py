@@ -95,7 +95,7 @@ class Routers:
         return min(FIRST_PAUSE_S * 2.0 ** min(rounds - 1, 10), LONGEST_PAUSE_S) if rounds and not rest else 0.0
 
     def succeeded(self) -> None:
-        """Note that a link at `current` has lived: set `failures` to 0, and shuffle the other routers."""
+        """A link at `current` has lived: set `failures` to 0, and shuffle the other routers."""
         self.failures = 0
         others = [router for router in self._ring if router != self.current]
         self._random.shuffle(others)

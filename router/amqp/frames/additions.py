@@ -58,8 +58,8 @@ class Additions:
         return bool(self._announced)
 
     def announce(self, link: Link) -> int:
-        """Note that proton will write an attach of this link. Returns the number that the attach must carry among its
-        properties, so that `rewrite` finds the link."""
+        """Proton will write an attach of this link. Returns the number that the attach must carry among its properties,
+        so that `rewrite` finds the link."""
         self._number += 1
         self._announced[self._number] = link
         if link.unsettled is not None:
@@ -73,8 +73,8 @@ class Additions:
         tags[tag] = aborted
 
     def envelope(self, link: LinkDeliveries, tag: bytes, message: bytes) -> None:
-        """Note that the message of the next delivery with this tag on the link is in an envelope
-        (`router.amqp.format.message`), which `rewrite` takes off."""
+        """The message of the next delivery with this tag on the link is in an envelope (`router.amqp.format.message`),
+        which `rewrite` takes off."""
         self._envelopes.setdefault(link, {}).setdefault(tag, []).append(message[:ENVELOPE_SIZE])
 
     def forget(self, link: Link) -> None:

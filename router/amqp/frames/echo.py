@@ -72,7 +72,7 @@ class Echoes:
         self._drained[link] = None
 
     def answer_session(self, session: Any) -> None:
-        """Note that the peer has asked for the flow state of a session, not of a link."""
+        """The peer has asked for the flow state of a session, not of a link."""
         self._sessions[session] = None
 
     def forget_session(self, session: Any) -> None:

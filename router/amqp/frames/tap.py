@@ -216,7 +216,7 @@ class Tap:
         return EndFrame(channel)
 
     def end_session(self, channel: bytes) -> None:
-        """Note that we have ended the session: ignore its frames until the peer's end (AMQP 1.0 2.5.5)."""
+        """We have ended the session: ignore its frames until the peer's end (AMQP 1.0 2.5.5)."""
         self._walk.ended.add(channel)
         self._forget_session(channel)
 
@@ -266,8 +266,8 @@ class Tap:
         return None
 
     def let_go(self, link: Link) -> None:
-        """Note that proton was given a detach of this link in the peer's place: ignore the link's frames until the
-        peer's own detach."""
+        """Proton was given a detach of this link in the peer's place. Ignore the link's frames until the peer's own
+        detach."""
         self._let_gone.add((link.remote_channel, link.remote_handle))
         self.flows.detached(link.remote_channel, link.remote_handle)
 

@@ -152,7 +152,7 @@ class Walk:
         self._settlement, self._noted = b"", list[int]()
 
     def expect_resumed(self) -> None:
-        """Note that transfers may resume a delivery from now on."""
+        """Transfers may resume a delivery from now on."""
         self.fields = RESUME
         self.forget()
 

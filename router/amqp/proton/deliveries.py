@@ -55,7 +55,7 @@ class DeliveryHost(Protocol):
         """Mark the next delivery with this tag as resumed."""
 
     def has_envelope(self, link: "LinkDeliveries", tag: bytes, message: bytes) -> None:
-        """Note that the message of the next delivery with this tag is in an envelope."""
+        """The message of the next delivery with this tag is in an envelope."""
 
 
 class LinkDeliveries:

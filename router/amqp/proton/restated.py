@@ -50,7 +50,7 @@ class Restated:
         self._unsettled = unsettled
 
     def settled(self, count: int) -> None:
-        """Note that we have settled `count` deliveries, perhaps before they were counted."""
+        """We have settled `count` deliveries, perhaps before they were counted."""
         self._deliveries += max(0, count - self._unsettled)
         self._unsettled = max(0, self._unsettled - count)
 
