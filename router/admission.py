@@ -39,14 +39,14 @@ and a reserve."""
 
 
 def take_descriptors() -> None:
-    """Raise the limit of descriptors to the most that this process may have, because every client takes one."""
+    """Raise the process's limit of descriptors to the hard limit, because each connection takes a descriptor."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def descriptors(neighbours: int) -> tuple[int, int]:
-    """The number of places of a router with so many neighbours. Connections of neighbours and of clients take these
-    places."""
+    """The places for connections of neighbours, and those for connections of clients, at a router with this number of
+    neighbours."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     dialled, accepted = 2 * neighbours, 2 * neighbours + 2 * SPARE_LEAST
     return accepted, max(2 * SPARE_LEAST, limit - OWN - dialled - accepted)
@@ -63,8 +63,8 @@ S = TypeVar("S", bound=Stranger)
 
 
 class Unopened(Generic[S]):
-    """Connections that are not open yet, in the order in which they came or sent their greeting. This is an
-    OrderedDict, which finds its first key at once; a plain dict would first skip all deleted keys."""
+    """Connections that are not open yet: first the silent ones, then those that have sent their greeting, each in
+    order. Both are OrderedDicts, which find their first key at once; a plain dict would first skip all deleted keys."""
 
     def __init__(self) -> None:
         self._silent: OrderedDict[S, None] = OrderedDict()
@@ -172,18 +172,18 @@ class Visitor:
 
     @property
     def has_spoken(self) -> bool:
-        """Wait until the kernel has the peer's whole greeting. False if the peer has gone."""
+        """Whether the kernel has received the peer's whole greeting. False if the peer has gone."""
         try:
             return len(self._accepted.recv(GREETING, socket.MSG_PEEK)) == GREETING
         except OSError:
             return False
 
     def open(self) -> None:
-        """The peer has sent its open."""
+        """The peer has sent its AMQP open."""
         self._admission.open(self)
 
     def admit(self) -> bool:
-        """Take a place that is not spare. Returns False if none is free."""
+        """Move from a spare place to a place for clients. Returns False if none is free."""
         return self._admission.admit(self)
 
 
@@ -195,9 +195,10 @@ def _log(limit: str, who: str, what: str) -> None:
 
 
 class Admission:
-    """Make the admission at one listener with so many places; at most `most` connections are admitted. `patience`: the
-    seconds that a peer has for its greeting. `turn`: the task of a connection awaits `turn()` after the greeting,
-    before it serves the connection. `exceed`: called with the exceeded limit, the peer, and the consequence."""
+    """Accepts the connections of one listener, and decides which of them keep their places. `places`: the number of all
+    places, a quarter of which is spare. `most`: the most connections that are admitted. `patience`: the seconds that a
+    peer has for its greeting. `turn`: the task of a connection awaits `turn()` after the greeting, before it serves the
+    connection. `exceed`: called with the exceeded limit, the peer, and the consequence."""
 
     def __init__(
         self,
@@ -243,8 +244,8 @@ class Admission:
                 await trio.sleep(PAUSE_S)
 
     def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
-        """Accept all waiting connections before any is served. In a crowd, most of them at once make way for later
-        ones."""
+        """Accept all waiting connections before any is served. If there are too many, the later ones end most of the
+        earlier ones at once."""
         for _ in range(min(AT_ONCE, self._places.value)):
             accepted, address = listener.accept()
             accepted.setblocking(False)
@@ -283,7 +284,7 @@ class Admission:
             self._strangers.forget(visitor)
             visitor.scope.cancel()
 
-    # The methods from here on note changes of a connection.
+    # The methods from here on are called when a connection changes.
 
     def open(self, visitor: Visitor) -> None:
         self._strangers.opens(visitor)

@@ -15,9 +15,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 def collect_rarely() -> None:
-    """Make collections of cycles rare. Messages, links and connections leave no cycles, so reference counts free them
-    (`tests/router/test_nothing_left.py`). A collection every 700 objects would cost a third of a message's time, and
-    stalls of 100 ms."""
+    """Make Python's collections of reference cycles rare. Messages, links and connections leave no cycles, so reference
+    counts free them (`tests/router/test_nothing_left.py`). A collection every 700 objects would cost a third of a
+    message's time, and stalls of 100 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
@@ -56,8 +56,8 @@ class FreeMemory:
         self._left = self._process.memory_info().rss
 
     def give_back(self) -> None:
-        """Return free memory to the system if there is much of it. Meanwhile, other threads that allocate memory wait,
-        about 100 ms for a GiB."""
+        """Return free memory to the system if there is much of it. This takes about 100 ms for a GiB, in which other
+        threads wait if they allocate memory."""
         # This process uses another C library.
         with contextlib.suppress(AttributeError, OSError):
             library = ctypes.CDLL(None)

@@ -27,17 +27,18 @@ FLUSH_S = 1.0
 """The seconds between two flushes. A shorter time would make smaller blocks, and would make no entry safer, because the
 tail already has each entry."""
 MOST_REASON = 200
-"""The most characters of a reason in the delivery log. A longer reason loses its beginning."""
+"""The most characters of a GAP entry's reason. A longer reason loses its beginning."""
 
 
 def has_segments(directory: Path) -> bool:
-    """Whether an earlier incarnation has written segments in this directory."""
+    """Whether this directory has segments, which an earlier incarnation has written."""
     return directory.is_dir() and any(parse_segment_name(path.name) for path in directory.iterdir())
 
 
 @cache
 def boot_id() -> str:
-    """The id of this boot of the kernel; "" if unknown. Saved entries outlive the process, but not the kernel."""
+    """The id of this boot of the kernel; "" if unknown. Saved entries survive the end of the process, but not of the
+    kernel."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -57,10 +58,10 @@ class JournalFile:
         kept: Retention | None = None,
         restate: Callable[[Name | None], None] = lambda first: None,
     ) -> None:
-        """`goes_on`: if the log cannot be written, it breaks off, and no later call raises. `kept`: the limits of the
-        segments that are kept; None: all are kept. `restate`: called at the beginning of each later segment if `kept`
-        is given, with the first kept segment (`Retention.expired`). It appends to the block the entries that each
-        segment has to repeat."""
+        """`goes_on`: if a write fails, the log breaks off and no call raises; otherwise the call raises the error.
+        `kept`: the limits of the segments that are kept; None: all are kept. `restate`: called at the beginning of each
+        later segment if `kept` is given, with the first kept segment (`Retention.expired`). It appends to the block the
+        entries that each segment has to repeat."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""
@@ -80,8 +81,8 @@ class JournalFile:
         self._segment = self._open()
 
     def save(self) -> None:
-        """Make all entries of the block outlive this process. The caller does this before it sends a message that
-        depends on one of the entries."""
+        """Copy all entries of the block into the mapped tail, so that they survive the end of this process. The caller
+        does this before it sends a message that depends on one of the entries."""
         if self.why:
             self.missing += self.block.drop_unsaved()
         elif (payload := self.block.unsaved()) is not None:
@@ -92,7 +93,7 @@ class JournalFile:
 
     def flush(self, *, last: bool = False) -> None:
         """Write the entries of the block, if there are any. If the log has broken off, try to begin a new segment.
-        `last`: the log ends, so do not begin a new segment because the present one is full."""
+        `last`: the log ends, so begin no new segment, even if the present one is full."""
         try:
             if self.why:
                 self.missing += self.block.drop_unsaved()
@@ -109,7 +110,7 @@ class JournalFile:
 
     @property
     def written(self) -> int:
-        """The bytes of the segments, with the regions of their tails."""
+        """The bytes of all segments of this incarnation. The region of the tail counts for each."""
         return self._former + self._segment.size
 
     def _begin_segment(self) -> None:
@@ -119,9 +120,9 @@ class JournalFile:
         former.close()
 
     def _continue(self, kept: Retention) -> None:
-        """List the expired segments for the owner, which deletes them. Let `restate` repeat entries in the new
+        """Put the expired segments into `expired`: the owner deletes them. Let `restate` repeat entries in the new
         segment."""
-        # An error is ignored: the router lists the expired segments again when it begins the next segment.
+        # After an error, the router lists the expired segments when it begins the next segment.
         with contextlib.suppress(OSError):
             self.expired, first = kept.expired(self._directory)
             self._restate(first)
@@ -170,7 +171,8 @@ class _Segment:
         self._path = path
         self._file = path.open("x+b", buffering=0)
         try:
-            # A full disk fails in this call. Without the call, a write to the mapping would kill the process.
+            # If the disk is full, this call raises an error. Without the call, the first write to the mapping would
+            # kill the process.
             self._write(bytes(REGION))
         except OSError:
             self._file.close()
@@ -181,7 +183,8 @@ class _Segment:
         self.tail = Tail(self._mapping, block.head, boot_id(), block.number)
 
     def append(self, block: Block) -> None:
-        """Append the block to the file. Clear the tail, which had the block's entries, and begin the next block."""
+        """Append the block to the file and begin the next block. Clear the tail, because the file now has its
+        entries."""
         self._write(block.encode())
         block.begin_next()
         self.tail.clear(block.number)

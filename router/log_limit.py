@@ -26,8 +26,8 @@ MOST: Final = {
 }
 """Maps a logger to the number of lines of one kind that it may write in a minute."""
 LEAST: Final = {"oncemesh.mqtt": logging.INFO}
-"""Maps a logger to the lowest level that is limited, if this level is not WARNING. Clients that come back again and
-again also cause lines at this level."""
+"""Maps a logger to the lowest level that is limited; WARNING for all other loggers. Clients that come back again and
+again also cause lines of this lower level."""
 
 
 class LogLimit(logging.Filter):

@@ -2,13 +2,13 @@
 
 The router with the lower name dials. Each side opens with its router id as container-id; the neighbour is up when both
 have opened. From then on both send bodies, on a lane for link state and a lane for channels. Bodies that are ready at
-the same time travel as one. A connection gets only as many bodies as it is about to write. The other bodies wait in the
-outbox, which sends link state before the frames of channels. `linkstate` knows the content of bodies. Two routers with
-different wire versions refuse to connect, so the mesh has no link between them (protocol 3).
+the same time travel together as one body. A connection gets only as many bodies as it is about to write. The other
+bodies wait in the outbox, which sends link state before the frames of channels. `linkstate` knows the content of
+bodies. Two routers with different wire versions refuse to connect, so the mesh has no link between them (protocol 3).
 
 In a closed mesh a neighbour proves its name before it opens (`router.security`). In an open mesh no router can prove
-its name. There a newer connection replaces a neighbour's connection only if the older connection is silent. Otherwise
-any stranger could take the neighbour's place. A refused peer learns nothing of the mesh.
+its name. So a newer connection replaces a neighbour's connection only if the older connection is silent. Otherwise any
+stranger could take the neighbour's place. A refused peer learns nothing of the mesh.
 """
 
 import logging
@@ -38,28 +38,29 @@ log = logging.getLogger("oncemesh.neighbours")
 
 LANES: Final = (LINKSTATE, CHANNEL)
 HELD_BYTES = 512 * 1024
-"""The most bytes of bodies that the connection holds unwritten. The writer may hold as many again."""
+"""The most bytes of bodies that the connection holds before it passes them to the writer. The writer may hold as many
+again."""
 BEHIND_BYTES = 128 * 1024
-"""The limit that takes the place of HELD_BYTES while the connection is behind: the stream does not take written bytes
-at once. The limit is lower, because new link state has to wait until all held bytes are written."""
+"""Replaces HELD_BYTES while the connection is behind, that is, while the stream does not take written bytes at once.
+This limit is lower, because new link state has to wait until all held bytes are written."""
 JOINED_BYTES = CHUNK
 """The most bytes of bodies that travel as one; a longer body travels alone. The limit has two reasons. The neighbour
-reads joined bodies only when all of them have arrived, so a short answer must not be joined with the chunk of a long
-message behind it. And `linkstate.channel.Budget`, which measures the connection in bodies, must not count two chunks as
-one."""
+reads joined bodies only when all of them have arrived, so a short answer would have to wait for the chunk of a long
+message that is joined behind it. And `linkstate.channel.Budget`, which measures the connection in bodies, must not
+count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 25
 """The version of all messages between routers (`linkstate.frames`, `topic.wire`, `topic.raft.wire`,
-`topic.queues.wire`); every change raises it. A router of the first version names no version."""
+`topic.queues.wire`); every change raises it. Routers of the first version do not send a version."""
 REMOVED = "oncemesh:removed"
-"""The condition with which this router refuses a router that the mesh has removed while it was out of reach."""
+"""The condition of the close that tells a router that the mesh has removed it while it was out of reach."""
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 
 
 class Transport:
-    """One connection with a neighbour, and the bodies that wait until it has room for them."""
+    """One connection with a neighbour, and the bodies that wait until the connection has room for them."""
 
     __slots__ = ("connection", "held", "name", "outbox", "received", "sent", "up")
 
@@ -69,7 +70,7 @@ class Transport:
         """The name of the neighbour."""
         self.outbox = Outbox()
         self.held = 0
-        """The bytes of bodies that the connection holds unwritten."""
+        """The bytes of bodies that the connection has taken and not written yet."""
         self.up = False
         self.sent = self.received = 0
         """The numbers of sent and received bodies. Bodies that are joined into one count as one."""
@@ -87,14 +88,14 @@ class Transport:
 
 
 class Removable(Protocol):
-    """The part of `router.plan.departure` that this module uses: it decides when this router ends."""
+    """The part of `router.plan.departure` that this module uses. It decides when this router ends."""
 
     def removed(self) -> None:
         """A neighbour says that the mesh has removed this router."""
 
 
 class Neighbours(Handler):
-    """The handler of all connections with neighbours, dialled and accepted alike."""
+    """Handles the connections with all neighbours, dialled and accepted."""
 
     def __init__(self, node: Node, linkstate: Mesh, mesh: str, departure: Removable, *, closed: bool) -> None:
         """`mesh`: the name of this mesh. Routers of other meshes are refused. `closed`: neighbours have to prove their
@@ -107,7 +108,7 @@ class Neighbours(Handler):
         self._up: dict[str, Transport] = {}
         self._touched: dict[Transport, None] = {}
         self.parting: set[Connection] = set()
-        """Connections with routers that are no longer neighbours. They are kept until their last bytes are written."""
+        """Connections with former neighbours. They are kept until their last bytes are written."""
         self._versions: dict[str, object] = {}
         """Neighbour -> its wire version, if this differs from ours."""
 
@@ -204,11 +205,11 @@ class Neighbours(Handler):
     def on_attach(self, link: Link) -> None:
         link.refuse("amqp:not-allowed", "only routers of the mesh may connect to this listener")
 
-    # The methods from here on receive bodies.
+    # The methods from here on receive data.
 
     def bytes_received(self, connection: Connection) -> bool:
-        """Count the received bytes as a sign that the neighbour lives; bytes of an incomplete body count, too. Returns
-        False if the peer is no neighbour yet."""
+        """Bytes came from the peer, perhaps only a part of a body. If the peer is a neighbour, they show that it lives.
+        Returns False if the peer has not opened as a neighbour."""
         transport: Transport | None = connection.context
         if transport is not None and self._counts(transport) and connection.last_received is not None:
             self._linkstate.bytes_received(transport.name, connection.last_received)
@@ -240,7 +241,7 @@ class Neighbours(Handler):
             self._touched[transport] = None
 
     def flush(self) -> None:
-        """Make the connections write the bodies that are queued for them."""
+        """Fill the connections of all neighbours that have new bodies, and wake them to write."""
         touched, self._touched = self._touched, {}
         for transport in touched:
             if transport.up:

@@ -233,7 +233,8 @@ class Process:
         self.clients.close("amqp:connection:forced", "the router stops")
 
     async def _goodbye(self) -> None:
-        """Send clients to other routers. Their links end without closing detaches."""
+        """Send the clients to other routers, hand over the lead of replica sets, and close the connections with
+        neighbours. The clients' links are not closed, so that the clients can resume them."""
         log.info("stopping", extra=event(EventKind.STOPPING))
         self.send_clients_away()
         await self.hand_over()
@@ -244,7 +245,7 @@ class Process:
 
     async def hand_over(self) -> None:
         """Hand the lead of this router's replica sets to other routers, so that the sets need no election. If the whole
-        mesh stops, no set moves."""
+        mesh stops, the sets keep their leaders."""
         sets = self.node.sets
         if sets is None:
             return
@@ -267,7 +268,7 @@ class Process:
                 self.node.pump()
 
     def step(self) -> None:
-        """Carry out the outputs of an event (`router.queues.replicas.ReplicasOwner`)."""
+        """Pump the node: carry out the outputs of an event (`router.queues.replicas.ReplicasOwner`)."""
         with self._outbound:
             self.node.pump()
 
@@ -277,7 +278,7 @@ class Process:
             await next_look(FLUSH_S)
 
     async def _tidy(self) -> None:
-        """Run slow work in threads, because it waits for the disk or the kernel: return memory, merge the store, delete
+        """Do slow work in threads, because it waits for the disk or the kernel: return memory, merge the store, delete
         segments."""
         beside, memory = partial(trio.to_thread.run_sync, abandon_on_cancel=True), FreeMemory()
         while True:
@@ -291,7 +292,8 @@ class Process:
     # The methods from here on serve connections.
 
     async def _admit_clients(self, listeners: Mapping[socket.socket, Handler], nursery: trio.Nursery) -> None:
-        """Accept clients. When this ends, the listeners close, so that new connections are refused and do not wait."""
+        """Accept clients. At the end, the listeners close at once, so that new connections are refused instead of
+        waiting."""
         with self._admission:
             while self._starts is Start.JOIN and not self.node.topic.boot.has_joined:
                 await trio.sleep(LOOK_S)
@@ -371,7 +373,7 @@ class Process:
     async def _serve_neighbour(
         self, stream: trio.abc.Stream, connection: Connection, peer: str, known: Callable[[], bool]
     ) -> None:
-        """Serve a connection with a neighbour. `known` is called when the peer has proven to be a neighbour."""
+        """Serve a connection with a neighbour. `known` is called when the peer has opened as a neighbour."""
 
         def after_input() -> None:
             if self.neighbours.bytes_received(connection):

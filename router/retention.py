@@ -15,8 +15,8 @@ Name = tuple[int, int]
 
 @attrs.frozen
 class Retention:
-    """The limits of a delivery log. Whole segments are deleted, the oldest first, whichever incarnation has written
-    them."""
+    """The limits of a delivery log. The router deletes whole segments, the oldest first, whichever incarnation has
+    written them."""
 
     keep_s: float | None
     """A segment is kept for this many seconds after its last write; None: no limit."""
@@ -24,9 +24,8 @@ class Retention:
     """The most bytes of all segments that are kept; None: no limit."""
 
     def expired(self, directory: Path) -> tuple[list[Path], Name | None]:
-        """The segments to delete, and the name of the first kept segment. The segment in use is always kept. The name
-        is None if nothing is deleted now and the first kept segment has the number 0: then its incarnation has lost no
-        segment."""
+        """The segments to delete, and the name of the first kept segment. The latest segment is always kept. The name
+        is None if the log is complete: no segment is deleted now, and the first one has the number 0."""
         found = {name: path for path in directory.iterdir() if (name := parse_segment_name(path.name))}
         *older, first = sorted(found)
         stats = {name: found[name].stat() for name in found}
@@ -45,6 +44,6 @@ class Retention:
 
 def delete(segment: Path) -> None:
     """Delete an expired segment."""
-    # If this fails, the next segment tries again.
+    # After a failure, `Retention.expired` lists the segment again when the next segment begins.
     with contextlib.suppress(OSError):
         segment.unlink(missing_ok=True)

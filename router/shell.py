@@ -57,7 +57,7 @@ class ShellOwner(Protocol):
     def neighbours(self) -> Transmitter: ...
 
     def pumped(self) -> None:
-        """Called after a pump, when all its outputs for neighbours have been handed to their connections."""
+        """Called at the end of a pump, when the connections have got all outputs for neighbours."""
 
     def planned(self) -> None:
         """Called when the plan of the mesh has changed."""

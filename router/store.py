@@ -2,16 +2,16 @@
 DIR/<router>/state.db.
 
 The store has the directory entries of durable termini, so that a mesh still awaits their clients after every router has
-died. It also has the highest clock and incarnation, so that all names after a restart are younger than those before. It
-never has the content of a delivery.
+died. It also has the highest clock and incarnation, so that all epochs and incarnations after a restart are higher than
+earlier ones. It never has the content of a delivery.
 
 A change is written when `save` returns. It survives the end of the process, whatever the cause (`synchronous=NORMAL`
-with a write-ahead log). `save` never waits for the disk. `merge`, of the write-ahead log into the file, does, so it
-runs in a thread.
+with a write-ahead log). `save` never waits for the disk. `merge` moves the write-ahead log into the file and waits for
+the disk, so it runs in a thread.
 
 A router refuses a file that is damaged, even in a single bit, or belongs to another router: without the file it would
-silently forget subscribers. An empty file is damaged, too, because a new file appears whole. Only without any file does
-the router start without state.
+silently forget subscribers. An empty file counts as damaged, because a new file appears with its whole content. Only
+without any file does the router start without state.
 """
 
 import contextlib
@@ -34,20 +34,21 @@ from topic.errors import UnkeptError
 from topic.wire.segments import is_entry
 
 MERGE: Final = 250
-"""A merge follows after this many transactions. Each transaction takes some pages of 4 KiB in the write-ahead log."""
+"""The number of transactions after which the write-ahead log is merged. Each transaction takes some pages of 4 KiB in
+the log."""
 NO_PLAN: Final = Plan({}, {})
 LATER: Final = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
     # Another program has the file open.
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),
 )
-"""SQLite's primary result codes for errors that do not concern the content of the file, and may pass."""
+"""SQLite's primary result codes for errors that may pass, because they say nothing about the content of the file."""
 
 _PLAN: Final = "CREATE TABLE plan (packed BLOB, sum INTEGER)"
 _FIRST_PLAN: Final = ("INSERT INTO plan VALUES (?, ?)", summed(msgpack.packb(NO_PLAN.changed())))
 _KEEP_PLAN: Final = "UPDATE plan SET (packed, sum) = (?, ?)"
 _WITHOUT_PLAN: Final = 2
-"""The version of the file's format before there were plans."""
+"""The last version of the file's format without a plan."""
 _OWN: Final = "INSERT INTO router VALUES (?, ?, ?, ?, ?)"
 _COUNT: Final = "UPDATE router SET (mesh, name, incarnation, clock, sum) = (?, ?, ?, ?, ?)"
 _PUT: Final = "REPLACE INTO entry VALUES (?, ?, ?, ?)"
@@ -80,7 +81,7 @@ class StateStore:
     def __init__(self, path: Path, mesh: str, router: str) -> None:
         """Open the store, or create it. Raises StoreError if the file is damaged, belongs to another router, or cannot
         be used."""
-        # The clock of this process and of all earlier ones stays below this value. The store has the value, too.
+        # No epoch of this process or an earlier one has a clock above this value. The store has the value, too.
         self.reserved = 0
         self._incarnation = 0
         self._unmerged = 0
@@ -132,7 +133,7 @@ class StateStore:
         return summed(*self._owner, self._incarnation, self.reserved)
 
     def begin(self, wall_ms: int) -> int:
-        """The incarnation of this process: the time of its start, but at least one more than the last incarnation."""
+        """Begin an incarnation, and return it: the wall time in ms, but at least one more than the last incarnation."""
         self._incarnation = max(wall_ms, self._incarnation + 1)
         try:
             with self._file.transaction():
@@ -143,10 +144,10 @@ class StateStore:
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
         """Store the entries of `changed`, the plan if it is given, and a clock value above which every later
-        incarnation starts. Delete an entry of `changed` that does not outlive its router. If `whole`, delete all other
-        entries of the store, too. The store takes all of this or nothing. The caller calls this before any client or
-        router can learn of the change. Raises UnkeptError if the disk does not take the change, or if another program
-        holds the file."""
+        incarnation starts. An entry of `changed` that must not outlive its router is deleted. If `whole`, delete all
+        other entries of the store, too. The store takes all of this or nothing. The caller calls this before any client
+        or router can learn of the change. Raises UnkeptError if the disk does not take the change, or if another
+        program holds the file."""
         reserved = self.reserved
         try:
             check_room(self._path)
@@ -168,7 +169,7 @@ class StateStore:
         return self._unmerged >= MERGE
 
     def merge(self) -> None:
-        """Merge the write-ahead log into the file, as `SqliteFile.merge`; from any thread."""
+        """Merge the write-ahead log into the file (`SqliteFile.merge`). Any thread may call this."""
         self._unmerged = 0
         self._file.merge()
 

@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 PASS_S: Final = 0.05
-"""After so many seconds of a pass, no further client gets a turn in it."""
+"""The seconds of a pass after which no further client gets a turn in it."""
 
 
 class ClientTurns(trio.abc.Instrument):

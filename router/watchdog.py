@@ -14,7 +14,8 @@ one.
 While the process does not run, the watch does not run either. Afterwards the watch notices the gap by its late look,
 and logs it, because neighbours may have given up the router meanwhile.
 
-Some C code never lets other threads run. The watch cannot notice this code, because the watch is one of these threads.
+Some C code never lets other threads run. While such code runs, the watch cannot look either, because it is one of these
+threads.
 """
 
 import logging
@@ -47,12 +48,12 @@ TELL_S: Final = 1.0
 
 class Health(Enum):
     WELL = "well"
-    LATE = "late"  # a late turn is reported once
+    LATE = "late"  # reported only once for each turn
     STUCK = "stuck"
 
 
 class Turn:
-    """The current turn, as each look sees it. Times are in seconds."""
+    """The current turn, as the watch's looks have seen it. Times are in seconds."""
 
     def __init__(self, dead: float) -> None:
         self._dead = dead
