@@ -92,7 +92,7 @@ class BodyConnection(Connection):
                 self.handler.on_body(self, lane, piece)
 
     def release(self) -> None:
-        """Free large buffers at once: an error that ended the connection may refer to the connection for a while."""
+        """Free large buffers at once, because the traceback of an error may keep this object alive for a while."""
         super().release()
         self._bodies.forget()
         self._out = []

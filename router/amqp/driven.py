@@ -19,7 +19,7 @@ class StreamDriver(Protocol):
     """Moves the bytes of one connection."""
 
     def wake(self) -> None:
-        """Write the output that the connection has now."""
+        """Let the driver write the output that the connection has now."""
 
     def figures(self) -> StreamFigures | None:
         """The kernel's figures of the stream; None if it has none."""
@@ -83,10 +83,10 @@ class DrivenConnection(ABC):
         return self._driver.figures()
 
     def prove(self, told: Callable[[], None]) -> None:
-        """Ask for a proof that the peer still has this connection, and for a call of `told` then. The proof: the
-        peer's machine has acknowledged bytes that we wrote after this call, and all input that came before the
-        acknowledgement is handled. `told` is never called if the stream does not show acknowledgements, or if the
-        connection ends first. Calls with the same `told` count as one until the driver begins the proof."""
+        """Call `told` once it is proven that the peer still has this connection. The proof: the peer's machine has
+        acknowledged bytes that we wrote after this call, and all input that came before the acknowledgement is handled.
+        `told` is never called if the stream does not show acknowledgements, or if the connection ends first. Calls with
+        the same `told` count as one until the driver begins the proof."""
         self.proofs[told] = None
         self.wake()
 

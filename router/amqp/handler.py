@@ -57,7 +57,8 @@ class Handler:
         """A complete message within a transaction has arrived."""
 
     def on_part_lost(self, connection: Connection, transaction: bytes) -> None:
-        """A message within this transaction was not taken, or an outcome within it is of a delivery that is over."""
+        """A message of this transaction was not taken, or an outcome in the transaction names a delivery that is
+        already settled."""
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         """Dispositions of the peer have come."""

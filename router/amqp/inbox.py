@@ -251,8 +251,8 @@ class Inbox:
             self._hand_over_flows()
 
     def hand_over_outcomes(self, told: TransactionalDisposition) -> None:
-        """Hand over what this disposition tells, and nothing else is here. If it names a delivery that is over, because
-        this end has settled it, the owner learns that an outcome is missing."""
+        """Hand over the outcomes in this disposition; the inbox has no others. If the disposition names a delivery that
+        this end has settled, tell the owner that the transaction lacks an outcome (`on_part_lost`)."""
         news = (handle for link, all_ in self._news.items() if link.answered and not link.ended for handle in all_)
         if sum(handle not in self._settling for handle in news) < told.deliveries:
             self._recipient.on_part_lost(self._connection, told.transaction)
@@ -273,8 +273,8 @@ class Inbox:
 
     @staticmethod
     def _are_fit(link: Link, tags: list[bytes]) -> bool:
-        """Whether transfers with these tags are valid. If the peer sent them without credit, or before we have answered
-        its attach, they are not, and the link is detached. Raises AmqpError if a tag is too long."""
+        """Whether transfers with these tags are valid. They are not if the peer sent them without credit, or before we
+        have answered its attach; then the link is detached. Raises AmqpError if a tag is too long."""
         if max(map(len, tags)) > MAX_TAG:
             raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
         if link.ended:

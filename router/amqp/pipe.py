@@ -89,7 +89,7 @@ class SocketPipe(Pipe):
 
 
 class StreamPipe(Pipe):
-    """The pipe of any other trio stream."""
+    """The pipe of any other trio stream, through trio's interface."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.taken = 0

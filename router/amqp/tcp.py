@@ -58,8 +58,8 @@ if sys.platform == "linux":
             return count
 
     def kernel_of(stream: trio.abc.Stream) -> Kernel | None:
-        """The kernel's view of this stream; None if the stream is no plain socket, because only a socket's bytes are
-        those that the kernel counts."""
+        """The kernel's view of this stream; None if the stream is no plain socket: the kernel counts bytes of a socket,
+        not of a layer above it."""
         if not isinstance(stream, trio.SocketStream) or stream.socket.family not in (socket.AF_INET, socket.AF_INET6):
             return None
         return Kernel(stream)
@@ -67,7 +67,7 @@ if sys.platform == "linux":
 else:
 
     class Kernel:
-        """A class without objects, because this kernel has no such figures."""
+        """Has no objects, because this kernel has no such figures."""
 
         def unacknowledged(self) -> int:
             raise NotImplementedError
@@ -96,7 +96,7 @@ def acknowledge(stream: trio.SocketStream) -> None:
 
 
 def short(stream: trio.SocketStream) -> trio.SocketStream:
-    """Keep the socket's buffer short: the rest waits where link state can overtake data."""
+    """Keep few unsent bytes in the socket. The other bytes wait in the outbox, where link state can overtake data."""
     if sys.platform == "linux":
         stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     return stream

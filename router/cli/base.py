@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PIPE_WIDTH = 100_000
-"""The width, in columns, of a console without a terminal, so that no line is too long. Without it, rich would wrap
-lines at 80 columns."""
+"""The width, in columns, of a console without a terminal. It is so large that rich wraps no line; rich's default is
+80."""
 
 
 def standard_output() -> TextIO:

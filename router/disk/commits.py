@@ -32,7 +32,8 @@ class Kept(Protocol[Given]):
 
 
 class GroupCommit(Generic[Change, Failure]):
-    """If the store is threaded, `run` must be running as long as any caller waits."""
+    """Commits changes to one store, in groups. If the store is threaded, `run` must be running as long as any caller
+    waits."""
 
     def __init__(self, store: Kept[Change], failure: type[Failure], failed: Callable[[Failure], None]) -> None:
         """`failure`: the type of the exception that the store raises if it cannot store changes. `failed`: called with
@@ -47,7 +48,7 @@ class GroupCommit(Generic[Change, Failure]):
         self._error: Failure | None = None
 
     def add(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
-        """Make the changes durable, then call `then`. If the store is not threaded, `then` is called before this
+        """Store the changes durably, then call `then`. If the store is not threaded, `then` is called before this
         returns."""
         self._changes += changes
         if self._store.threaded:

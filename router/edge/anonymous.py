@@ -7,8 +7,9 @@ The link is a separate publisher for each address. This publisher attaches when 
 messages wait here until the attach is answered. All messages that the link holds count against one window, as with any
 publisher (protocol 5).
 
-Never here: resumption. A map has no addresses, so a router could not tell to which publisher a tag belongs. Deliveries
-that are in doubt when the link ends stay in doubt; the client sends them again, at least once.
+This link resumes nothing. A map has no addresses, so a router could not tell to which publisher a tag belongs.
+Deliveries that are in doubt when the link ends stay in doubt. The client sends them again, so subscribers get them at
+least once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

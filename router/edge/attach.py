@@ -88,7 +88,7 @@ class AttachRequest:
     filters: Mapping[str, Described]
     """The filters of a subscriber that the router applies: the first selector, and no-local."""
     wants: Wants | None
-    """These filters in the form in which the core asks them; None if there are none."""
+    """These filters as the core's `Filter`; None if there are none."""
 
 
 def read_request(link: Link, address: str, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
@@ -221,9 +221,9 @@ def checked_address(link: Link) -> str:
 
 
 def source_of(link: Link, entries: Iterable[LinkEntry]) -> Terminus:
-    """The source of the subscriber that an attach without a source names. The subscriber has the client's container-id
-    and user, and the name of the link. JMS ends a durable subscription by such an attach. Raises `Refusal` if there is
-    no such subscriber, or if there are several at different addresses."""
+    """Find the subscriber that an attach without a source continues, and return its source. The subscriber has the
+    client's container-id and user, and the name of the link. JMS ends a durable subscription by such an attach. Raises
+    `Refusal` if there is no such subscriber, or if there are several at different addresses."""
     container, user = link.connection.remote_container, link.connection.user
     found = [
         entry
@@ -280,8 +280,8 @@ def unsettled_of(link: Link) -> dict[bytes, int] | None:
 
 
 def begins_life(link: Link, address: str, generations: Generations) -> bool:
-    """Whether a publisher with a timeout attaches and resumes no life that this router knows. This attach may end
-    another life (protocol 7.8). `address`: the link's address in the mesh."""
+    """Whether a publisher with a timeout attaches without resuming a life that this router knows. Such an attach may
+    end another life of the publisher (protocol 7.8). `address`: the link's address in the mesh."""
     target = link.remote_target
     if link.is_sender or link.former is not None or target is None:
         return False

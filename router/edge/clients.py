@@ -109,7 +109,7 @@ class ClientEdge(Handler):
         connection.open()
 
     def enter(self, connection: ClientConnection) -> None:
-        """Note a connection that the router has accepted."""
+        """Add a connection that the router has accepted."""
         self.connections[connection] = Arrival(next(self._numbers), self.node.now())
 
     def leave(self, connection: ClientConnection) -> None:

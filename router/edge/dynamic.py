@@ -1,9 +1,9 @@
 """Dynamic nodes: a source without an address is granted an address of its own (AMQP 1.0 messaging 3.5.3, 3.5.10;
 protocol 12.8).
 
-The link is a subscriber like another. Every client that may publish can send to the address, from any router, and no
-other client can receive from it. The node ends with the link, whatever the link asks for. Management answers on these
-links, too.
+The link is an ordinary subscriber. Every client that may publish can send to the address, from any router, and no other
+client can receive from it. The node ends with the link, whatever the link asks for. Management answers on these links,
+too.
 """
 
 import secrets

@@ -85,7 +85,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         """The open deliveries of the former link, which this link continues, with their records. Empty once the attach
         is answered."""
         self.kept: dict[Handle, bytes] = {}
-        """The tags of deliveries that the client still has, certainly, because it has not settled them. Keyed by
+        """The tags of deliveries that the client certainly still has, because it has not settled them. Keyed by
         handle."""
         self._told: set[Handle] = set()
         """The handles of deliveries whose outcome the client got before its re-attach. Such an outcome
@@ -165,8 +165,9 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         return records
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
-        """Take transfers again that our map listed. After a null map of ours, the client sends only the messages that
-        are new to us. All other resumed transfers are ignored."""
+        """Take transfers that resume deliveries of our map. If the answer to the attach had a null map, take all
+        resumed transfers as new messages: the client resends only deliveries that this router does not have. Ignore all
+        other resumed transfers."""
         if self.stream.reply is None:
             if (new := resumed.as_new()).handles:
                 self.on_transfers(new)
@@ -226,8 +227,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
                 self.alone += action.alone
-                # The client gets the count without asking for it.
-                # If this router is lost, the client cannot ask it for the count any more.
+                # The client gets the count unasked, because it can no longer ask for it if this router is lost.
                 self.link.answer_echo()
         else:
             condition, more = CONDITIONS[action.cause]
@@ -261,13 +261,12 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self._publish_again(again)
 
     def grant(self, count: int) -> None:
-        """Grant credit. Some clients do not heed their credit: they may continue within the window."""
+        """Grant credit. A client that sends without credit may do so as long as its window has room."""
         grant(self.link, self.stream.window, count, answers=self.answers)
 
     def _publish_again(self, again: dict[Handle, Record]) -> None:
-        """Publish again for a client that has attached again: it does not transfer its open deliveries a second
-        time.
-        """
+        """Publish the open deliveries again after a re-attach, because the client does not transfer them a second
+        time."""
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
         self._told = {handle for handle in again if self.link.local_state(handle)}
@@ -275,8 +274,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.node.later(partial(self._settle_again, list(again)))
 
     def _settle_again(self, again: list[Handle]) -> None:
-        """Settle the deliveries that the client settled while they were published again. When this runs, a delivery
-        without an audience already has its outcome, or is over."""
+        """Settle the deliveries that the client settled while they were published again. By now, a delivery without an
+        audience has its outcome, or is forgotten."""
         if self.is_there:
             self._settled([handle for handle in again if handle in self.records and self.link.remote_state(handle)[1]])
             self.node.perform()

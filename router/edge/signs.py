@@ -5,7 +5,7 @@ attach that it answers echoes, and has not answered one on this link, an acknowl
 (`router.amqp.tcp`). So the router sends an echo when it answers the attach, before the result matters. At most one echo
 is under way: a late answer must not count for a younger question.
 
-Never here: the purpose of the question (`topic.home.liveness`).
+`topic.home.liveness` knows the purpose of each question.
 """
 
 from collections.abc import Callable
@@ -81,7 +81,7 @@ class SignsOfLife:
             self._echo()
 
     def acknowledged(self) -> None:
-        """Take the news that the client's machine has acknowledged data after the last question. The question may be
+        """The client's machine has acknowledged data that was written after the last question. The question may be
         answered already."""
         if self._wanted and not self.answers:
             self._tell()

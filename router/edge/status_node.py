@@ -5,7 +5,7 @@ most ten reports a second, in at most a tenth of its time; one report serves all
 copy of it, on the link that waits longest, and the next copy only when this one is written. A report is never older
 than the credit that it answers. A link that does not take so large a message is detached.
 
-Never here: the contents of a report (`router.entities.report`).
+`router.entities.report` makes the report.
 """
 
 from typing import Final, Protocol

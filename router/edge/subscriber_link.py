@@ -127,8 +127,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def forget_unsent(self) -> None:
         """Forget the last transfers of the former link, which were never written, so that the client does not have
-        them. This could not be done when the link ended: until our detach was written, all transfers that had room were
-        written. Some may have been settled meanwhile."""
+        them. This is too early when the link ends, because proton may still write transfers until it writes our detach.
+        Some may have been settled meanwhile."""
         count = self.link.unsent
         for handle in list(self.records)[-count:] if count else ():
             if self.link.is_unsent(handle) or not self.records[handle].size:
@@ -242,7 +242,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.link.settle_many(handles)
 
     def _modify(self, record: Record, outcome: OutcomeDetails) -> None:
-        """Note a modified outcome of the client (AMQP 1.0 3.4.5)."""
+        """Remember what a modified outcome of the client changes in the message (AMQP 1.0 3.4.5)."""
         failures, annotations = self.modified.get(record, (0, b""))
         # If the annotations are malformed, they change nothing.
         with suppress(AmqpError):

@@ -2,7 +2,7 @@
 `absolute-expiry-time`.
 
 The earlier one counts. A value of 0 or less, or one that is no number, does not count: JMS writes *never* in this way.
-`topic.home.ttl` decides about a delivery whose time is over.
+`topic.home.ttl` decides when a delivery expires.
 
 Hot path: most messages have no such time, and their first bytes show this.
 """

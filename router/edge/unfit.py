@@ -1,4 +1,4 @@
-"""Messages that a subscriber cannot take: its router refuses them for it (protocol 5, Unfit).
+"""Refuses, in the name of a subscriber, messages that the subscriber cannot take (protocol 5, Unfit).
 
 A message is larger than AMQP's max-message-size or MQTT's maximum packet size allows, or of a kind that the protocol
 cannot carry. The kind of the address decides the outcome: for some kinds, another subscriber gets the message.

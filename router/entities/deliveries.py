@@ -24,8 +24,8 @@ def _named(at: ObservedRouter, role: Role, name: bytes) -> str:
 
 
 def _at_subscribers(record: Record, most: int = 100) -> dict[str, str]:
-    """The states of the delivery at the local subscribers, keyed by the subscriber's identity. There are at most
-    `most`, as many as management sends of a map."""
+    """The states of the delivery at the local subscribers, keyed by the subscriber's identity. The result has at most
+    `most` entries, because management cuts longer maps."""
     some = zip(range(most), record.locals.items(), strict=False)
     return {str(subscriber.identity): states.at_subscriber(state) for _, (subscriber, state) in some}
 

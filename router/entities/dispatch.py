@@ -345,8 +345,8 @@ LINK: Final = Entity[End](
 
 
 def _inside(at: ObservedRouter, address: str, ends: Callable[[str, str], str]) -> str:
-    """The address, in the mesh, of links to this address. For a queue it is its `ingress_address` or
-    `egress_address`."""
+    """The address inside the mesh for the links of clients to `address`. For a queue this is its `ingress_address` or
+    `egress_address`, as `ends` returns it."""
     sets = at.node.sets
     if sets is None or not at.node.topic.kinds.of(address).in_sets:
         return address

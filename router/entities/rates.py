@@ -18,8 +18,8 @@ from router.entities.table import Entity
 Row = dict[str, Any]
 
 DIRECTIONS: Final = "Received", "Sent"
-"""The names of the two directions of a link between routers, in a router's report. If both ends report a direction, the
-second name is preferred, because the sender of a direction knows it better."""
+"""A neighbour's attributes for the two directions of a link, in a router's report. If both ends report a direction, the
+figure of the sender (`Sent`) replaces the figure of the receiver."""
 TOTALS: Final = "deliveriesIngress", "deliveriesEgress", "acceptedDeliveries"
 
 
@@ -165,8 +165,8 @@ def router_rates(before: Looks, after: Looks) -> Iterator[RouterRate]:
 
 
 def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
-    """The rates of each direction between routers, once. The sender's count is taken; if the sender has not answered,
-    the count of the other end."""
+    """One rate for each direction of each link between routers. If the sending router has answered, its count is used,
+    otherwise the count of the receiving router."""
     found: dict[tuple[str, str], NeighbourRate] = {}
     for way in DIRECTIONS:
         for name, spell in _spells(before, after):

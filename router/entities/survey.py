@@ -31,8 +31,8 @@ class Ages:
         self._since: dict[tuple[str, bytes], float] = {}
 
     def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
-        """Return how long each name has waited: the seconds since the pass that first saw the oldest of the things that
-        still wait under this name. `seen`: pairs of a name and a thing that waits, such as a delivery."""
+        """Return how long each name has waited: the seconds since the first pass that saw any of the things that still
+        wait under this name. `seen`: pairs of a name and a thing that waits, such as a delivery."""
         now = trio.current_time()
         self._since = {one: self._since.get(one, now) for one in seen}
         oldest: dict[str, float] = {}
@@ -154,8 +154,8 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
 
 
 def _held(node: Node, stream: HomeStream) -> dict[str, list[Record]]:
-    """Awaited event, in words -> the records that wait for it, and that keep subscribers from later deliveries of this
-    publisher (protocol 6.5, 6.6)."""
+    """Maps each event that gates of this publisher await, in words, to the records that gate subscribers until then.
+    Empty lists stand for questions about the publisher's life, for which no record waits (protocol 6.5, 6.6)."""
     held: dict[str, list[Record]] = {}
     publisher, directory = f"publisher {stream.identity}", node.topic.directory
     for name, gate in stream.gates.items():

@@ -1,8 +1,7 @@
 """The kinds of events, and how a log call attaches an event to its line.
 
 A line of the log is for people. An event has the same news for programs: a kind, and named fields. One log call writes
-the line and, by `extra=event(...)`, attaches the event. Never here: where events go
-(`router.management.recent_events`).
+the line and, by `extra=event(...)`, attaches the event. `router.management.recent_events` keeps the events.
 """
 
 from enum import StrEnum

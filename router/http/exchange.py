@@ -39,8 +39,7 @@ class WebCaller:
     """Reserves a place for this connection that later connections cannot take away. Returns False if no
     place is free."""
     may_try: Callable[[], bool] = field(default=lambda: True)
-    """Whether the server would check a password that the peer sends now. It does not if the peer has to wait after
-    wrong passwords."""
+    """Whether the server would check a password now. It would not while the peer has to wait after wrong passwords."""
     denied: Callable[[], None] = field(default=lambda: None)
     """This is called for each wrong password of the peer."""
     reads_events: bool = False

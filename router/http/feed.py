@@ -27,7 +27,7 @@ PERIOD_S: Final = 1.0
 SHARE: Final = 4
 """The pause after a look is at least this many times as long as the look."""
 GONE_S: Final = 3.0
-"""A watcher that asks for nothing more for so many seconds no longer counts."""
+"""A watcher that asks for nothing for this many seconds no longer counts."""
 
 
 class Feed:
@@ -47,8 +47,8 @@ class Feed:
         """The last events. The number beside an event is the number of the look that has found the event."""
 
     async def run(self) -> None:
-        """Look at the mesh again and again. If a look fails, this is logged, and the next one is made: a fault in the
-        console does not end the router."""
+        """Look at the mesh again and again. If a look fails, log this and go on: a fault in the console must not end
+        the router."""
         while True:
             if not self._anybody():
                 self._wanted = trio.Event()

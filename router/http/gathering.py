@@ -1,7 +1,7 @@
-"""A look at the whole mesh, made by one router: the router asks each router for what `$management` shows to any client.
+"""Looks at the whole mesh from one router: it asks every router for data that `$management` shows to any client.
 
 The router sends a management request to all routers at the same time. The look leaves out each router that does not
-answer in time. Never here: the picture of a look (`picture`), and the pace of looks (`feed`)."""
+answer in time. `picture` makes a picture of a look, and `feed` decides when to look."""
 
 import time
 from typing import Final
@@ -57,7 +57,7 @@ class Gathering:
             for router in plan:
                 if router["isHere"] or router["inContact"]:
                     nursery.start_soon(self._ask, router["name"], seen)
-        # The answers are sorted into the order of the plan, because they arrived in any order.
+        # Put the answers into the order of the plan, because they arrived in any order.
         for row in plan:
             if (answer := seen.answers.pop(row["name"], None)) is not None:
                 seen.answers[row["name"]] = answer

@@ -126,8 +126,8 @@ def _clients(status: Row) -> Iterator[Row]:
 
 
 def _waits(seen: MeshLook) -> Iterator[Row]:
-    """The waits that last: the router, the waiting publisher, the awaited subscriber, and the seconds since the wait
-    was first seen."""
+    """The waits that have lasted for some time: the router, the waiting publisher, the awaited subscriber, and the
+    seconds since the wait was first seen."""
     for wait in lasting(answer.status for answer in seen.answers.values()):
         held = wait.publishers
         who = held[0] if len(held) == 1 else f"{len(held)} publishers"

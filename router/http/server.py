@@ -5,7 +5,7 @@ Everything is bounded. The line and headers of a request have at most `MOST_HEAD
 to take each event within `EVENT_S`; otherwise the server ends the connection. The server itself keeps no events for a
 slow peer. `router.admission` bounds the number of connections.
 
-Never here: the contents of answers (`site`).
+`site` makes the answers.
 """
 
 import logging
@@ -99,8 +99,8 @@ class WebConnection:
         return WebRequest(event.method.decode("ascii"), target.path, query, headers)
 
     async def _read(self) -> None:
-        """Give h11 more bytes of the peer, at most as many as one head may have. The limit is needed because h11 checks
-        the length of a head only while it is incomplete."""
+        """Give h11 more bytes of the peer, but no more than one head may have, because h11 checks the length only of an
+        incomplete head."""
         come, _ = self._http.trailing_data
         self._http.receive_data(bytes(await self._stream.receive_some(MOST_HEAD - len(come))))
 

@@ -4,7 +4,7 @@ It works on one request at a time, and no request blocks the loop (`pace`). Whil
 routers decide, it works on other requests. An answer to a QUERY has at most `MOST_ROWS` entities: a client asks for the
 rest with an offset.
 
-Never here: permissions (`node`), and the entities (`types`, and `router.entities`).
+`node` checks permissions; `types` and `router.entities` define the entities.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -227,8 +227,9 @@ class Agent:
             return self._named(request) or await self._find(request)
 
     def _named(self, request: Request) -> tuple[Kind, Any] | None:
-        """The type and the entity that a request names, if it gives type, identity and name, and if operations of this
-        type accept an entity that this router does not know (`Operations.named`). None for any other request."""
+        """The type and a stand-in for the entity that a request names. This needs type, identity and name, and a type
+        whose operations accept entities that this router does not know (`Operations.named`). None for any other
+        request."""
         identity, name = request.text(IDENTITY), request.text(NAME)
         if request.text(TYPE) is None or identity is None or name is None:
             return None
@@ -273,8 +274,8 @@ def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:
 
 def _chosen(kinds: list[Kind], asked: list[str]) -> list[str]:
     """The attributes of an answer: the requested attributes that at least one of the types has, or all attributes if
-    none are requested. Unknown attributes cause no error if at least one is known: tools also ask old routers for new
-    attributes, and see in the answer which attributes exist."""
+    none are requested. Unknown attributes cause no error if at least one is known, because tools also ask old routers
+    for new attributes."""
     known = dict.fromkeys(chain.from_iterable(kind.attribute_names for kind in kinds))
     names = [name for name in dict.fromkeys(asked) if name in known] if asked else list(known)
     if not names:

@@ -16,7 +16,7 @@ from router.entities.routers import NEIGHBOUR
 from router.management.entity import EntityType
 
 SHOWN: Final = {"totals": ROUTER.managed, "neighbours": NEIGHBOUR.managed}
-"""A look shows all attributes of these entities."""
+"""A look has all attributes of these entities."""
 Kind = EntityType[Any]
 
 

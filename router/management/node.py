@@ -125,7 +125,7 @@ class Callers:
         self._come = trio.Event()
 
     def enter(self, link: Link) -> Caller:
-        """Note a link to management. Raises Refusal if the connection has too many."""
+        """Add a link to management. Raises Refusal if the connection has too many."""
         caller = self._callers.setdefault(link.connection, Caller(link.connection))
         if len(caller.links) >= MOST_LINKS and caller.links_attached >= MOST_LINKS:
             raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_LINKS} links to management already")

@@ -2,7 +2,7 @@
 
 A CREATE lets a router that runs elsewhere join the mesh. The request has the joining router's view of the mesh. The
 plan lists only changes to the initial routers, and each router reads the initial routers from its own topology file. So
-the topology file of the joining router must have the same routers as the mesh."""
+the joining router's own file must have the same initial routers."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

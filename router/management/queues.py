@@ -86,7 +86,7 @@ MESSAGE_BYTES: Final = 4096
 READ_BYTES: Final = 4 << 20
 """PEEK and RETRY read no further message once they have read this many bytes of messages in all."""
 READ_S: Final = 10.0
-"""An answer waits so many seconds for the disk of this router."""
+"""The seconds for which an answer waits for the disk of this router."""
 PEEKED_BYTES: Final = 64 << 10
 """PEEK shows no further message once the answer has this many bytes of messages."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
@@ -118,8 +118,8 @@ class SetRequests:
         self._awaited: dict[int, _Awaited] = {}
 
     async def ask(self, node: AskedNode, operation: Operation) -> Answer:
-        """Have a set decide an operation. Returns within `RaftLimits.tried` seconds. Raises ValueError if no queue may
-        have that name, or the mesh has no queues."""
+        """Let a set decide an operation, and wait for its answer, at most `RaftLimits.tried` seconds. Raises ValueError
+        if no queue may have that name, or the mesh has no queues."""
         answer = await self._wait(node, node.ask(operation))
         assert not isinstance(answer, BodiesFound)
         return answer
@@ -383,7 +383,8 @@ class SetOperations:
 
 
 def _word(name: str, said: Mapping[Any, Any]) -> tuple[str, Callable[[ReplicaSets, float], None]]:
-    """The log text about the operator's request, and the action that carries it out. Raises ManagementError."""
+    """A text for the log about the operator's request, and the action that carries the request out. Raises
+    ManagementError."""
     match said:
         case {"ring": list(ring)} if len(said) == 1 and all(isinstance(router, str) for router in ring):
             return f"has {', '.join(ring)} be the voters", lambda sets, now: sets.choose(name, ring, now)

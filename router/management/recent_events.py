@@ -1,8 +1,8 @@
 """The last events of a router, kept for `$management`.
 
-The events have two sources: the lines of the router's log, which name their events, and the delivery log's events of
-links. No code of this module runs for a single message. The router keeps a limited number of events. A reader that
-comes too late sees a gap in the numbers of the events.
+The events have two sources: lines of the router's log that carry an event, and events of links in the delivery log. No
+code of this module runs for a single message. The router keeps a limited number of events. A reader that comes too late
+sees a gap in the numbers of the events.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Requests and answers of AMQP Management (working draft 9, chapter 3), as messages.
 
-`Request` first reads only the reply address. The operation reads the rest later. So a client gets an answer to a
-malformed request, if only the reply address can be read. Never here: the operations (`agent`).
+`read_request` reads only the reply address; the operation reads the rest later. So even a malformed request gets an
+answer, if its reply address can be read. `agent` has the operations.
 """
 
 from collections.abc import Mapping

@@ -176,8 +176,8 @@ class Limits:
     together. Equal selectors count once. The router evaluates all of them in one turn. A single selector has a lower
     limit."""
     opening: float = 5.0
-    """Seconds that a client has for each of three steps: its first bytes (`router.admission.GREETING`), TLS, and SASL
-    with open."""
+    """The seconds that a client has for each of three steps: its first bytes (`router.admission.GREETING`), TLS, and
+    SASL with open."""
     anonymous_durable: int = 10_000
     """The most durable links with a timeout that all anonymous clients may have in the mesh."""
     connection_bytes: int = 128 << 20
@@ -217,8 +217,8 @@ class LogSettings:
     keep: float | None = None
     """A segment is kept for at least this many seconds after its last write."""
     size: int | None = None
-    """The most bytes of the segments of a router. The segments may exceed this by about 32 MiB for a moment, because
-    only whole segments are deleted. Without `keep` and `size`, all segments are kept."""
+    """The most bytes of the segments of a router. They may exceed this by about 32 MiB for a moment, because only whole
+    segments are deleted. Without `keep` and `size`, all segments are kept."""
 
 
 AMQP, INTER, HTTP, MQTT, AMQP_WS, MQTT_WS = "amqp", "inter", "http", "mqtt", "amqp-ws", "mqtt-ws"

@@ -297,7 +297,8 @@ class Launcher:
                 record.routers[name].pid = self._children[name].process.pid
 
     def _spawn(self, name: str, sockets: Listeners, clock_offset: float = 0.0, how: str = "") -> None:
-        """`how`: an option of the router's command line that says how the router starts."""
+        """Start the process of one router. `how`: an option of the router's command line that says how the router
+        starts."""
         log = self.directory.log_path(name)
         try:
             log.parent.mkdir(exist_ok=True)

@@ -116,8 +116,8 @@ def document(path: Path, kind: str, keys: Iterable[str], error: type[FileError])
 
 
 def contents(path: Path, what: str) -> bytes:
-    """The content of a regular file of at most 1 MiB, so that no read waits for a pipe or has no end. Raises OSError or
-    Malformed."""
+    """The content of a regular file of at most 1 MiB. Other files are refused, because reading a pipe could wait
+    without end. Raises OSError or Malformed."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise Malformed(None, f"not a regular file, expected {what}")
@@ -172,7 +172,7 @@ class Reader:
             return None
 
     def _explain(self, error: ClassValidationError, value: MarkedMap, where: str, fields: Mapping[str, str]) -> None:
-        """Note the faults that `error` has found. `fields`: field of the class -> its key in the file."""
+        """Report the faults that `error` has found. `fields`: field of the class -> its key in the file."""
         keys = list(fields.values())
         attributes, others = error.group_exceptions()
         for cause, note in attributes:

@@ -203,7 +203,7 @@ class RunDirectory:
         try:
             yield
         finally:
-            # The router ends without a complaint if the directory was moved or removed meanwhile.
+            # If the directory was moved or removed meanwhile, the router ends without a complaint.
             with contextlib.suppress(RunError, OSError), self.edit() as record:
                 if name in record.routers and record.routers[name].pid == entry.pid:
                     record.routers[name].pid = None
@@ -274,7 +274,7 @@ class RunDirectory:
             return None
         try:
             process = psutil.Process(entry.pid)
-            # A process that has ended, and that its parent has not collected, gives an error or an empty list.
+            # The error, or an empty list, means that the process has ended, and that its parent has not collected it.
             arguments = process.cmdline()
             if name not in arguments:
                 return None

@@ -1,4 +1,5 @@
-"""The signals that tell a router process to stop, to drain, or to apply a changed topology; for senders and receivers.
+"""The signals that tell a router process to stop, to drain, or to apply a changed topology; for the processes that send
+them and for the routers.
 
 If a signal comes while the router does not handle it, the kernel ends the process. So signals other than STOP are put
 off until the router takes them. This module imports nothing slow, because `put_off` has to run first.
@@ -19,7 +20,7 @@ APPLY: Final = signal.SIGUSR2
 STOP_S: Final = 5.0
 """A router has this many seconds to end after a stop signal."""
 DRAIN_S: Final = 10.0
-"""A draining router waits so many seconds for other routers to take its clients."""
+"""A draining router waits this many seconds for other routers to take its clients."""
 
 _early: Final[set[int]] = set()
 """Signals that have arrived and that `arrivals` has not yielded yet."""

@@ -49,7 +49,7 @@ def _is_reserved(name: str) -> bool:
     return name == _CLIENTS or name.endswith(_FILES)
 
 
-# The limit lets one or two HELLOs come late before a neighbour is lost.
+# With this limit, a neighbour is not lost if one or two HELLOs come late.
 _HELLOS = 3
 
 

@@ -5,7 +5,7 @@ out only the moves of its own links. So the routers together send no more links 
 router ignores small differences, and moves few links at a time. It waits before it acts, because other routers may come
 or go.
 
-Never here: which links move (`routers_node`).
+`routers_node` chooses the links that move.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 LITTLE: Final = 2
-"""No link moves if one router has at most so many links more than another."""
+"""No link moves if one router has at most this many links more than another."""
 AT_ONCE: Final = 10
 """The most links that a router asks to move at a time."""
 

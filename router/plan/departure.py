@@ -26,7 +26,7 @@ class Leaver(Protocol):
     """The router process as this module sees it."""
 
     async def hand_over(self) -> None:
-        """Hand the lead of replica sets to other routers, as far as these are able to lead."""
+        """Hand the lead of replica sets to other routers that can lead."""
 
     def send_clients_away(self) -> None:
         """Close the listeners and the connections of clients."""

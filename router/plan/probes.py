@@ -22,7 +22,7 @@ from topic.node import Node
 PAUSE_S: Final = 0.25
 """The seconds between two attempts."""
 PATIENCE_S: Final = 1.0
-"""An attempt is answered within so many seconds, or counts as unanswered."""
+"""After this many seconds, an attempt counts as unanswered."""
 
 
 class Probes:

@@ -3,9 +3,10 @@
 A message is the current `failover-server-list`, as in the router's open. If this router has too many links (`balance`),
 it sets `oncemesh:move` in some messages. Such a message asks its client to move to the first router of the list. A
 client may ignore this. The router asks only clients that have a link here. It does not ask a connection that is new,
-was asked a short time ago, or has a link that would end with it. A connection has one link here.
+was asked a short time ago, or has a link that would end with the connection. A connection has at most one link to this
+node.
 
-Never here: which routers are in the list (`alternates`).
+`alternates` makes the list.
 """
 
 import logging
@@ -119,7 +120,8 @@ class RoutersEnd(End):
 
     @property
     def movable(self) -> int:
-        """The number of links that would move with the connection; 0 if one of them would end by the move."""
+        """The number of links that would move with the client of this connection. 0 if one of them would end, because
+        its terminus does not outlive the connection."""
         ends: list[End | None] = [link.context for link in self.link.connection.links if link is not self.link]
         return len(ends) if all(end is not None and end.lasts for end in ends) else 0
 

@@ -30,7 +30,7 @@ _DEMANDED: Final = {
     "basicConstraints": x509.BasicConstraints,
 }
 _SLACK: Final = datetime.timedelta(minutes=5)
-"""Certificates are valid from this long before now, because the clock of another host may be slow."""
+"""Certificates are valid from this much time before now, because the clock of another host may be slow."""
 
 
 class Authority:

@@ -13,16 +13,18 @@ certificate."""
 
 
 def operator_of(directory: RunDirectory, shown: Credentials = NOBODY) -> tuple[str, Credentials]:
-    """The scheme of the routers' URLs, and the operator's credentials for this run directory. Raises FileError."""
+    """The scheme of the routers' URLs, and the operator's credentials for the mesh of this run directory. Raises
+    FileError."""
     topology = directory.topology()
-    # The files of this router are on this host.
+    # The files of any router that runs here will do, because they are on this host.
     here = next(iter(directory.read().routers), next(iter(topology.routers)))
     return operator_at(topology, here, shown)
 
 
 def operator_at(topology: Topology, router: str, shown: Credentials = NOBODY) -> tuple[str, Credentials]:
-    """The scheme of the routers' URLs, and the operator's credentials, from the files of this router. If the caller has
-    `shown` credentials, these are used, with the mesh's CA if they have none. Raises FileError."""
+    """The scheme of the routers' URLs, and the credentials for commands of the operator. `shown`: the credentials that
+    the caller wants to use; if they name no CA, the mesh's CA is added. Without them, the operator's own credentials
+    from the files of this router. Raises FileError."""
     operator = Files(topology, router).credentials(OPERATOR, frozenset(topology.routers))
     if shown == NOBODY:
         shown = operator

@@ -44,7 +44,7 @@ class WebSocketPipe(Pipe):
         self._out = memoryview(b"")
         """The frames that are being written."""
         self._means = 0
-        """The number of bytes of the protocol above that the frames in `_out` carry."""
+        """The number of bytes of the protocol above that are in the frames in `_out`."""
         self._control = b""
         """The next control frame, which waits to be written. A later one replaces it: only the last ping needs an
         answer (5.5.3)."""

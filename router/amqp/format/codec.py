@@ -167,7 +167,8 @@ def _count(body: bytes, form: struct.Struct) -> tuple[int, int]:
 
 
 def _array(body: bytes, count_form: struct.Struct, depth: int, room: _Room) -> list[Any]:
-    """The elements of an array, which share one constructor; their descriptor is left out."""
+    """The elements of an array, which share one constructor. If they are described, the result has their values without
+    the common descriptor."""
     count, at = _count(body, count_form)
     if body[at : at + 1] == b"\x00":
         _, at = decode(body, at + 1, depth + 1, room)

@@ -128,8 +128,8 @@ def write_message(sections: Mapping[str, Any]) -> bytes:
 
 
 def not_text(error: UnicodeEncodeError) -> str:
-    """The text of the error for a text that cannot be encoded. Python uses special characters for input bytes that are
-    no text, and these cannot be encoded."""
+    """The error text for a text that cannot be encoded. Python represents input bytes that are no text by special
+    characters (surrogates), which no encoding can write."""
     encoding, expected = ("ASCII", "ASCII characters") if error.encoding == "ascii" else ("UTF-8", "a text")
     return f"{error.object[error.start : error.end]!r} is not {encoding}, expected {expected}"
 

@@ -183,7 +183,8 @@ class Echoes:
 
 
 def _telling(frame: bytes, links: Mapping[Wire, Link]) -> bytes:
-    """Returns proton's frame. If it is a flow of one of these links, the flow says how many messages wait there."""
+    """The frame of proton. If it is a flow of one of these links, its `available` is the number of messages that wait
+    there."""
     fields = _fields_of(frame)
     link = links.get((frame[6:8], fields[HANDLE])) if fields is not None else None
     if fields is None or link is None or link.available is None:

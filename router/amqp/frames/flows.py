@@ -40,7 +40,7 @@ UINTS: Final = 2**32
 HALF: Final = 2**31
 NOTHING: Final = b""
 BRIMMING: Final = HALF - 1, UINTS - 1
-"""Credits to which proton must not add 1, because it would then read a negative number, or 0."""
+"""Values of a peer's credit to which proton must not add 1: it would read the sum as a negative number, or as 0."""
 
 _UINT: Final = rb"(?:\x43|\x52.|\x70....)"
 _MAYBE: Final = rb"(?:\x40|\x43|\x52.|\x70....)"

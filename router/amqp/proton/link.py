@@ -202,14 +202,14 @@ class Link(LinkDeliveries):
     # -- The methods from here on attach and detach the link.
 
     def recall(self, source: Terminus) -> None:
-        """Answer a receiver's attach without a source as if the attach had named this one."""
+        """Answer a receiver's attach that lacks a source as if the attach had named `source`."""
         assert self.remote_source is None and not self.answered
         self.remote_source = source
 
     def continue_former(self) -> None:
         """Declare this attach a re-attach (AMQP 1.0 2.6.4, 2.7.3). The peer has detached `former` without closing it,
         and the owner has kept its `context`. The deliveries of `former` and their handles stay valid, and belong to
-        this link from now on. `remote_state` gives the state of a delivery by now; later dispositions are reported
+        this link from now on. `remote_state` gives the present state of a delivery; later dispositions are reported
         after this link is answered."""
         assert self.former is not None and not self.answered
         self.connection.continue_former(self, self.former)

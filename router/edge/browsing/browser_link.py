@@ -1,9 +1,9 @@
 """The end of a client that browses a queue: a source with distribution mode copy (AMQP 1.0 messaging 3.5.7; protocol
 14.16).
 
-The client is sent all messages that there are, settled, in the order of the queue, also those that consumers have. It
-changes nothing: the queue does not know of it, and its link is in no directory. The end has one page of messages at a
-time, and asks for the next one when the client has credit and reads.
+This end sends the client all messages of the queue in order, settled, also messages that are reserved for consumers.
+Browsing changes nothing: the queue does not know of the client, and no directory has its link. The end has one page of
+messages at a time, and asks for the next one when the client has credit and reads.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ class BrowserLink(End):
     __slots__ = ("_is_asked", "_is_at_end", "_is_fresh", "_page", "_place", "_queue", "_selector", "node")
 
     def __init__(self, link: Link, node: Node, queue: str, selector: Selector | None) -> None:
-        """`queue`: the name of the queue. `selector`: the client is sent only messages for which it is true."""
+        """`queue`: the name of the queue. `selector`: the end sends only messages for which it is true."""
         super().__init__(link)
         self.node = node
         self._queue = queue
@@ -59,7 +59,7 @@ class BrowserLink(End):
         self._go_on()
 
     def perform(self, action: LinkAction) -> None:
-        """Take a page that has come. It has no messages if no router has answered."""
+        """Take a page of messages from the leader. The page is empty if no router has answered."""
         assert isinstance(action, Browsed)
         self._is_asked = False
         self._is_at_end = not action.messages and (self._is_fresh or action.messages is None)

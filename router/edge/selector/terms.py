@@ -33,7 +33,7 @@ COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 _EQUALITY: Final = (operator.eq, operator.ne)
 _TRIED: Final = 4096
-"""A pattern part is tried at each position of a text only if this takes at most so many steps."""
+"""A part of a pattern is tried at each position of a text only if this takes at most this many steps."""
 
 
 @frozen(slots=True)
@@ -64,7 +64,7 @@ def constant(value: Value) -> Term:
 
 
 def both(one: Term, other: Term) -> Term:
-    """The conjunction of two terms: false if either is false, unknown if either is no truth value."""
+    """The conjunction of two terms: true if both are true, false if either is false, otherwise unknown."""
 
     def term(content: Content) -> Value:
         first = one(content)

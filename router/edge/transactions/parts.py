@@ -35,7 +35,8 @@ def transaction_of(link: Link, node: Node, address: str, name: bytes) -> tuple[T
 
 
 def lose_part(connection: Any, node: Node, name: bytes) -> None:
-    """Part of the open transaction of this name, if there is one, has no effect: it can only be rolled back."""
+    """A part of the open transaction of this name has no effect. So the transaction, if there is one, can only be
+    rolled back."""
     if node.transactions is not None:
         with suppress(UnknownTransactionError):
             found = node.transactions.find(connection, name)

@@ -25,8 +25,8 @@ Status = Mapping[str, Any]
 
 @frozen
 class Wait:
-    """A wait in a router's report. If the router waits for another router, `publishers` lacks the publishers for which
-    the other router reports a wait itself, because that report names the subscriber."""
+    """A wait in a router's report. If the router waits for another router, and the other router reports that it waits
+    for a subscriber in turn, `publishers` lacks the publishers of the other report."""
 
     router: str
     awaited: str
@@ -110,8 +110,8 @@ def _said(wait: Wait, status: Status) -> str:
 
 
 def shown_name(awaited: str, status: Status) -> str:
-    """The name of an awaited client or router for people. An orphan gets the name of a subscriber, because it is a
-    subscriber whose router is not in contact. An absent client is marked as away."""
+    """The name of an awaited client or router, for people. An orphan is shown as a subscriber, because it is one whose
+    router is not in contact. An absent client is marked as away."""
     role, _, name = awaited.partition(" ")
     return f"{f'subscriber {name}' if role == 'orphan' else awaited}{_away(role, name, status)}"
 
