@@ -42,7 +42,7 @@ class Bucket:
 
 @attrs.frozen
 class Judged:
-    """The facts of a bucket, and the verdicts on its deliveries."""
+    """All facts about the deliveries of one bucket, and the verdicts on these deliveries."""
 
     facts: Facts
     uses: Uses
@@ -60,8 +60,8 @@ class Judged:
     (`read.begun`)."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the packed order of deliveries for each publisher and subscriber. `judge_joined` joins it over all
-        buckets, and judges the order."""
+        """Yield, for each publisher and subscriber, their deliveries in this bucket with the places that give their
+        order, as packed bytes. `judge_joined` joins the bytes of all buckets and judges the order."""
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:

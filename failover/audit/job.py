@@ -146,8 +146,8 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
 def _through_queues(
     run_dirs: Sequence[str], master: str | None, key: str, places: Collection[QueuePlace]
 ) -> Iterator[str]:
-    """Yield a note for each other delivery that brought the same message into a queue, or took it from there to a
-    consumer. `places`: where in queues the message of the delivery `key` is."""
+    """Yield a note for each other delivery of the same message: one that brought it into a queue, or one that took it
+    from there to a consumer. `places`: where in queues the message of the delivery `key` is."""
     if not places:
         return
     with open_logs(run_dirs, master, wanted=has_position({position for _, position in places})) as logs:

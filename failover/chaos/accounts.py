@@ -16,11 +16,10 @@ EXPLAINED = {
     "doubled": ("unknown", "duplicated"),
     "overtaken": ("unknown", "out of order"),
 }
-"""For each count of a subscriber, the audit's counts of the pair, and the kinds of violation, that account for messages
-of this count."""
+"""Maps each count of a subscriber to two names that can account for its messages: a count of the pair in the audit's
+report, and a kind of violation."""
 SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
-"""For each count of a publisher at a balanced address, the audit's kind of violation that accounts for messages of this
-count."""
+"""Maps each count of a publisher at a balanced address to the kind of violation that accounts for its messages."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 
@@ -79,7 +78,7 @@ def shared_counts(account: Published, received: Iterable[Sequence[int]]) -> dict
 
 
 def overtaken(numbers: Sequence[int]) -> int:
-    """The number of messages that came for the first time after a message with a higher number."""
+    """The number of messages that first came after a message with a higher number."""
     count, highest = 0, -1
     for number in dict.fromkeys(numbers):
         count += number < highest

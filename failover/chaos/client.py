@@ -32,7 +32,8 @@ from router.security.operator import operator_of
 LINK = "chaos"
 BEGIN, FINISH = b"begin\n", b"finish\n"
 GAVE_UP = 3
-"""The exit status of a client that has looked for a router for too long. Such a client may be started again."""
+"""The exit status of a client that has given up because it found no router in time. The run may start such a client
+again."""
 COUNT_S = 0.25
 
 
@@ -115,7 +116,7 @@ def _body(spec: Spec, number: int, due: int) -> bytes:
 
 async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> None:
     async with trio.lowlevel.FdStream(sys.stdin.fileno()) as orders:
-        # An order has a few bytes that were written at once, so one read returns all of it.
+        # An order is a few bytes that were written at once, so one read returns all of it.
         async for order in orders:
             for line in order.splitlines(keepends=True):
                 told[bytes(line)].set()
@@ -123,8 +124,8 @@ async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> No
 
 
 async def _count(connection: sqlite3.Connection, counts: Mapping[str, int]) -> None:
-    """Commit and report the counts regularly. In settle mode first nothing else commits the messages that the client
-    received."""
+    """Commit and report the counts regularly. In settle mode first, nothing else commits the account of received
+    messages."""
     while True:
         await trio.sleep(COUNT_S)
         connection.commit()

@@ -24,7 +24,7 @@ from router.mesh.quantities import Address
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
 NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 AGAIN_S: Final = 0.5
-"""After this many seconds a client that gave up is started again."""
+"""The seconds after which a client that gave up is started again."""
 
 
 class Member:

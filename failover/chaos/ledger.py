@@ -106,6 +106,6 @@ def received(path: Path) -> dict[str, list[int]]:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[Callable[[str], sqlite3.Cursor]]:
     with contextlib.closing(open_database(path)) as connection:
-        # This makes the tables of the store if they are missing. They are if the client has never begun.
+        # Create the tables of the store if they are missing, because the client has never begun.
         SqliteStore(connection)
         yield connection.execute

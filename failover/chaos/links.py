@@ -14,7 +14,7 @@ class Links:
         self._ends: dict[str, tuple[str, str]] = {}
         self._carriers: dict[str, Carrier] = {}
         self._wrong: dict[str, dict[int, Impairment]] = {}
-        """For each link its faults (given by their numbers), and for each fault its impairment."""
+        """Maps each link to its faults. A fault is given by its number, and comes with its impairment."""
         self._changed: dict[str, trio.Event] = {}
 
     def open(self, carriers: Mapping[tuple[str, str], Carrier], nursery: trio.Nursery, random: Random) -> None:

@@ -133,7 +133,7 @@ class ChaosMesh:
         self._are([name], Life.DOWN)
 
     def start(self, names: Collection[str]) -> None:
-        """Start routers. Does not wait until they are ready."""
+        """Start routers, without waiting until they are ready."""
         for name in names:
             try:
                 self.launcher.begin([name], self._offsets[name])

@@ -23,10 +23,9 @@ from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 
 READY_S = 10.0
-"""After this many seconds a rolling restart goes on to the next router, even if the router that it started is not
-ready."""
+"""The seconds after which a rolling restart goes on to the next router, even if the restarted router is not ready."""
 LED_S = 30.0
-"""For this many seconds a strike at the leader or a follower of a replica set waits until a router leads the set."""
+"""The seconds for which a strike at the leader or a follower of a replica set waits until a router leads the set."""
 LOOK_S = 0.1
 
 
@@ -214,7 +213,7 @@ class Nemesis:
             case "disk-full":
                 mesh.empty_disks(names)
             case "rolling-restart":
-                # Nothing to undo: the strike itself has started all its routers again.
+                # There is nothing to undo, because the strike has already started all its routers again.
                 pass
             case "skew":
                 await self._set_clocks(names, 0.0)
@@ -243,7 +242,7 @@ class Nemesis:
         self.mesh.start(running)
 
 
-# For each of these words, the states of a router that it can strike. Any other word strikes routers that are up.
+# For each of these words, the states in which it can strike a router. Other words strike only routers that are up.
 _OPEN: Mapping[str, tuple[Life, ...]] = {
     "kill": (Life.UP, Life.PAUSED),
     "kill-all": (Life.UP, Life.PAUSED),
@@ -256,7 +255,7 @@ _OPEN: Mapping[str, tuple[Life, ...]] = {
 
 
 def condition_of(word: str, options: Mapping[str, object]) -> Impairment:
-    """The impairment of a link that a word with these options stands for."""
+    """The impairment of a link that a word of a script and its options describe."""
     if word == "cut" and options.get("how") == "reset":
         return Impairment(severed=True)
     if word in ("cut", "partition"):

@@ -28,14 +28,14 @@ HOST: Final = "127.0.0.1"
 CHUNK: Final = 64 << 10
 LEAST: Final = 1 << 10
 TURN_S: Final = 0.01
-"""On a narrow link a chunk is as large as the link carries in this many seconds, but has at least LEAST bytes."""
+"""On a narrow link, a chunk has the bytes that the link carries in this many seconds, but at least LEAST bytes."""
 UNDER_WAY: Final = 64
-"""The limit of chunks that a delayed link holds in each direction. A sender of more has to wait."""
+"""The most chunks that a delayed link holds in each direction. A sender of more has to wait."""
 REFUSED_S: Final = 0.1
 """The proxy accepts a connection before it knows whether the far end listens. If the far end does not, the proxy closes
 the connection after this many seconds. Without this pause, the dialler would dial again at once: it only pauses if its
 connection is refused."""
-# With SO_LINGER set to no time at all, closing a socket resets the connection.
+# If SO_LINGER is set to no time at all, closing a socket resets the connection.
 RESET: Final = struct.pack("ii", 1, 0)
 
 

@@ -33,12 +33,12 @@ from router.mesh.shown.waits import waits
 from router.mesh.status import RouterView, unfinished
 
 SCRIPT = "chaos-script.yaml"
-"""The name that the copy of the script has in the run directory. By this copy `prepare` recognises a directory that a
-new run may replace."""
+"""The name of the script's copy in the run directory. `prepare` lets a new run replace only a directory that has such a
+copy."""
 ATTACH_S = 30.0
 LOOK_S = 1.0
 END_S = 30.0
-"""For this many seconds a run waits for its end, in addition to the time that routers and clients may take."""
+"""The seconds that a run waits for its end, beyond the time that routers and clients may take."""
 
 
 @attrs.frozen

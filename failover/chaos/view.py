@@ -43,7 +43,7 @@ class View(Protocol):
         """Show the user a line about an event."""
 
     def phase(self, text: str) -> None:
-        """Show that the run comes to its next part, which `text` names."""
+        """Show that a part of the run begins, which `text` names."""
 
     async def run(self, board: Board) -> None:
         """Show the board again and again, until this task is cancelled."""

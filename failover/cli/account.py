@@ -13,7 +13,7 @@ from router.mesh.errors import RunError
 from router.text.printable import printable
 
 MOST_REASONS: Final = 5
-"""The limit of different reasons for rejections that the summary lists."""
+"""The most reasons for rejections that the summary lists."""
 OTHER_REASONS: Final = "other reasons"
 NO_REASON: Final = "no reason given"
 WIDE: Final = 60
@@ -26,15 +26,15 @@ class Account:
     def __init__(self, address: str, count: int | None, *, keeps: bool = False) -> None:
         self._address = address
         self._keeps = keeps
-        self.count = count  # the number of all messages to send, if it is known
+        self.count = count  # the number of all messages to send; None if unknown
         self.begun = 0
         self.outcomes: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
-        """For each reason, the number of messages that were rejected for it. A reason is the condition and the
-        description of the error."""
+        """Maps each reason for rejections to its number of messages. A reason is the condition and the description of
+        the error."""
         self.open: dict[Handle, None] = {}  # the number of messages without an outcome
         self.alone = 0  # the number of messages that were accepted without a subscriber
-        self.error: RunError | None = None  # why the source could not give the next message
+        self.error: RunError | None = None  # the reason for which the source could not give the next message
         self.interrupted = False
 
     @property
@@ -68,7 +68,7 @@ class Account:
 
     @property
     def kept(self) -> int:
-        """The number of messages that a later run with the same state file goes on to send."""
+        """The number of messages that stay in the state file, for a later run to send."""
         return sum(delivery.stored for delivery in self.open) if self._keeps else 0
 
     def as_json(self) -> dict[str, object]:

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 DOING = ("reading", "judging")
 TELL_S = 10.0
-"""Without a terminal, the command prints a line of progress each time that this many seconds have passed."""
+"""Without a terminal, the command prints a line of progress every this many seconds."""
 NO_VERDICT = 2
 
 CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
-"""A key of a delivery may begin with a hyphen. The command has no short options, so click reads no key as an option."""
+"""Lets a delivery key begin with a hyphen. The command has no short options, so click takes no key for an option."""
 
 
 @click.command()
@@ -104,8 +104,8 @@ def judge(
 
 
 def _guarded(auditing: Callable[[], int]) -> int:
-    """Run an audit, and return its exit status. If the audit fails, the exit status is not the status of a violation,
-    because scripts take this status for a verdict. SIGTERM has the same effect as ctrl-c."""
+    """Run an audit, and return its exit status. If the audit fails, the exit status differs from that of a violation,
+    which scripts would take for a verdict. SIGTERM has the same effect as ctrl-c."""
     interrupted = False
 
     def interrupt(*_: Any) -> NoReturn:
@@ -138,7 +138,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -> int:
-    """Audit the logs again and again until a signal comes. Complete the verdict that is then in progress."""
+    """Audit the logs again and again until a signal comes. Then complete the present verdict."""
     from failover.audit import AuditError
     from failover.audit.follow import follow
 
@@ -251,8 +251,8 @@ def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def lasting_stderr() -> Iterator["Console"]:
-    """Return a console on the present stderr. Until Java has started, the process has stderr redirected; output of this
-    console stays visible meanwhile."""
+    """Return a console on the present stderr. The audit redirects the process's stderr until Java has started; the
+    output of this console stays visible meanwhile."""
     out = console(stderr=True)
     try:
         own = os.dup(sys.stderr.fileno())
@@ -287,7 +287,7 @@ def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[
 
 
 class Story(click.Command):
-    """The class of the command `story`. If its only argument is `-h`, the user asks for help and does not name a
+    """The class of the command `story`, which shows its help if its only argument is `-h`: the user does not mean a
     key."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:

@@ -37,7 +37,7 @@ from topic.identity import LinkIdentity
 Result = TypeVar("Result")
 
 LONGEST_NAME = 128
-# The name of a client must also be possible as the name of its folder.
+# The name of a client has to be a possible name of a folder, because the client's folder has this name.
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 
@@ -111,7 +111,7 @@ def read_size(context: click.Context, param: click.Parameter, value: str | None)
 
 
 def read_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Check that AMQP allows this name."""
+    """Check that AMQP allows this text as a name."""
     if value is not None and (not value or not value.isprintable()):
         raise click.BadParameter(f"{value!r} is not a valid name, expected one or more printable characters")
     return value
@@ -231,8 +231,8 @@ def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity
 
 
 def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], None]:
-    """Return a function that prints each router that the client finds or loses. It prints the first attach only if
-    `first` is set."""
+    """Return a function that prints each router that the client attaches to or loses. It prints the first attach only
+    if `first` is set."""
 
     told = first
 

@@ -10,11 +10,11 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 AUDIT: Final = ("jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "pyspark")
-"""The packages that only the extra `audit` of this package installs. Routers and clients do not need them."""
+"""The packages that only the project's extra `audit` installs. Routers and clients do not need them."""
 
 
 class NotInstalled(click.ClickException):
-    # This is the status for "no verdict". The status of a violation would be wrong.
+    # The exit status for "no verdict". The status of a violation would be wrong.
     exit_code = 2
 
 

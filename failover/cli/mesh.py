@@ -76,8 +76,8 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
 
 
 async def _lacks(starting: Awaitable[None]) -> str:
-    """Wait until the start has ended. If all routers run, but not all are connected, return what is missing, as a text
-    for people. The text is empty if all are connected."""
+    """Wait until the routers are up. If all of them run, but not all are connected, return a text that says what is
+    missing; an empty text if all are connected."""
     try:
         await starting
     except HalfUpError as error:
@@ -207,8 +207,8 @@ def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
 
 
 async def _show_started(out: Console, directory: RunDirectory, mesh: str, lack: str) -> str:
-    """Show the routers, and return what is missing, as a text for people. This is `lack` (the result of `_lacks`), or,
-    if that is empty, the names of the routers that do not answer."""
+    """Show the routers, and return a text that says what is missing. This is `lack` (the result of `_lacks`), or, if
+    that is empty, the names of the routers that do not answer."""
     views = await look(directory, fetcher(directory))
     silent = [name for name, view in views.items() if view.pid is not None and view.status is None]
     if silent and not lack:

@@ -29,10 +29,9 @@ from router.mesh.quantities import parse_duration
 from router.mesh.rundir import find_run_dir
 
 AT_ONCE: Final = 1000
-"""The limit of deliveries whose outcome the command awaits at the same time. The credit that a router gives may be
-lower."""
+"""The most deliveries whose outcome the command awaits at a time. The credit of the router may be lower."""
 ASK_S: Final = 0.1
-"""With `--wait-for-subscribers`, the command counts the subscribers every this many seconds."""
+"""The seconds between two counts of the subscribers, with `--wait-for-subscribers`."""
 LONGEST_TTL_MS: Final = 2**32 - 1
 
 
@@ -200,7 +199,7 @@ async def _publish(
             account.interrupted = scope.cancelled_caught
         finally:
             account.alone = publisher.alone
-            if account.begun or not sys.exception():  # otherwise nothing was sent, and click prints the error
+            if account.begun or not sys.exception():  # otherwise nothing was sent, so click prints the error
                 bar.stop()
                 out.print(account.tally(), soft_wrap=True)
                 if account.kept:

@@ -17,11 +17,11 @@ from router.mesh.rundir import RunDirectory
 from router.mesh.topology_parts import MOST_MESSAGE
 
 SIZE: Final = 100
-"""A numbered body has this many bytes if the user gives no `--size`."""
+"""The bytes of a numbered body if the user gives no `--size`."""
 READ_SIZE: Final = 1 << 16
 LONGER: Final = 6
-"""The limit of a line's bytes is this number times the limit of a message's bytes, because JSON may write one byte as
-six characters."""
+"""A line of input may have this many times the bytes of a message, because JSON may write one byte as six
+characters."""
 
 
 @attrs.frozen
@@ -179,6 +179,6 @@ async def _read(fd: int) -> bytes:
     """Read some bytes. This uses no thread, because ctrl-c could not end a thread that waits for a terminal."""
     try:
         await trio.lowlevel.wait_readable(fd)
-    except PermissionError:  # this is a file, which can be read at any time
+    except PermissionError:  # a file can be read at any time
         await trio.lowlevel.checkpoint()
     return os.read(fd, READ_SIZE)

@@ -27,9 +27,9 @@ from router.text.printable import printable
 LINK: Final = "subscribe"
 """The name of the link of each subscription that this command makes."""
 TOGETHER: Final = 100
-"""The limit of messages that the command accepts in one commit of the state file."""
+"""The most messages that the command accepts in one commit of the state file."""
 TOGETHER_S: Final = 0.05
-"""After this many seconds the command commits the messages that it has printed, even if they are few. Printing may be
+"""The seconds after which the command commits the messages that it has printed, however few they are. Printing may be
 slow, and it blocks the client's other work."""
 FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
 

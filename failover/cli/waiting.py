@@ -1,6 +1,6 @@
-"""Tells the user of `publish` which subscribers the messages wait for while no outcome comes.
+"""Tells the user of `publish`, while no outcome comes, for which subscribers the messages wait.
 
-The status of the routers says this (docs/status.md, `waits`). The publisher's home names the routers that it waits for,
+The status of the routers has this (docs/status.md, `waits`). The publisher's home names the routers that it waits for,
 and each of these routers names its subscribers.
 """
 
@@ -14,7 +14,7 @@ from router.mesh.status import FetchStatus, status_at
 from router.text.printable import printable
 
 SILENCE_S: Final = 3.0
-"""After this many seconds without an outcome the command asks the routers. A shorter wait needs no explanation."""
+"""The seconds without an outcome after which the command asks the routers. A shorter wait needs no explanation."""
 
 
 async def tell_who_is_awaited(
@@ -60,7 +60,7 @@ def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
     for status in statuses:
         for wait in status["waits"]:
             role, _, name = wait["for"].partition(" ")
-            # a home in this state waits until its own publisher resumes, not for a subscriber
+            # a home in this state waits for its own publisher to resume, not for a subscriber
             if publisher not in wait["publishers"] or wait["for"] == f"publisher {publisher}":
                 continue
             if role == "router":

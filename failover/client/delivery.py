@@ -22,14 +22,14 @@ class Delivery:
 
     def __init__(self, answer: "Callable[[Delivery, Outcome], Awaitable[None]]", key: bytes, message: bytes) -> None:
         self.key = key
-        self._message = message  # this is in an envelope if the message-format is not 0
+        self._message = message  # in an envelope if the message-format is not 0
         self.answered = False  # whether the user has answered the message
-        self.state = NO_STATE  # its state in the unsettled map: NO_STATE, or the answer if this is durable
+        self.state = NO_STATE  # its state in the unsettled map: NO_STATE until the answer is durable, then the answer
         self.condition = ""  # the condition in AMQP's terms, if the user has rejected the message
         self.description = ""
         # The number by which the engine knows this delivery on the attached link, while it is unsettled there.
         self.handle: EngineHandle = None
-        # The link that transferred this delivery. None once the subscriber has given its credit again.
+        # The link that transferred this delivery. None after the subscriber has given the delivery's credit again.
         self.link: Link | None = None
         self._answer = answer
 
@@ -72,5 +72,5 @@ class Delivery:
         await self._answer(self, Outcome.REJECTED)
 
     async def release(self) -> None:
-        """Let the router deliver the message to this subscriber again, later."""
+        """Let the router deliver the message to this subscriber again later."""
         await self._answer(self, Outcome.RELEASED)

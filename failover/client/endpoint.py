@@ -29,7 +29,7 @@ TIMEOUT_S: Final = 60
 LONGEST_S: Final = 2**32 - 1  # AMQP 1.0 3.5.3
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
-"""After this many seconds without a wait, a call of the user lets other tasks run. Otherwise two kinds of tasks might
+"""The seconds without a wait after which a call of the user lets other tasks run. Otherwise two kinds of tasks might
 never run: the tasks that commit to the store, and the tasks that send to the router. A router gives up a client that
 sends nothing."""
 
@@ -38,10 +38,11 @@ class Options(TypedDict, total=False):
     """The options that publishers and subscribers have."""
 
     log: Path | None  # the directory for the client's delivery log
-    store: Store | None  # without a store the link ends with the block; else it may be resumed
-    # For this many seconds the mesh waits for the client, and the client looks for a router. 0: neither waits.
+    store: Store | None  # without a store the link ends with the block; with one it may be resumed
+    # The seconds for which the mesh waits for the client, and for which the client looks for a router. 0: neither
+    # waits.
     timeout: int
-    # After this many seconds of silence a router counts as gone. If its mesh has a shorter time for this, that time
+    # The seconds of silence after which a router counts as gone. If the router's mesh states a shorter time, that
     # counts.
     idle: float
     events: Listener | None
@@ -184,7 +185,7 @@ class Endpoint(Attachment):
         connection.wake()
 
     def _ends(self, error: BaseException | None) -> bool:
-        """Whether the link ends with the block. Otherwise the link is suspended until a client resumes it."""
+        """Whether the link ends with the block. Otherwise it stays suspended, so that a client can resume it."""
         return not self._keeps
 
     async def _stop(self) -> None:

@@ -36,11 +36,11 @@ class Handle:
         self.tag = tag
         self.key = key
         self.detail = values.OutcomeDetails()  # the details of the outcome, in AMQP's terms
-        self.message = message  # the client drops the message when the delivery is settled
-        self.state = NO_STATE  # its state in the unsettled map: terminal once the outcome is durable
-        self.step = ResumeStep.NEW  # how the client transfers the delivery on the attached link
-        self.stored = False  # the client must not transfer the delivery before it is stored
-        # Whether the client has transferred the delivery on any link. Only then is it in the unsettled map.
+        self.message = message  # the message; dropped when the delivery is settled
+        self.state = NO_STATE  # its state in the unsettled map; an outcome only once it is durable
+        self.step = ResumeStep.NEW  # the form in which the client transfers the delivery on the attached link
+        self.stored = False  # True once the store has it; only then the client may transfer it
+        # Whether the client has transferred the delivery on any link. If not, the unsettled map leaves it out.
         self.transferred = False
         self.logged = False
         self._check = check
@@ -49,7 +49,7 @@ class Handle:
 
     @property
     def number(self) -> int:
-        """The position of this message among all messages that the link has ever sent. The first one has position 0."""
+        """The position of this message among all messages that the link has ever sent, from 0 on."""
         return int.from_bytes(self.tag, "big")
 
     async def outcome(self) -> Outcome:

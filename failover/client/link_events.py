@@ -50,4 +50,4 @@ class Abandoned:
 
 
 Event: TypeAlias = Connected | Lost | Searching | Resumed | Abandoned
-Listener: TypeAlias = Callable[[Event], None]  # the client calls this function synchronously, so it must not wait
+Listener: TypeAlias = Callable[[Event], None]  # called synchronously by the client, so it must not wait

@@ -1,7 +1,7 @@
 """A client's delivery log (docs/architecture.md): the messages that the client published or processed, for the audit.
 
-`topic.journal` defines the format. The client saves an entry before it sends the bytes that the entry tells of, so that
-the entry outlives a client that is killed. The client gathers entries into blocks, and writes them at intervals, into
+`topic.journal` defines the format. The client saves each entry before it sends the bytes that the entry is about, so
+that the entry survives a kill of the client. The client gathers entries into blocks, and writes them at intervals, into
 its own segments. The log changes nothing in the behaviour of a client. A client without a directory logs nothing.
 """
 
@@ -20,7 +20,7 @@ from topic.identity import LinkIdentity, link_name
 from topic.journal import Block, Event, LoggedOutcome
 
 RUN_US = 1000
-"""Publications within this many microseconds make one entry with the time of the first one. The audit measures
+"""The microseconds within which several publications make one entry, with the time of the first one. The audit measures
 latencies from this time."""
 
 

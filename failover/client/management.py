@@ -25,11 +25,11 @@ from router.amqp.sasl.credentials import NOBODY, Credentials
 
 NODE: Final = "$management"
 CREDIT: Final = 16
-"""The limit of requests that wait for answers at the same time. A router has the same limit for each connection
+"""The most requests of one client that may wait for answers at a time. A router has the same limit for each connection
 (`router.management.node.MOST_REQUESTS`)."""
 ANSWER_S: Final = 30.0
-"""The client waits this many seconds for the answer to a request. The router that it asks may itself wait up to 10 s
-for each other router, one after the other."""
+"""The seconds that the client waits for an answer. The asked router may itself wait up to 10 s for each other router,
+one after the other."""
 GOOD: Final = range(200, 300)
 
 
@@ -143,7 +143,7 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
-            # A refusal that is still here concerns a former link: it came while no request waited.
+            # If there is a refusal here, it came while no request waited, and concerns a former link.
             self._refused.pop(address, None)
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()

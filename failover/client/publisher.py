@@ -65,14 +65,14 @@ class Publisher(Endpoint):
         self.resumed: tuple[Handle, ...] = ()
         self._in_flight = in_flight
         self._resend = resend_in_doubt
-        self._checks = self._check  # all handles share this one bound method
+        self._checks = self._check  # the bound method, which all handles share
         self._next = 0
         self._storing = 0
-        self._queueing = trio.Lock()  # senders wait here for room, so that each change wakes only the first
+        self._queueing = trio.Lock()  # senders that wait for room; each change wakes only the first one
         self._keys: KeyMaker | None = None
         self._deliveries: dict[bytes, Handle] = {}  # the unsettled deliveries by tag, in the order of sending
         self._queue: deque[Handle] = deque()  # the deliveries that wait to be transferred on this link
-        self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, but without an outcome so far
+        self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, and still without an outcome
         self._theirs: Mapping[bytes, int] = {}  # the unsettled map that the router sent on this link
         self._incomplete = False  # whether one of the two maps of this link is incomplete
         self._count = SubscriberCount(self._news)
@@ -151,7 +151,7 @@ class Publisher(Endpoint):
         for tag, entry in saved.unsettled.items():
             assert entry.message is not None
             delivery = self._remember(tag, entry.message)
-            # an earlier process may have transferred the delivery
+            # perhaps an earlier process has transferred the delivery
             delivery.stored = delivery.transferred = delivery.logged = True
             if entry.state in TERMINAL:
                 delivery.decide(entry.state)
@@ -306,8 +306,8 @@ class Publisher(Endpoint):
             self._under_way[handle] = delivery
 
     def _attach_again(self) -> None:
-        """Lose the link, so that the client attaches it again, if the incomplete maps leave no delivery to go on with
-        on this link."""
+        """Give up the link, so that the client attaches it again. The incomplete maps leave no delivery with which this
+        link could go on."""
         if all(delivery.step is ResumeStep.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 

@@ -35,9 +35,9 @@ from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
 
-# The client pauses before each further attach with an incomplete map. The longest pause is this number times `LIVED_S`.
+# The longest pause before a further attach with an incomplete map, as a multiple of `LIVED_S`.
 MOST_PAUSES = 10
-# At an orderly end the client waits this many seconds for the router to settle the answered deliveries.
+# The seconds that the client waits at an orderly end for the router to settle the answered deliveries.
 SETTLE_S = 2.0
 
 
@@ -57,7 +57,7 @@ class Subscriber(Endpoint):
         *,
         container: str,
         link: str,
-        credit: int = 100,  # the limit of deliveries that have come and are not answered
+        credit: int = 100,  # the most deliveries that have come and are not answered
         settle: Literal["first", "second"] = "second",
         # A selector. Messages that do not match it do not come (docs/clients.md).
         filter: str | None = None,
@@ -66,17 +66,17 @@ class Subscriber(Endpoint):
         super().__init__(urls, address, container=container, link=link, **options)
         if credit < 1:
             raise ValueError(f"credit: expected at least 1, found {credit}")
-        self._answers = self._answer  # all deliveries share this one bound method
+        self._answers = self._answer  # the bound method, which all deliveries share
         self._credit = credit
         self._owed = 0  # the credit that the subscriber still has to give again
         self._settle = settle
         self._filters = {"selector": Described(SELECTOR, filter)} if filter is not None else None
-        self._waiting: deque[Delivery] = deque()  # the deliveries that the user has not taken yet
+        self._waiting: deque[Delivery] = deque()  # the deliveries that have come and that the user has not taken yet
         self._unsettled: dict[bytes, Delivery] = {}  # the unsettled deliveries by key, in settle mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._is_to_end = False
-        # The sum of the shares of the unsettled map that incomplete maps have carried. At 1.0 they have carried the
-        # whole map.
+        # Each incomplete map carries a share of the whole unsettled map. This is the sum of these shares; at 1.0 the
+        # router has read all of it.
         self._parts = 0.0
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -314,7 +314,7 @@ class Subscriber(Endpoint):
         self._check()
 
     def _decided(self, deliveries: Sequence[Delivery], state: int) -> None:
-        """Send answers to the router. They are durable by now."""
+        """Send answers to the router, which are durable by now."""
         self._note(Event.PROCESSED, [delivery.key for delivery in deliveries], OF_STATE[state])
         for delivery in deliveries:
             delivery.state = state

@@ -13,7 +13,7 @@ from failover.client.errors import ClientError
 from router.amqp.proton.link import Link
 from topic.properties import ALONE, SUBSCRIBERS
 
-# For this many seconds the client waits until the router answers.
+# The seconds that the client waits for the router's answer.
 ANSWER_S: Final = 5.0
 
 

@@ -15,11 +15,11 @@ import trio
 from failover.client import Delivery, Handle, Outcome, Publisher, Subscriber
 
 TICK_S = 0.02
-"""Every this many seconds the publisher sends a burst of messages. On its way through the mesh a burst costs little
-more than one message."""
+"""The seconds between two bursts of the publisher. On its way through the mesh, a burst costs little more than one
+message."""
 ARREARS_S = 1.0
-"""After a time in which the publisher could send nothing, it sends the messages that were due in the last `ARREARS_S`
-seconds. It skips the messages that were due before."""
+"""After a time in which the publisher could send nothing, it sends only the messages that were due in the last
+`ARREARS_S` seconds, and skips earlier ones."""
 AT_ONCE = 1000
 LEAST_SLEEP_S = 0.005
 
@@ -55,7 +55,7 @@ class Pace:
         self._most = most
         self._step = round(1e9 / rate) if rate is not None else 0
         self._since = since if since is not None else time.monotonic_ns()
-        # The arrears cover at least two steps. If they covered less than one step, no message would ever be due.
+        # The arrears cover at least two steps: if they covered less than one step, no message would ever be due.
         self._arrears = max(arrears * 1e9, 2 * self._step)
         self._tick = tick
 

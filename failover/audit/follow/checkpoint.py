@@ -21,7 +21,7 @@ log = logging.getLogger("oncemesh")
 NAME = "follow.checkpoint"
 MAGIC = b"OMF3"
 EVERY_S = 30.0
-"""There are at least this many seconds from one save to the next."""
+"""The least seconds from one save to the next."""
 
 
 class Checkpoint:

@@ -2,7 +2,7 @@
 
 All of these conditions must hold: the publisher has settled the delivery at its home; every router with a record of the
 delivery has forgotten the record, or has ended; no subscriber misses the delivery; every router to which the home
-forwarded the delivery has written entries since; and no rule has found a violation or a missing entry.
+forwarded the delivery has written entries since then; and no rule has found a violation or a missing entry.
 
 A delivery that violates a rule is not decided, because an entry that explains it may still come, or a log may turn out
 to be incomplete. But if no router has a record of a delivery, and no entry about the delivery has come for an hour, the
@@ -54,8 +54,8 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def only_by_maps(rows: Rows, groups: Groups) -> Flags:
-    """Flag the rows of deliveries that, in these rows, only unsettled maps name. The audit has counted and forgotten
-    these deliveries long ago, so it does not judge them again. `groups`: the rows of each key."""
+    """Flag the rows of deliveries that only unsettled maps name, as far as these rows show. The audit has judged and
+    forgotten these deliveries in an earlier step, so it does not judge them again. `groups`: the rows of each key."""
     (by_map,) = codes_of([BY_MAP], rows.strings).tolist()
     said = np.isin(rows.event, [int(event) for event in BY_MAPS])
     said |= (rows.event == Event.OUTCOME) & (rows.detail == by_map) & (by_map != NONE)
@@ -71,7 +71,7 @@ def _last(judged: Judged) -> Ints:
 
 
 def _gone(judged: Judged, case: Case) -> Flags:
-    """Flag the deliveries whose publisher's link has ended, according to the logs so far."""
+    """Flag the deliveries of publishers whose link has ended, as far as the logs so far show."""
     here = [name.encode() for name, client in case.clients.publishers.items() if not _has_ended(client)]
     found: Flags = ~np.isin(judged.uses.publisher(), here)
     return found
@@ -82,8 +82,8 @@ def _has_ended(client: Client) -> bool:
 
 
 def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
-    """For each delivery, whether any of its elements in these columns is flagged. `number`: the number of deliveries.
-    `of`: the delivery of each element."""
+    """For each delivery, whether `flags` flags any of its elements. `number`: the number of deliveries. `of`: the
+    delivery of each element."""
     found = np.zeros(number, np.bool_)
     for each in flags:
         found[of[each]] = True
@@ -91,8 +91,8 @@ def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
 
 
 def _ended(judged: Judged, case: Case) -> Flags:
-    """Flag the records in logs that are over: the log ends in STOPPED or in a gap, or a later incarnation of the router
-    has a log."""
+    """Flag the records whose log is over: it ends in STOPPED or in a gap, or a later incarnation of the router has a
+    log."""
     latest: dict[str, int] = {}
     for log in case.logs.values():
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -118,8 +118,8 @@ def _missed(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def _unread(judged: Judged, case: Case) -> Flags:
-    """Flag the deliveries that were forwarded to a router which has neither received them nor written any entry since.
-    The router's process may be stopped at present, and receive them later."""
+    """Flag the deliveries that were forwarded to a router that has neither received them nor written an entry
+    afterwards. The router's process may be stopped at present, and receive them later."""
     facts, rows, uses = judged.facts, judged.facts.rows, judged.uses
     heard = {log.source: _heard_until([log]) for log in _latest(case.logs.values()) if log.role == "router"}
     till = np.array([*(heard.get(name, FOREVER) for name in rows.strings), FOREVER], np.int64)
@@ -133,8 +133,8 @@ def _unread(judged: Judged, case: Case) -> Flags:
 
 
 def _heard_until(logs: Iterable[Log]) -> int:
-    """The time up to which the audit has read the latest log of each writer. A log that ended cleanly does not limit
-    it."""
+    """The time up to which the audit has read the latest log of every writer. A log that ended cleanly does not
+    count."""
     return min((FOREVER if log.stopped else log.last_time for log in _latest(logs)), default=FOREVER)
 
 

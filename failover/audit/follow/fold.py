@@ -39,8 +39,8 @@ class OrderFold:
         self.tally = Tally()
         self._pairs: dict[str, _Pair] = {}
         self._told: dict[str, set[Who]] = {}
-        """For each pair, the waiting and folded deliveries whose rows the follower still keeps. The follower passes
-        such a delivery to `add` at each step, and `add` skips it."""
+        """For each pair, the deliveries that `add` has taken, and whose rows the follower still keeps. The follower
+        passes such a delivery to `add` again at each step, and `add` skips it."""
 
     def add(self, names: str, part: bytes) -> None:
         """Add the packed deliveries of a publisher and subscriber (`judge.order.pack_order`). Deliveries that were
@@ -65,9 +65,9 @@ class OrderFold:
     def fold(self, before: Mapping[str, Place]) -> None:
         """Judge and fold the deliveries that the subscriber got before the place `before[pair]`.
 
-        The deliveries behind this place stay: more deliveries may still come in front of them, and the judge compares
-        the order of all of these. If `before` lacks a pair, no more deliveries of that pair can come, so all its
-        deliveries are folded.
+        The deliveries after this place stay, because the rows of earlier deliveries may still come, and the order of
+        all of them has to be judged together. If `before` lacks a pair, no more deliveries of that pair can come, so
+        all its deliveries are folded.
         """
         for names, pair in self._pairs.items():
             if pair.waiting:
@@ -94,8 +94,8 @@ def _after(major: Ints, minor: Ints, place: Place) -> Flags:
 
 
 def _folded(highest: Place) -> bytes:
-    """Pack one entry that stands for all folded deliveries. The entry has the highest place in the publisher's order,
-    and counts as the first delivery that the subscriber got. Reports do not name the entry."""
+    """Pack one entry that replaces all folded deliveries. The entry has their highest place in the publisher's order,
+    and counts as the first delivery that the subscriber got. Reports do not name it."""
     fields = {"handed": [-1], "handed_minor": [-1], "position": [highest[0]], "position_minor": [highest[1]]}
     columns = {name: np.array(values, np.int64) for name, values in fields.items()}
     return packed(columns | {"vague": np.ones(1), "key": np.array([b""], KEY_TYPE), "life": np.zeros(1, np.int64)})

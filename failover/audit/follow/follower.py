@@ -40,16 +40,16 @@ from topic.journal import Event
 BUDGET = 8 << 20
 """The limit of the bytes of logs that one step reads."""
 FLUSHED_US = 3_000_000
-"""A writer that runs puts each entry into a block within this time (in µs). It is twice the longest time that a writer
-takes, and a margin."""
+"""A writer that runs puts each entry into a block within this time (in µs). This is twice the longest time that a
+writer takes, plus a margin."""
 SETTLED_US = 3_000_000
 """A step judges a delivery if the last entry about the delivery is at least this old (in µs). Most of these deliveries
 are decided. The next step judges the undecided ones again."""
 MARGIN_US = 60_000_000
-"""The audit forgets rows about links and routers that are older than the first delivery still to be judged by this time
-(in µs)."""
+"""A row about a link or router may be forgotten if it is older, by at least this time (in µs), than the first delivery
+that is still to be judged."""
 FORGOTTEN = 1_000
-"""After this number of new rows about links and routers, the follower looks for rows to forget."""
+"""The follower looks for rows to forget when it has read this number of new rows about links and routers."""
 SAMPLED = 50_000
 """The follower keeps at most this number of rows about deliveries, to compare clocks by them."""
 
@@ -108,8 +108,8 @@ def _began(log: str) -> int:
 
 
 def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """Mark the logs as whole, except two kinds of logs that surely lack their end: a log with a gap; and a log with
-    unsaved entries, if a later incarnation of the writer has a log."""
+    """Mark all logs as whole, except those that certainly lack their end: a log with a gap; and a log with unsaved
+    entries, if a later incarnation of the writer has a log."""
     latest: dict[str, int] = {}
     for log in logs:
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -191,8 +191,8 @@ class Follower:
                     self._logs.setdefault(path.parent, GrowingLog(path.parent))
 
     def _read(self, budget: int | None) -> tuple[_Read, list[GrowingLog]]:
-        """Read blocks, always of the log that is furthest behind, up to `budget` bytes; None to read everything. Also
-        returns the logs that have more blocks."""
+        """Read blocks, at most `budget` bytes (None: everything). Always read on in the log that is furthest behind.
+        Also returns the logs that have more blocks."""
         read, waiting, started = _Read(), list(self._logs.values()), self._bytes()
         while waiting and (budget is None or self._bytes() - started < budget):
             log = min(waiting, key=lambda log: log.time)
@@ -234,8 +234,8 @@ class Follower:
         self._inventory, self._case = found, make_case(control, found, [self._sample], self._past)
 
     def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
-        """Return all pending rows, and the number of rows from blocks. Rows from blocks come first. The rows behind
-        them are from tails, so the next step reads these again.
+        """Return all pending rows, and the number of rows from blocks. Rows from blocks come first. The rows after them
+        are from tails, and the next step reads these entries again.
 
         Rows of replicas about messages are left out: a replica may log a message long after the delivery of the message
         is decided.
@@ -294,7 +294,7 @@ class Follower:
         self._order.forget(set(zip(judged.uses.key.tolist(), judged.uses.number.tolist(), strict=True)))
 
     def _take_sample(self, rows: Rows) -> None:
-        """Keep a random sample of the rows of decided deliveries, to compare clocks by them."""
+        """Keep a random sample of the rows of decided deliveries, so that later steps can compare clocks by them."""
         sampled = (hashed(rows.key) >> np.uint64(40)) % np.uint64(self._sample_of) == 0
         sample = unpack([self._sample, pack(chosen(rows, sampled))])
         while len(sample) > SAMPLED:
@@ -303,7 +303,8 @@ class Follower:
         self._sample = pack(sample)
 
     def _place(self, judged: Judged, young: Rows) -> None:
-        """Judge the order of the deliveries that a subscriber got before any delivery with rows in `young`."""
+        """Judge the order of the deliveries that a subscriber got before every delivery in `young`, whose rows are
+        still to be judged."""
         for names, part in judged.order():
             self._order.add(names, part)
         self._order.fold(dict(self._handed_first(young)))

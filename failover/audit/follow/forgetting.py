@@ -7,7 +7,7 @@ start of a segment: `topic.restatement`.) If a link or a process has ended, only
 may return leaves one row.
 
 All rows of a log stay in two cases: the log lacks its end, or the audit does not order entries by the log's clock.
-These rows show which facts are unknown.
+These rows show which facts the audit cannot know.
 """
 
 import json
@@ -70,9 +70,9 @@ class Forgetting:
         stay."""
         link, ended = _link(row), row.log_name in self._ended
         if row.role != "router":
-            if not ended or row.source in self._irregular_writers:  # a KEPT row states what lost entries have stated
+            if not ended or row.source in self._irregular_writers:  # a KEPT row repeats facts of lost entries
                 return row.log_name, row.event, str(row.details.get("generation"))
-            # The row of a client's last attach shows until when the client was there.
+            # The row of a client's last attach is needed to tell until when the client was attached.
             is_last = row.event == Event.ATTACHED and link not in self._closed
             return (link, row.role) if is_last else None
         if link is None and row.peer is None:
@@ -128,7 +128,8 @@ class Forgetting:
 
     def _partings(self, whose: tuple[str, str], missed: Missed) -> Iterator[Parting]:
         """Yield partings of a home and a subscriber that are over (`mesh.presence.Parting`). A parting is left out if
-        an earlier one has at least the same weight, because a report names only the parting with the highest weight."""
+        an earlier one has the same weight (`Parting.weight`) or a higher one, because a report names only the parting
+        with the highest weight."""
         home, subscriber = whose
         no_more, most = home in self._ended or subscriber in self._closed, None
         for parting in sorted(self._case.partings.get(whose, ()), key=lambda parting: parting.since):

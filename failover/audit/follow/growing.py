@@ -50,7 +50,7 @@ class Growing:
             self._skip(at, start)
             found.append(block)
             at = end
-        if not found and len(data) == size:  # the block is larger than `size`, or the file is damaged
+        if not found and len(data) == size:  # the next block is larger than `size`, or the file is damaged
             return self.read(file, 2 * size)
         self.offset += at
         self.reading.add(found)
@@ -106,7 +106,7 @@ class GrowingLog:
         self.current: Growing | None = None
         self._file: BinaryIO | None = None
         self._read_ns = 0
-        """When the reader last read a block, by this machine's monotonic clock."""
+        """The time at which the reader last read a block, in ns of this machine's monotonic clock."""
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_file": None, "_read_ns": 0}
@@ -148,8 +148,7 @@ class GrowingLog:
         return sum(one.offset for one in (*self.ended, self.current) if one is not None)
 
     def is_idle(self) -> bool:
-        """Whether the reader has read no block for a long time. If the writer still runs, it has then written all its
-        entries."""
+        """Whether the reader has read no block for so long that a running writer would have written all its entries."""
         return time.monotonic_ns() - self._read_ns > IDLE_NS
 
     def peek(self) -> list[BlockView]:

@@ -18,7 +18,7 @@ from failover.audit.read.facts import BIG, Facts, Groups, codes_of, taken
 from topic.journal import ONE_OF_MANY, Event
 
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
-"""Lists of spans of time. Each list comes with the elements (flags or indices) that it concerns."""
+"""Lists of spans of time. Each list comes with the deliveries or records (flags or indices) to which it applies."""
 
 
 @attrs.frozen
@@ -128,7 +128,7 @@ def dated(undated: Flags, begun: Ints, ended: Ints) -> tuple[Ints, Ints]:
 
 
 def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
-    """Flags the elements whose time, from `begun` to `ended`, overlaps a span that concerns them."""
+    """Flags the elements whose time, from `begun` to `ended`, overlaps a span that applies to them."""
     found = np.zeros(len(begun), np.bool_)
     for about, listed in spans:
         for since, till in listed:
@@ -152,7 +152,7 @@ class Records:
     """The first row that shows the settlement."""
     settled_time: Ints
     awaited: Flags
-    """Whether a subscriber of the record is suspended when the log ends."""
+    """Whether a subscriber for which the record waits is suspended when the log ends."""
 
 
 def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
@@ -174,10 +174,10 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Flags the records (of `records`) that a router settled after the life of the publisher had ended in which the
+    """Flags the records (of `records`) that a router settled after the end of the publisher's life in which the
     publisher last sent the delivery.
 
-    The router of the record must have known that this life, or a later one, had ended. It suffices if the home that
+    The router of the record must have known that this life, or a later one, had ended. It is enough if the home that
     sent the settlement knew this. A record is also flagged if the router settled it in an attach of another life; or in
     an attach that no router answered, because this attach may have begun another life.
     """
@@ -204,7 +204,7 @@ def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: 
 
 
 def _suspended(facts: Facts, case: Case) -> Flags:
-    """Flags the rows about subscribers that are suspended at the end of the log."""
+    """Flags the rows about subscribers whose link is suspended when the log ends."""
     found = np.zeros(len(facts.rows), np.bool_)
     for number, log in enumerate(facts.rows.logs):
         if names := case.suspended.get(log.name):

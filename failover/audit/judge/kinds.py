@@ -62,8 +62,8 @@ UNOWED = {
 }
 """The reasons for which a subscriber processed a delivery that it was not owed, each with a description."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
-"""The reasons of `UNOWED` for which the publisher does not count the message as accepted. If the publisher publishes
-the message again, under another key, subscribers get the message twice."""
+"""The reasons of `UNOWED` that mean that the publisher has not read *accepted*. If the publisher publishes such a
+message again, under another key, subscribers get the message twice."""
 FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
@@ -81,7 +81,7 @@ UNPROCESSED = {
 }
 """The possible fates of a delivery that a subscriber was owed and did not process, each with a description."""
 
-# Each constant from here on is a group of logs. The text below it names the entries that these logs may lack.
+# Each constant from here on names a group of logs. Its docstring names the entries that a log of this group may lack.
 
 OWN = "the subscriber's own"
 """The PROCESSED entries of a subscriber. If a subscriber has no log, the entries of its routers show what it
@@ -94,7 +94,7 @@ LINK = "those of all routers, until its client attached again"
 """CLOSED and EXPIRED entries, which show that the subscriber's link had ended; JOINED and CONTACT entries, which show
 that the home knew the subscriber."""
 ANY = "those of all routers, while it was on its way"
-"""ATTACHED and ABANDONED entries of any router, which explain why a router sent the delivery again."""
+"""ATTACHED and ABANDONED entries of any router, which may explain why a router sent a delivery again."""
 REPLICAS = "those of all routers, from their beginning on"
 """The ENQUEUED entries of any replica."""
 ALL = "those of everybody"

@@ -74,8 +74,9 @@ def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
 
 
 def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints, int]:
-    """The deliveries that the subscriber first got after a later delivery of the same publisher. Returns their keys,
-    the numbers of the keys' uses (`uses.Uses.number`), and for how many deliveries this is uncertain."""
+    """Find the deliveries that the subscriber first got after it had got a later delivery of the same publisher.
+    Returns their keys, the numbers of the keys' uses (`uses.Uses.number`), and for how many deliveries this is
+    uncertain."""
     columns = unpacked(parts)
     handed = np.lexsort((columns["handed_minor"], columns["handed"]))
     place = _ranks(columns["position"], columns["position_minor"])[handed]
@@ -94,7 +95,7 @@ def unpacked(parts: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _ranks(major: Ints, minor: Ints) -> Ints:
-    """The rank of each element; equal elements have the same rank."""
+    """The rank of each element among all elements. Equal elements have the same rank."""
     order = np.lexsort((minor, major))
     new: Flags = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(major[order]) != 0) | (np.diff(minor[order]) != 0)

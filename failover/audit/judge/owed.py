@@ -25,8 +25,8 @@ from failover.audit.read.facts import BIG
 
 
 class Owed:
-    """The deliveries that subscribers are owed, as flags. There is one flag for each pair of a delivery and a
-    subscriber."""
+    """Finds the deliveries that subscribers are owed. Each result is a column of flags, with one flag for each pair of
+    a delivery and a subscriber."""
 
     def __init__(self, each: Testimony, timely: Flags) -> None:
         """`timely`: flags the pairs in which the subscriber certainly answered the delivery before the publisher read
@@ -91,8 +91,9 @@ def ended(each: Testimony) -> Flags:
 
 
 def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags, Flags]:
-    """Returns three flags for each pair: whether any of these terms applies to the delivery; whether a term that
-    applies had ended when the delivery was accepted; whether a term had begun when the delivery was received.
+    """Returns three flags for each pair: whether any of these terms (`mesh.audiences.Term`) applies to the delivery;
+    whether a term that applies had ended when the delivery was accepted; whether a term at a home of the delivery had
+    begun when the delivery was received.
 
     A term at the home that accepted the delivery applies if the term overlaps the time from the receipt at this home to
     the acceptance. Any other term applies if a router first received the delivery in the term.
@@ -118,8 +119,8 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:
     """Flags the pairs whose subscriber had ended when the delivery was accepted, and has no timeout.
 
-    The subscriber was last in an audience of the delivery in one of its lives. This life must have ended for the home
-    that accepted the delivery, or for all homes.
+    The subscriber was last in an audience of the delivery in some life. This life must have ended for the home that
+    accepted the delivery, or for all homes.
     """
     found = np.zeros(len(each.at), np.bool_)
     for code, client in each.clients:
@@ -147,8 +148,8 @@ def _forgotten(each: Testimony) -> Flags:
 
 
 def _unheard(each: Testimony, suspect: Flags) -> Flags:
-    """Flags the pairs of `suspect` whose home need not have known the subscriber when it accepted the delivery. If a
-    router's log lacks its end, the contacts are unknown, and no pair is flagged."""
+    """Flags the pairs of `suspect` whose home may rightly not have known the subscriber when it accepted the delivery.
+    If a router's log lacks its end, the contacts are unknown, and no pair is flagged."""
     found = np.zeros(len(each.at), np.bool_)
     suspect = suspect & ~each.link_doubted
     if not suspect.any():

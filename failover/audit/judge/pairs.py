@@ -19,8 +19,8 @@ from failover.audit.read.facts import Facts, Groups
 from topic.journal import Event, LoggedOutcome
 
 MEANT = (Event.AUDIENCE, Event.RECEIVED)
-"""The entries of a home which show that a subscriber is in the audience of a delivery. Either an AUDIENCE entry lists
-the subscriber, or the home had joined the subscriber when it received the delivery."""
+"""The events by which an entry of a home shows that a subscriber is in the audience of a delivery: AUDIENCE, whose
+entry lists the subscriber; or RECEIVED, if the home had joined the subscriber before it received the delivery."""
 
 
 @attrs.frozen
@@ -138,8 +138,8 @@ class Acceptances:
         return of[counts], answers[counts]
 
     def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Flags the elements (`group`, `row`) for which some element of (`others`, `rows`) has the same group and, in
-        its row, the same value of `column`."""
+        """Flags the elements (`group`, `row`) to which (`others`, `rows`) has a match: an element with the same group,
+        whose row has the same value of `column`."""
         number = len(self._facts.rows.strings) + 1
         found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found
@@ -155,8 +155,8 @@ def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> I
     """A lower bound for how often the subscriber processed each delivery.
 
     If the subscriber's state file names a delivery, an earlier life of the process has processed the delivery, even if
-    no log of that life says so. If the life that begins with this file, or a later life, logs the delivery as
-    processed, the subscriber has processed it at least twice.
+    no log of that life says so. If this life or a later one logs the delivery as processed, the subscriber has
+    processed it at least twice.
     """
     since, last = groups.lowest(kept, facts.incarnation), groups.highest(processed, facts.incarnation)
     least = np.where(groups.any(kept), np.where(last >= since, 2, 1), 0)
@@ -197,8 +197,8 @@ def audience_of(detail: str) -> list[str]:
 
 
 def _joined(facts: Facts, names: list[str], stays: Sequence[Membership]) -> Iterator[tuple[Ints, Ints]]:
-    """The pairs of a delivery and a subscriber in whose stay the home received the delivery. Pairs with a subscriber
-    that a gate held back at this time are left out."""
+    """The pairs whose subscriber was joined at the home when the home received the delivery (a stay, `mesh.audiences`).
+    A pair is left out if a gate held the subscriber back at that time."""
     codes = {text: code for code, text in enumerate(names)}
     publishers = facts.rows.key.astype("S12")
     received = facts.at_home & facts.flags_of(Event.RECEIVED)

@@ -33,7 +33,7 @@ class Fates:
     is_accepted: Flags
     is_published: Flags
     invented: Flags
-    """Whether certainly no publisher published the delivery."""
+    """Whether it is certain that no publisher published the delivery."""
     accepted_time: Ints
     """When the delivery was accepted, by wall clock; `accepted_hlc` is the same by hybrid clock. `BIG` if it was not
     accepted."""
@@ -155,7 +155,7 @@ def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, l
 
 
 def _begun(found: Deliveries) -> Ints:
-    """When each delivery began. If this is unknown, the result is `NONE`, which counts as the beginning of time."""
+    """The beginning of each delivery. `NONE` stands for an unknown beginning, and counts as earlier than all times."""
     return np.where(found.begun_time == BIG, NONE, found.begun_time)
 
 
@@ -184,7 +184,7 @@ def _named(facts: Facts, found: Deliveries, case: Case) -> Iterator[tuple[Flags,
 
 def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Sequence[Span]]) -> Spans:
     """Yields, for each publisher, flags of its deliveries, and the spans in which entries about the publisher may be
-    missing. Deliveries of a publisher that no control row names get the spans of all open logs."""
+    missing. If no control row names a publisher, the spans of all open logs apply to its deliveries."""
     publishers = found.uses.publisher()
     known = case.clients.publishers
     listed: Spans = [(publishers == name.encode(), spans(client)) for name, client in known.items() if spans(client)]

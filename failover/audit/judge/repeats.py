@@ -66,8 +66,8 @@ def _suspects(each: Testimony) -> Flags:
 
 
 def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
-    """Yields each of these pairs, with all rows in which the delivery was sent or accepted. The rows are from the
-    subscriber's own logs if it has any, otherwise from the logs of its routers."""
+    """Yields each of these pairs, with all rows that log that the delivery was sent to the subscriber or accepted by
+    it. The rows are from the subscriber's own logs if it has any, otherwise from the logs of its routers."""
     if not len(pairs):
         return
     facts = each.facts
@@ -79,7 +79,7 @@ def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
 
 
 class _Witness(ABC):
-    """Reads the entries about one delivery and one subscriber, in the logs that decide."""
+    """Decides from the entries of one kind of logs whether one subscriber processed one delivery more than once."""
 
     def __init__(self, each: Testimony, pair: int) -> None:
         self._facts, self._attaches = each.facts, each.case.attaches
@@ -103,7 +103,7 @@ class _Witness(ABC):
 
 
 class _Itself(_Witness):
-    """Reads the subscriber's own logs."""
+    """Decides by the subscriber's own logs."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun_itself(
@@ -119,7 +119,7 @@ class _Itself(_Witness):
 
 
 class _Routers(_Witness):
-    """Reads the logs of the subscriber's routers."""
+    """Decides by the logs of the subscriber's routers."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun(self._subscriber, self._attach(row))
@@ -162,7 +162,7 @@ class _Routers(_Witness):
 
 
 class _OfIngress(_Routers):
-    """Reads the logs of routers about the ingress of a replica set. The set keeps each answer, and the next leader
+    """Decides by the logs of routers about the ingress of a replica set. The set keeps each answer, and the next leader
     gives the same answer again (protocol 14.3). So a delivery counts as repeated only if it is accepted twice in one
     attach."""
 

@@ -64,9 +64,9 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
 
 
 def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
-    """For each of `records`, whether its router settled the record before all answers of homes. A home and its zombie
-    may both answer, and one of the two answers may be the first by the hybrid clocks of only one of them. So all
-    answers must be later."""
+    """For each of `records`, whether its router settled the record before all answers of homes. A home and a zombie may
+    both answer, and their hybrid clocks may disagree about which answer came first. So a record is flagged only if all
+    answers are later."""
     answers = facts.at_home & facts.flags_of(Event.ACCEPTED)
     record, answer = of.groups.all_told(answers, found.delivery[records])
     late = ~_was_before(facts, found.settled[records[record]], answer)
@@ -109,7 +109,7 @@ def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: In
 
 
 def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
-    """Whether each settlement came before the answer.
+    """Whether each settlement came before the answer beside it.
 
     Hybrid clocks order the entries of one epoch. They do not order the entries of two epochs: the home of a later epoch
     learns of the earlier settlement from the publisher's map, and a map has no hybrid clock. Such entries are ordered
@@ -123,8 +123,8 @@ def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
 
 
 def _precedes(facts: Facts, one: Ints, other: Ints) -> Flags:
-    """Whether a router's row was certainly written before another row. Both rows must exist. If the hybrid clocks are
-    equal, they order the rows only if one router wrote both."""
+    """Whether each row of `one` was certainly written before the row of `other` beside it, by the hybrid clocks of
+    routers. All rows must exist. If the hybrid clocks are equal, they order the rows only if one router wrote both."""
     hlc, place = facts.rows.hlc, facts.rows.place
     same = (facts.source[one] == facts.source[other]) & (place[one] < place[other])
     found: Flags = (hlc[one] < hlc[other]) | ((hlc[one] == hlc[other]) & same)

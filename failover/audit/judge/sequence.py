@@ -22,13 +22,12 @@ from topic.journal import Event
 Order = tuple[Ints, Ints]
 """The place of each delivery, as a major and a minor number; the minor number is `NONE` if the place is unknown."""
 BEHIND = 1 << 62
-"""A number above all places in a log. A delivery that a log lacks at its end gets this number plus 62 bits as its minor
-number: 31 bits for the epoch, 31 bits for `n`. So a minor number stays below 2 ** 63."""
+"""A number above all places in a log. A delivery that is missing at the end of the publisher's log gets this number
+plus 62 bits as its minor number: 31 bits for the epoch, 31 bits for `n`. So a minor number stays below 2 ** 63."""
 N_BITS = 31
 AGE_MS = 1 << 30
-"""A number that is added to the epoch in a place behind the end of a log. This epoch counts milliseconds from the start
-of the publisher's process. If the router's clock is behind the clock of the process, the count is negative. With the
-addition it is not."""
+"""A number that is added to the epoch in such a place. The epoch is counted in ms from the start of the publisher's
+process. Without the addition, the count would be negative if the router's clock is behind the clock of the process."""
 
 
 def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:
@@ -54,7 +53,7 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
 
 def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
     """Return two numbers for each delivery: the life of the publisher's process in which a router received it, and its
-    minor number after the end of the log of this life.
+    minor number if the log of this life has ended without it.
 
     The minor number is `NONE` in three cases: the log is whole; the logs do not show that router and publisher ran on
     the same host; or the epoch or `n` has too many bits.

@@ -132,7 +132,7 @@ def early(each: Testimony) -> tuple[Flags, Flags]:
     later, known = _edge_later(each)
     after, before = _clocks(each)
     in_time = known & ~later
-    told_later = known & later & ~each.edge_doubted  # otherwise a lost entry may have the outcome
+    told_later = known & later & ~each.edge_doubted  # a lost entry may have the outcome
     credible = ~(in_time & each.is_put_right(each.processed, _answer(each))) | _heard_too_soon(each)
     by_wall = after & credible & (each.own | ~(each.edge_doubted | known))
     return told_later | by_wall, in_time | before

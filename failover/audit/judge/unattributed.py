@@ -26,12 +26,12 @@ from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, Facts, taken
 
 InVain = Counter[tuple[str | None, bool]]
-"""Numbers of deliveries, counted by two keys: the last known home (None if unknown), and whether a known subscriber did
-not get the delivery."""
+"""Numbers of deliveries, counted by two keys: the last known home (None if unknown), and a flag. The flag is true if a
+known subscriber did not get the delivery, and false if no router could observe its audience."""
 Without = dict[tuple[str, str, str], "Missed"]
 """The missed deliveries of each publisher, subscriber and home."""
 Away = Counter[tuple[str, str]]
-"""The number of deliveries for each publisher and subscriber."""
+"""The number of missed deliveries for each publisher and absent subscriber."""
 
 
 @attrs.frozen(slots=True)
@@ -135,7 +135,7 @@ class Unattributed:
         return self._facts.rows.meets(self._found.address, address)
 
     def _served(self, flags: Flags) -> Ints:
-        """The flagged pairs, sorted, each encoded as one number."""
+        """The pairs of a delivery and a subscriber that were served, sorted. Each pair is encoded as one number."""
         return np.sort(self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags]))
 
     def _number(self, deliveries: Ints, subscriber: Ints | int) -> Ints:

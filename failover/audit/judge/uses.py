@@ -34,7 +34,7 @@ class Uses:
     each delivery."""
 
     of: Ints
-    """For each row, the delivery to which the row belongs."""
+    """For each row, the index of its delivery."""
     key: Texts
     number: Ints
     """The number of this use of the key, from 1 on; 0 if the key was used only once."""
@@ -158,7 +158,7 @@ def _publications(rows: Iterable[DeliveryEntry]) -> Iterable[int]:
 
 @attrs.frozen
 class _Routed:
-    """The uses of one key, as the logs of routers show them."""
+    """The uses of one key, found in the logs of routers."""
 
     starts: Sequence[DeliveryEntry]
     """For each use, the row with which it began."""
@@ -237,7 +237,7 @@ class _Clocks:
         self.certain = True
         starts = routed.starts
         published = sum(row.event == Event.PUBLISHED for row in publishing)
-        unreceived = published - len(starts)  # the last use may not have reached any router
+        unreceived = published - len(starts)  # perhaps the last use has not reached any router
         told = unreceived <= 0 or (unreceived == 1 and publishing[-1].event == Event.PUBLISHED)
         self._by_stamp = told and (unreceived >= 0 or not whole or not published)
         self._routed = routed

@@ -126,15 +126,16 @@ def _count_latencies(metered: Metered, facts: Facts, uses: Uses, frame: Frame) -
 
 
 def _slices(begun: Ints, ended: Ints, frame: Frame) -> Ints:
-    """The slice of each delivery. It is the slice in which the delivery was published; but if the next fault began
-    before the delivery ended, it is the first slice of this fault."""
+    """The index of the slice to which each delivery belongs: the slice of its publication. But if a fault began before
+    the delivery ended, and none was under way at the publication, it is the first slice of the fault."""
     boundaries = np.array(frame.boundaries, np.int64)
     first, last = (np.searchsorted(boundaries, time, side="right") for time in (begun, ended))
     return np.where(np.isin(first, frame.calm), np.minimum(first + 1, last), first)
 
 
 def _of_subscribers(facts: Facts, frame: Frame) -> Iterator[tuple[Who, Progress]]:
-    """The deliveries that each subscriber has processed. Its own log shows this; without one, its routers' logs do."""
+    """Count the progress of each subscriber, by the deliveries that it processed. Its own log shows them; without one,
+    its routers' logs do."""
     subscriber, names = facts.rows.subscriber, facts.rows.strings
     logged = np.array([*(name in frame.subscribers for name in names), False])
     answered = facts.by_router & facts.flags_of(Event.OUTCOME) & ~logged[subscriber] & (subscriber != NONE)

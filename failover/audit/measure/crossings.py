@@ -30,7 +30,7 @@ class Crossing:
     at_us: int
     crossed: int
     fates: dict[str, int]
-    """The number of deliveries for each of `FATES`. Whether they came in order does not count here."""
+    """The number of these deliveries for each of `FATES`. Whether they came in order does not count here."""
 
 
 @attrs.frozen(slots=True)
@@ -61,7 +61,7 @@ class RouterRow:
 @attrs.define(slots=True)
 class Happened:
     routers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """The count for each router and each name in `DOINGS`, for example "received"."""
+    """For each router, and for each name in `DOINGS` such as "received", how often the router did this."""
     placeholders: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     crossed: Counter[tuple[int, str]] = attrs.field(factory=Counter)
     """The number of deliveries for each fault (given by when it struck) and each fate."""

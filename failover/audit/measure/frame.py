@@ -26,7 +26,7 @@ from failover.audit.read.inventory import Log
 
 FINE_US = 50_000
 FINES = 4_000
-"""The shortest pause that reports name: 50 ms (`FINE_US`), or in a run of more than 200 s a 4,000th of the run."""
+"""The divisor that gives the shortest pause that reports name: a 4,000th of the run, but at least 50 ms (`FINE_US`)."""
 BINS = 240
 WIDTHS_US = tuple(
     round(seconds * 1_000_000)

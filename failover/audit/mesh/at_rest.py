@@ -89,7 +89,7 @@ class AtRest:
         return found
 
     def of(self, contents: Contents) -> "AtRest":
-        """The stores of the sets for which logs and stores show only one life."""
+        """The stores by set, for the sets of which logs and stores show only one life."""
         lives: dict[str, set[int]] = {}
         for (_, set_), told in contents.items():
             lives.setdefault(set_, set()).update(content.life for content in told)

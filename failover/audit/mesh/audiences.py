@@ -116,7 +116,7 @@ def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) ->
 def _terms_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Term]:
     ordered = sorted(begun)
     ends = [*(since for since, _ in ordered[1:]), FOREVER]
-    # `ordered` is empty if the logs have the subscriber's departure and no JOINED entry
+    # if the logs have the subscriber's departure but no JOINED entry, `ordered` is empty
     for (since, life), till in zip(ordered, ends, strict=False):
         expired = [at for ended, at, where in client.closings if where == home != "" and ended >= life and at > since]
         yield Term(home, since, till, min([closed_at(client, life), *expired]))

@@ -71,11 +71,12 @@ class Case:
     recovered: frozenset[str]
     """The names of the sets that an operator has recovered."""
     heard: Sequence[ControlRow]
-    """EXPIRED entries that the audit adds, one for each router that can have learnt of the ending of a link from other
-    routers. Such a router logs nothing itself."""
+    """EXPIRED entries that the audit adds: one for each router that can have learnt of the ending of a link from other
+    routers. A router does not log such news itself."""
     watched: Mapping[str, Sequence[Span]]
     """For each router's open log, the spans, in µs of wall clock, in which another router's log shows every attach at
-    this router. The mapping is empty if the state stores show that the open logs have lost no attach."""
+    this router. The mapping is empty if no log can have lost an attach, because the state stores kept the durable
+    links."""
     since: int
     """The audit does not judge deliveries that began before this time (in µs of wall clock), because logs of that time
     are deleted. 0 if no log is deleted."""

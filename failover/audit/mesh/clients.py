@@ -52,7 +52,7 @@ class Client:
     generations: dict[int, str] = attrs.field(factory=dict)
     """The generation of each life."""
     afresh: set[int] = attrs.field(factory=set)
-    """The lives whose attach had a null map. Such an attach need not have echoed an epoch."""
+    """The lives that began with a null map. The attach of such a life may have echoed no epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     """Triples (life, when, where) with hybrid clocks: from `when` on, routers owe nothing to attaches up to `life`. If
     `where` is empty, this holds for all deliveries, otherwise for deliveries whose home is `where`.
@@ -275,7 +275,7 @@ def _clients(
         if own and own not in client.logs:
             client.logs.append(own)
         _note_life(client, row, hybrid)
-    for row in rows:  # an attach may be missing in the logs of routers
+    for row in rows:  # the logs of routers may lack an attach
         if row.role == role and row.event == Event.ATTACHED and row.epoch_hlc is not None and row.home is not None:
             client, life = clients[_named(role, row) or ""], life_of(row)
             if life not in client.opened:

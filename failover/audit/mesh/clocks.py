@@ -8,8 +8,8 @@ Hybrid clocks need no correction, but they are ahead of the wall clock by as muc
 `HybridTimeline`.
 
 The audit cannot correct a clock that was set while its log was written, or that disagrees with other clocks of its
-host. The audit does not *order* entries by this clock: for the audit, each entry of the clock's log may have happened
-at any time. It sets the time of a client's entries about its link to 0.
+host. The audit does not *order* entries by such a clock: for the audit, each entry of the clock's log may have happened
+at any time. If a client has such a clock, the audit sets the times of the client's entries about its link to 0.
 """
 
 from bisect import bisect_right
@@ -37,7 +37,8 @@ BELIEVED_US: Final = 10_000_000
 """A router believes an epoch that a client echoes if it is no more than this (in µs) ahead of the router's clock
 (protocol 2)."""
 Differences = Mapping[tuple[str, str], int]
-"""For each two clocks, or two logs, how far the second one's clock is ahead of the first one's, in µs."""
+"""Maps two clocks, or the names of two logs, to the difference of their clocks: how far the second one is ahead of the
+first one, in µs."""
 
 
 @attrs.frozen(slots=True)
@@ -61,7 +62,7 @@ class Clocks:
     """The logs whose clock cannot be used, each with the reason. Each entry of such a log may have happened at any
     time."""
     met: Differences = attrs.field(factory=dict)
-    """For each two logs that noted the same events, how far the second one's clock is ahead."""
+    """Maps the names of two logs that noted the same events to the difference of their clocks, as in `Differences`."""
 
     def differ(self, names: Iterable[str]) -> bool:
         """Whether the clocks of these logs differ, or may differ, by so much that, when a client echoes one router's
@@ -172,7 +173,7 @@ def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) 
 
 def _most(found: Iterable[Disagreement]) -> Iterator[tuple[str, Disagreement]]:
     """The names that disagree with the most other names, each with its largest disagreement. If several disagree with
-    equally many, all of them are returned, because no log shows which one is right."""
+    equally many, all of them are returned, because no log shows which of them is right."""
     worst: dict[str, dict[str, Disagreement]] = {}
     for each in sorted(found, key=lambda each: abs(each.us)):
         worst.setdefault(each.one, {})[each.other] = worst.setdefault(each.other, {})[each.one] = each

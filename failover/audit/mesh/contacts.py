@@ -31,12 +31,12 @@ from topic.journal import Event
 # A pair that names one end of a contact: the log of one router, and the other router, with or without its incarnation.
 Ends = tuple[str, str]
 Hearing = Mapping[tuple[str, str], Sequence[Span]]
-"""For each router's log and publisher, spans in µs of wall clock."""
+"""Maps the log of a router, and a publisher, to spans in µs of wall clock."""
 Heard = dict[str, int]
-"""For each router's log, a hybrid clock."""
+"""Maps the log of a router to the hybrid clock from which on the router knew some news."""
 Neighbours = Mapping[str, list[tuple[str, Span]]]
-"""For each router's log, the contacts of this router: the other router, and the span by the first router's hybrid
-clock."""
+"""Maps the log of a router to the contacts of this router. A contact is given by the other router and by a span of the
+first router's hybrid clock."""
 
 
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
@@ -57,8 +57,8 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
 
 
 def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
-    """Whether every router whose log breaks off found its state store when it started again. If so, a durable link
-    whose attach no log shows is in one of these stores, and then also in the router's next log."""
+    """Whether every router whose log breaks off found its state store when it started again. If so, no attach of a
+    durable link is lost with the end of a log: the link is in the store, and the router's next log repeats it."""
     found = {row.log_name for row in rows if row.event == Event.KEPT and row.details.get("found")}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     pairs = zip_longest(routers, routers[1:])
@@ -188,9 +188,8 @@ def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Itera
 def begun_anew(
     rows: Iterable[ControlRow], subscribers: Iterable[Client]
 ) -> Iterator[tuple[Client, tuple[int, int, str]]]:
-    """Yields each subscriber without a timeout whose custodian has started again, because this ends its link for all
-    routers. Each comes with a closing: the life of the attach, the hybrid clock, and "", which stands for all
-    routers."""
+    """Yields each subscriber without a timeout whose custodian has started again, with a closing (`Client.closings`).
+    The start ends the link for all routers, so the last field of the closing is ""."""
     plain = _by_custodian(subscribers)
     told = (row for row in rows if row.event == Event.BOOT and row.role == "router") if plain else ()
     for former, row in pairwise(sorted(told, key=lambda row: (row.source, row.incarnation))):

@@ -20,7 +20,7 @@ from topic.journal import Event
 @attrs.frozen(slots=True)
 class StateLoss:
     at: int
-    """The hybrid clock from which on no router knew of earlier links."""
+    """The hybrid clock after which no router knew earlier links."""
     homes: tuple[str, ...]
     """The incarnations of routers that began at the clock `at` or later."""
     whole: bool

@@ -32,8 +32,8 @@ OF_HOME = (Event.JOINED, Event.EXPIRED, Event.CONTACT, Event.LOST, Event.KEPT, E
 
 @attrs.frozen(slots=True)
 class Presence:
-    """The times of one subscriber or publisher, as spans of hybrid clocks: when routers had to know it (`known`), and
-    when it was there (`there`)."""
+    """When routers had to know one client (`known`), and when the client was there (`there`), as spans of hybrid
+    clocks."""
 
     known: Sequence[Span]
     there: Sequence[Span]
@@ -143,7 +143,7 @@ def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Parting]:
     for row in rows:
         mine = row.subscriber == subscriber
         if row.event == Event.BOOT:
-            apart = attrs.evolve(row, time=row.incarnation * 1000)  # the time in a BOOT entry is not usable yet
+            apart = attrs.evolve(row, time=row.incarnation * 1000)  # the audit cannot use the time in a BOOT entry yet
         elif mine and row.event == Event.KEPT:
             known, custodian, life = True, (row.home or "").rpartition(".")[0], life_of(row)
         elif mine and row.event == Event.EXPIRED:

@@ -214,7 +214,7 @@ def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
 
 
 def chosen(rows: Rows, kept: Flags) -> Rows:
-    """Return the rows that are flagged."""
+    """Return only the flagged rows."""
     found = Rows({name: getattr(rows, name)[kept] for name in TYPES}, rows.strings, rows.logs)
     found.undated = rows.undated[kept]
     return found

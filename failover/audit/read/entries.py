@@ -91,7 +91,7 @@ def keys_at(places: Collection[QueuePlace], parts: Iterable[bytes]) -> set[tuple
 
 
 def pick_entries(keys: Sequence[str], parts: Iterable[bytes]) -> list[DeliveryEntry]:
-    """The entries about these deliveries in packed rows."""
+    """Find the entries about these deliveries in packed rows."""
     wanted, found = hashed(np.array([key.encode() for key in keys], KEY_TYPE)), list[DeliveryEntry]()
     for part in parts:
         rows = unpack([part])

@@ -42,14 +42,14 @@ class Facts:
         return found
 
     def host_code(self, host: str) -> int:
-        """The index of the host in `hosts`. If no row has the host, one more than the last index; `NONE` if the host is
-        empty."""
+        """The index of the host in `hosts`. If no row has the host, the number of hosts, which is no index; `NONE` if
+        the host is empty."""
         if not host:
             return NONE
         return self.hosts.index(host) if host in self.hosts else len(self.hosts)
 
     def home_code(self, home: str) -> int:
-        """The index of the home in `homes`. If no row names the home, one more than the last index."""
+        """The index of the home in `homes`. If no row names the home, the number of homes, which is no index."""
         return self.homes.index(home) if home in self.homes else len(self.homes)
 
 
@@ -78,11 +78,12 @@ def epoch_of(text: str) -> tuple[int | None, str | None]:
 
 
 class Groups:
-    """Groups of the rows of a bucket. Flags and columns have one element for each row of the bucket."""
+    """Groups of rows of one bucket, by delivery for example. The arguments of its methods have one flag, or one value,
+    for each row of the bucket."""
 
     def __init__(self, of: Ints, number: int, at: Ints | None = None) -> None:
-        """`of`: the group of each row. If `at` is given, `of` has the group of each element of `at`. An element of `at`
-        is the index of a row, and may occur several times."""
+        """`of`: the index of each row's group. If `at` is given, only the rows `at` have groups, and `of` has the group
+        of each element of `at`. A row may occur in `at` several times."""
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
         self._is_of_all = at is None
 
@@ -96,7 +97,7 @@ class Groups:
         return self.of[chosen], self.at[chosen]
 
     def all_told(self, flags: Flags, groups: Ints) -> tuple[Ints, Ints]:
-        """Return all flagged rows of these groups as two columns: the index in `groups` of the row's group, and the
+        """Find the flagged rows of these groups. Returns two columns: the place of the row's group in `groups`, and the
         row."""
         group, rows = self.flagged_rows(flags)
         order = np.argsort(group, kind="stable")
@@ -105,7 +106,8 @@ class Groups:
         return np.repeat(np.arange(len(groups)), end - start), rows[order[np.concatenate([start[:0], *spans])]]
 
     def first(self, flags: Flags, *by: Any) -> Ints:
-        """The flagged row of each group whose values in `by` are lowest. The first of these columns counts most."""
+        """The flagged row of each group that comes first in the order of the columns `by`. The first of these columns
+        counts most."""
         group, rows = self.flagged_rows(flags)
         ordered = np.lexsort((*(column[rows] for column in reversed(by)), group))
         rows, group = rows[ordered], group[ordered]
@@ -136,7 +138,7 @@ class Groups:
         return found
 
     def distinct(self, flags: Flags, *columns: Any) -> Ints:
-        """How many different values these columns have in the flagged rows of each group."""
+        """The number of different values of these columns in the flagged rows of each group."""
         group, rows = self.flagged_rows(flags)
         together = (group, *(column[rows] for column in columns))
         ordered = np.lexsort(together)
@@ -165,7 +167,7 @@ def by_key(keys: Texts) -> tuple[Ints, Texts]:
     number, ordered = number[order], keys[order]
     opening = np.ones(len(order), np.bool_)
     opening[1:] = number[1:] != number[:-1]
-    # this happens if two different keys have the same hash
+    # two different keys have the same hash
     if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):
         distinct, group = np.unique(keys, return_inverse=True)
         return group.astype(np.int64), distinct

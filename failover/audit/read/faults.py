@@ -49,7 +49,7 @@ class Chaos:
 class ChaosFile:
     chaos: Chaos | None
     problem: str | None
-    """Why chaos.json could not be read; None if it was read, or if there is none."""
+    """The reason for which chaos.json could not be read; None if it was read, or if there is none."""
 
 
 def find_chaos(run_dirs: Sequence[str], read: Callable[[str], str | None]) -> ChaosFile:

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""The environment variable that is set if `spark-submit` has started this program."""
+"""This environment variable is set if `spark-submit` has started the program."""
 LOGS = ("*/log/*.oml", "clients/*/log/*.oml", "log/*.oml")
-"""The paths of segments in a run directory. The last one is for a directory that belongs to one router or client."""
+"""The paths of segments in a run directory, as patterns. The last pattern is for a directory that belongs to one router
+or client."""
 NEAR_SHOWN = 3
 
 Progress = Callable[[int, int], None]
-"""A function that is called with the bytes read so far, and the bytes of all files."""
+"""A function that shows progress: it gets the number of bytes read so far, and the bytes of all files."""
 
 
 class AuditError(Exception):

@@ -34,8 +34,8 @@ class Logs(Protocol):
         """A random part of the rows about deliveries, packed. For a short run it is all of them."""
 
     def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterable[Left]:
-        """Yield the result of `on_bucket` for each bucket of packed rows. `on_bucket` also returns named parts. For
-        each name, yield the result of `on_joined` for all parts with this name."""
+        """Let a function `on_bucket` work on each bucket of packed rows, and yield its results. The function also
+        returns parts with names. For each name, yield the result of `on_joined` for all parts of this name."""
 
     def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterable[Answer]:
         """Apply a function to the packed rows, one part at a time, and yield its answers."""

@@ -27,7 +27,7 @@ BUCKET_BYTES = 16 << 20
 """About this many bytes of logs make one bucket, which is judged at once. Judging takes about ten times as much
 memory."""
 ROWS_PACKED = 500_000
-"""The packer packs its rows when it has at least this number of them."""
+"""The packer packs its rows when it holds at least this number of rows."""
 
 ControlColumns = tuple[Any, ...]
 """The columns of control rows: the fields of `inventory.ControlRow`."""
@@ -105,7 +105,7 @@ class SegmentReading:
     size: int = 0
     damage: Damage | None = None
     written: int | None = None
-    """How many blocks had been written, if the writer saves its entries."""
+    """The number of blocks that had been written according to the tail, if the writer saves its entries."""
     boot: str = ""
     foreign: tuple[int, int] | None = None
     """Set if a block names another incarnation than the segment's file name: the number of the first such block, and

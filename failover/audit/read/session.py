@@ -97,7 +97,7 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if handler is not None:  # the handler is None if Python did not set it
+            if handler is not None:  # Python did not set the present handler
                 signal.signal(number, handler)
     if interrupted:
         raise KeyboardInterrupt

@@ -107,7 +107,7 @@ class SparkLogs:
             return Path(path).read_text() if Path(path).exists() else None
         try:
             rows = self.spark.read.text(path, wholetext=True).collect()
-        except PySparkException:  # the file does not exist
+        except PySparkException:  # Spark found no such file
             return None
         return rows[0][0] if rows else None
 
@@ -143,7 +143,7 @@ def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[
 
     def watch() -> None:
         while not done.wait(TICK_S):
-            progress(min(read.value, size), size)  # a task that is repeated counts its bytes again
+            progress(min(read.value, size), size)  # if a task is repeated, its bytes are counted again
 
     thread = Thread(target=watch, daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ FOLDERS: Final = ("*", ".")
 """The folders in a run directory that have stores: the folder of each router, or the directory itself if it belongs to
 one router."""
 StoreOf = tuple[str, Mapping[str, SetContent]]
-"""A router, and what its store has of each set."""
+"""A router, and the content of its store for each set."""
 Stamps = Mapping[Path, tuple[int, int]]
 """For each file, when it last changed, in nanoseconds, and its size in bytes. Both are zero if the file does not
 exist."""

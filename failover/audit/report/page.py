@@ -123,7 +123,7 @@ def _lines(story: DeliveryStory, finding: Finding) -> list[tuple[Step, str, bool
 
 
 def _when(step: Step, first: Step) -> str:
-    """The time since the first step, if one clock gave both times."""
+    """The time since the first step, if both times are by the same clock."""
     if step.host != first.host:
         return step.clock[:-3]  # both times are cut to milliseconds
     us = step.time - first.time

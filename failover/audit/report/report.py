@@ -160,7 +160,7 @@ class Report:
     """The deliveries that were under way when a fault struck, for each fault."""
     measures: Measures | None = None
     stories: tuple[DeliveryStory, ...] = ()
-    """The stories of the deliveries in the first few findings of each kind."""
+    """The stories of the deliveries that the first few findings of each kind name."""
 
     @property
     def verdict(self) -> Verdict:

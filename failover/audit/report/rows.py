@@ -47,8 +47,8 @@ def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inve
 
 
 def dispute(tally: Tally, case: Case) -> None:
-    """Add the violations `DISPUTED` to the tally of all buckets: the content of a set's queues, as one replica logs it,
-    differs from the messages that this replica, or another replica, has logged."""
+    """Add the violations `DISPUTED` to the tally of all buckets: at some index, the content of a set's queues that a
+    replica logs does not fit the messages that this replica has logged, or the content that another replica logs."""
     found = [*disagreeing(case.contents), *disputed(case.contents, tally.passed)]
     wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
     tally.violations[DISPUTED] = len(wrong)

@@ -24,7 +24,7 @@ JUDGED = tuple(column for column in DELIVERIES if column.name != "verdict")
 """All columns except the verdict, which `frames` adds."""
 MISSED = ("away", "there")
 Violated = tuple[Ints, Ints, Ints]
-"""Violations as three columns: the row, the kind and the log of each. The log is `NONE` if the rule is not about a
+"""Violations as three columns: the row, the kind, and the log. The log is `NONE` if the violated rule is not about a
 router's record."""
 
 

@@ -1,7 +1,7 @@
 """Network namespaces without names: a namespace lives as long as a descriptor, a process or a thread is in it.
 
 So there is nothing to clean up. A namespace's interfaces, addresses and routes go with it, also if the process that
-made it is killed. To make a namespace takes the rights of root.
+made it is killed. Only root may make a namespace.
 """
 
 import ctypes
@@ -114,7 +114,7 @@ def _ip(commands: Sequence[str]) -> None:
 
 
 def lacking() -> str:
-    """Return the reason why no namespace can be made on this machine. The text is empty if one can."""
+    """Return the reason why no namespace can be made on this machine; empty if one can."""
     if not Path(OURS).exists():
         return "the kernel has no network namespaces"
     if missing := [program for program in PROGRAMS if which(program) is None]:

@@ -1,4 +1,5 @@
-"""A wire between two interfaces, which carries packets; the kernel's own TCP reacts to a bad wire.
+"""Carries packets between two interfaces, and makes this connection bad as a script demands. The kernel's own TCP
+reacts.
 
 A wire stands for `tc netem`, which not every kernel has; and it can reset connections, as a device between hosts may.
 A wire takes on all of an `Impairment` at once:
@@ -25,12 +26,12 @@ from failover.chaos.hosts.packets import connection_of, reset_of
 
 LARGEST: Final = 1 << 16
 TURN: Final = 64
-"""A wire reads this many packets from one end before it lets other tasks run."""
+"""The number of packets that a wire reads from one end before it lets other tasks run."""
 UNDER_WAY: Final = 10_000
-"""The limit of packets that a slow wire holds in each direction. Any further packet is lost."""
+"""The most packets that a slow wire holds in each direction. Further packets are lost."""
 WAITING_S: Final = 0.5
 CONNECTIONS: Final = 1000
-"""The limit of connections that a wire remembers, so that it can reset them."""
+"""The most connections that a wire remembers, so that it can reset them."""
 
 
 class Wire:

@@ -36,7 +36,7 @@ class Names:
     """The names that a target may have. They depend on the kind of targets of the fault's word (`Aim`)."""
 
     counted: Mapping[Aim, Sequence[str]]
-    """For each kind of targets, the names among which `one`, `minority`, `majority` and `all` choose."""
+    """For each kind of targets, all names. `one`, `minority`, `majority` and `all` choose among these."""
     named: Mapping[Aim, Sequence[str]]
     clients: Mapping[str, Sequence[str]]
     """For each role, the names of its clients."""

@@ -73,7 +73,7 @@ class Script:
     name: str
     path: Path
     topology: Topology
-    """The topology of the mesh. The timing of the script has replaced its own."""
+    """The topology of the mesh, with the timing of the script in place of its own."""
     duration: float
     clients: tuple[ScriptClient, ...]
     groups: Mapping[str, tuple[str, ...]]

@@ -13,19 +13,19 @@ import attrs
 
 AMOUNTS: Final = ("one", "minority", "majority", "all")
 ROLES: Final = {"home-of": "publisher", "custodian-of": "subscriber"}
-"""For each word that names the router of a client, the role of the client."""
+"""Maps each word for the router of a client (such as `home-of`) to the role of this client."""
 LEADER_OF: Final = "leader-of"
 REPLICAS: Final = (LEADER_OF, "follower-of")
 
 
 @attrs.frozen
 class Some:
-    """A number of targets, out of all possible ones."""
+    """A number of targets, given by a word such as `one` or `majority`."""
 
     amount: str
 
     def of(self, number: int) -> int:
-        """The number of targets to strike if `number` targets are possible."""
+        """The number of targets to strike when `number` are possible."""
         return {"one": 1, "minority": (number - 1) // 2, "majority": number // 2 + 1, "all": number}[self.amount]
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class ReplicaOf:
     name: str
     """The name in the script: the replica set, or a queue that the replica set has."""
     of: str
-    """The name of the replica set."""
+    """The name of the replica set, which has the queue if a script names a queue."""
 
     def __str__(self) -> str:
         return f"{'the leader' if self.what == LEADER_OF else 'a follower'} of {self.name}"
@@ -94,7 +94,7 @@ class Field:
     open: Sequence[str]
     """The names that the fault can strike at present."""
     groups: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
-    """For each name of a group, the names that it stands for."""
+    """Maps the name of each group to the names of its members."""
     seats: Mapping[str, str] = attrs.field(factory=dict)
     """For each client, the router to which it is attached, or was attached last."""
     voters: Mapping[str, Sequence[str]] = attrs.field(factory=dict)

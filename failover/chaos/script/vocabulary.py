@@ -33,10 +33,10 @@ class Verb:
     lasts: bool = True
     """Whether a fault with this word may have a duration."""
     ends: tuple[str, ...] = ()
-    """The words of the faults that this word ends."""
+    """The faults that a strike with this word ends, given by their words."""
     options: Mapping[str, Callable[[str], object]] = attrs.field(factory=dict)
     needs: tuple[str, ...] = ()
-    """The options that the word must have, as they have no default."""
+    """The options that the word requires, because they have no default."""
     queues: bool = False
     """Whether the word strikes the stores of replica sets."""
     packets: bool = False

@@ -25,8 +25,8 @@ class Histogram:
         self.most = max(self.most, value)
 
     def quantile(self, part: float) -> int:
-        """Return the value that `part` of all counted values do not exceed. It is exact to a bucket: the upper end of
-        the bucket is returned. The quantile of an empty histogram is 0."""
+        """Return the value that `part` of all counted values do not exceed. The result is the upper end of a bucket, so
+        it may be too high by the width of the bucket. The quantile of an empty histogram is 0."""
         awaited = part * self.count
         for (shift, bits), count in sorted(self._buckets.items()):
             awaited -= count

@@ -18,7 +18,7 @@ from failover.client.workload import Pace, publish, subscribe
 from router.amqp.sasl.credentials import Credentials
 
 STAMP: Final = 8
-"""The number of bytes in a message's body that have the time when it was due."""
+"""The number of bytes at the beginning of a body that hold the time when the message was due."""
 BUSY: Final = 0.9
 """If the process uses more than this share of a processor, its own speed limits the results."""
 MS: Final = 1e6
@@ -94,7 +94,7 @@ class Load:
     def __init__(
         self, plan: BenchPlan, urls: Sequence[str], credentials: Credentials, events: Callable[[Event], None]
     ) -> None:
-        """The first attaches of the clients go to the routers in turn."""
+        """Make the clients. Their first attaches go to the routers in turn."""
         self.measured = Measured(plan)
         self._plan = plan
         self._urls = urls

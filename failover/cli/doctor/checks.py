@@ -30,16 +30,17 @@ DISK_LEAST: Final = 200 << 20
 DAY_S: Final = 86_400
 EXPIRES_SOON_S: Final = 30 * DAY_S
 CLOCK_S: Final = 1.0
-"""Doctor tolerates this difference between two clocks. A larger one makes times in logs and in the audit wrong."""
+"""The largest difference in seconds between two clocks that doctor accepts. A larger one makes the times in logs and in
+the audit wrong."""
 CLOCK_MOST_S: Final = 3600.0
-"""If a clock is ahead by more than this, routers ignore it (protocol 2)."""
+"""The seconds by which a clock may be ahead of a router's clock. A router ignores clocks beyond that (protocol 2)."""
 LONG_S: Final = 600.0
-"""After this many seconds doctor reports a learner that has not become a voter, or a voter that has stayed away."""
+"""The seconds after which doctor reports a learner that has not become a voter, or a voter that has stayed away."""
 NEARLY_FULL: Final = 0.8
 """A set is nearly full if it has used this share of its limit."""
 TWO: Final = 2
-"""The number of replicas of a set that always needs all its replicas. The check of sets does not warn that such a set
-needs each of them."""
+"""A set with this many replicas needs all of them, by design. So the check of sets does not warn that it needs each of
+them."""
 
 
 class Level(StrEnum):

@@ -118,8 +118,8 @@ async def _look(directory: RunDirectory | None, path: Path | None, named: Collec
 
 
 def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
-    """Return a function that does the same as `fetch`, and notes the clock that each status has at the time when it
-    arrives."""
+    """Return a function that fetches a status as `fetch` does, and remembers the clock in it together with the time of
+    its arrival."""
 
     async def fetch_and_note(host: str, port: int, timeout: float) -> dict[str, Any]:
         status = await fetch(host, port, timeout)
@@ -166,7 +166,7 @@ async def ask_others(
                     note_clock(clocks, told[router])
 
                 await of_each(sorted(others), ask)
-    except* OSError:  # no router accepts this client, or the connection is lost
+    except* OSError:  # every router refuses this client, or the connection is lost
         pass
     return told
 

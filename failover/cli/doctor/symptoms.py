@@ -1,5 +1,5 @@
-"""Collects the facts that the checks judge. Nothing is changed on the way. A fact that cannot be found out is missing,
-or has a value that says so."""
+"""Collects the facts that the checks judge, and changes nothing. An unknown fact is missing, or has a value that says
+so."""
 
 import ctypes
 import resource
@@ -27,9 +27,9 @@ from router.security.doors import check
 from router.security.validity import Validity, validity_of
 
 END_OF_LOG = 64 * 1024
-"""`ended` looks for a traceback in this many bytes at the end of a router's log."""
+"""The number of bytes at the end of a router's log in which `ended` looks for a traceback."""
 TIME_ERROR = 5
-"""The system call adjtimex returns this if no time service keeps the clock right."""
+"""The result of the system call adjtimex if no time service keeps the clock right."""
 
 
 @frozen
@@ -71,13 +71,13 @@ class Clock:
     ahead_s: float
     """By how many seconds the clock was ahead of this host's clock when the router's status arrived."""
     moved_s: float
-    """This and the following fields are described in docs/status.md."""
+    """This field and the following ones are as in docs/status.md."""
     behind_s: float
     refused: int
 
 
 def note_clock(clocks: dict[str, Clock], status: Mapping[str, Any]) -> None:
-    """Note the clock in the status that a router has just sent. A status of an earlier version has no clock."""
+    """Remember the clock in the status that a router has just sent. A status of an earlier version has no clock."""
     if (told := status.get("clock")) is not None:
         others = (told[name] for name in ("moved_s", "behind_s", "refused"))
         clocks[status["router"]] = Clock(told["time"] - time.time(), *others)

@@ -29,7 +29,7 @@ from router.security.doors import check
 
 ANSWER_S = 10
 SAME = ("addresses", "queues", "timing", "limits", "log", "security")
-"""The parts of a topology file that a router reads only when it starts."""
+"""The parts of a topology file that a running mesh cannot change, because a router reads them only when it starts."""
 
 
 @click.command()
@@ -61,7 +61,8 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
 
 def _fixed(topology: Topology, name: str) -> object:
-    """A part of the topology, without the settings that have no effect once the replica sets have begun."""
+    """A part of the topology that a running mesh cannot change. Settings that have no effect on replica sets that have
+    begun are left out."""
     part = getattr(topology, name)
     if not isinstance(part, Queues):
         return part
@@ -95,7 +96,7 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     directory = find_run_dir(run_dir)
     former = load(directory.topology_path)
     views = run(look, directory, fetcher(directory))
-    listed = planned(views)  # there is no answer if no router answers
+    listed = planned(views)  # no router answers, so nobody reports this
     known = {*former.routers, *directory.read().routers, *listed}
     if router not in known and (listed or not force):
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, sorted(known))}')
@@ -200,11 +201,12 @@ class _Steps:
     """The steps that `apply` and `remove` take, in this order."""
 
     first: Sequence[Topology]
-    """First the mesh has to match these plans, so that new routers are there before replicas move."""
+    """First: the mesh has to match these plans, one after the other, so that new routers are there before replicas
+    move."""
     rings: Mapping[str, Sequence[str]]
-    """Then each of these replica sets has to get its new voters."""
+    """Second: these replica sets have to get these new rings."""
     last: Topology
-    """At last the mesh has to match this plan. Routers that leave with it have no replicas by then."""
+    """Last: the mesh has to match this plan. Routers that leave with it have no replicas by then."""
 
 
 async def _steps(wanted: Topology, former: Topology, directory: RunDirectory) -> _Steps:

@@ -87,7 +87,8 @@ async def _listed(name: str, topology: Topology, management: Management, launche
     except HalfUpError:
         with trio.CancelScope(shield=True):
             if await _take_back(management, name):
-                # The mesh keeps the router in its plan, so it goes on running: perhaps it only needs longer to connect.
+                # The mesh keeps the router in its plan, so the router goes on running: perhaps it only needs longer to
+                # connect.
                 raise
             await launcher.stop([name])
         log = launcher.directory.log_path(name)
@@ -111,7 +112,7 @@ async def _take_back(management: Management, name: str) -> str:
 
 
 def _said(name: str, topology: Topology) -> dict[str, Any]:
-    """The body of the request. It has the new router, and the mesh that this router expects (docs/management.md)."""
+    """The body of the request to join: the new router, and its view of the mesh (docs/management.md)."""
     from router.neighbours import VERSION
 
     plan = planned(topology)

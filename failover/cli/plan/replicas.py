@@ -27,12 +27,12 @@ class WantedSets:
     gone: Collection[str] = ()
     """The routers that leave the mesh."""
     replicas: int = 0
-    """A hashed set shall have at least this many voters, if the mesh has so many routers."""
+    """The least number of voters of a hashed set, if the mesh has so many routers."""
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """For each named set whose voters the operator has chosen, these voters."""
     forced: bool = False
     """Whether the routers of `gone` do not run. If a set has a majority without such a router, the router may leave
-    although the set still counts it as a voter."""
+    although it stays a voter of the set in name."""
 
     @classmethod
     def of(cls, wanted: Topology, former: Topology, gone: Collection[str]) -> "WantedSets":

@@ -15,12 +15,12 @@ from router.text.printable import printable
 
 KINDS: Final = ("publisher", "subscriber", "orphan")
 ASKED: Final = ("identity", "name", "user", "role", "status")
-"""The attributes that the command asks for. A row of a link has either a role or a status: an orphan has a role, other
-links have a status."""
+"""The attributes that the command asks for. A row of an orphan has a role and no status; a row of any other link has a
+status and no role."""
 AWAY: Final = ("orphan", "suspended")
-"""The statuses that mean that a link has no client at present."""
+"""The statuses of a link that has no client at present."""
 MOST_NAMED: Final = 10
-"""The limit of links that an error names."""
+"""The most links that an error names."""
 
 Row = dict[str, Any]
 

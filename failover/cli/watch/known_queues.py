@@ -24,7 +24,7 @@ from topic.queues.operations import QueueSettings
 
 NOT_FOUND: Final = 404
 MOST_MEANT: Final = 3
-"""The limit of similar names that an error about an unknown name proposes."""
+"""The most similar names that an error about an unknown name proposes."""
 LIKE: Final = 0.8
 """A name is proposed only if its similarity is at least this, on a scale from 0 to 1. The limit is high because names
 of queues often begin with the same words."""
@@ -75,8 +75,8 @@ class KnownQueue:
     oldest_s: float | None
     """The oldest message is at least this old, in seconds. None if no leader of the set answers."""
     enqueued: int | None
-    """The number of messages that came into the queue since the present leader began to lead. None if no leader
-    answers. The same holds for the further figures that may be None."""
+    """The number of messages that came into the queue since the present leader began to lead; None if no leader
+    answers. The following figures also count from then on."""
     dequeued: int | None
     """The number of messages that consumers accepted or rejected."""
     given_back: int | None
@@ -183,5 +183,5 @@ def _hint(name: str, names: list[str]) -> str:
 
 
 def _in_words(entity: Entity[Any], row: Row) -> Row:
-    """A row of `$management`, with the names that its fields have in `$status`."""
+    """A row of `$management`, with the names of `$status` for its fields."""
     return {one.name: row.get(one.managed_name) for one in entity.shown(Where.MANAGEMENT)}

@@ -23,9 +23,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Main = Callable[[Management], Awaitable[None]]
 
 PATIENCE_S = 60
-"""A command that has lost its router looks for another one for this many seconds."""
+"""The seconds for which a command that has lost its router looks for another one."""
 AWAY = (503, 504)
-"""The codes with which a router answers for another router that is out of contact, or that does not answer."""
+"""The status codes of a router's answer when the router that the request is for is out of contact, or does not
+answer."""
 
 
 url_option = click.option(

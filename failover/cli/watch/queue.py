@@ -46,9 +46,9 @@ IN_MS: Final[Mapping[str, str]] = {
     "--retry-after": "retry_after_ms",
     "--retry-most": "retry_most_ms",
 }
-"""For each option whose setting has another name, the name of the setting."""
+"""Maps an option to its setting, if the setting has another name."""
 NONE: Final = "none"
-"""A user gives an option this value to remove the setting."""
+"""The value of an option that removes the setting."""
 
 
 def _milliseconds(text: str) -> int:
@@ -71,7 +71,7 @@ FLAGS: Final[Mapping[str, str]] = {
     "single_active": "One consumer gets all messages until it has ended, then the next one.",
     "exclusive": "The queue has one consumer at a time, and refuses others.",
 }
-"""For each setting that is either on or off, its help text."""
+"""Maps each setting that is either on or off to its help text."""
 NOTHING: Final[Mapping[str, str]] = {
     "bind": "bindings",
     "dead_letter": "dead letters",
@@ -79,7 +79,7 @@ NOTHING: Final[Mapping[str, str]] = {
     "retry_after_ms": "pause",
     "retry_factor": "factor",
 }
-"""For each setting that is no limit, the words that follow "none for no" in its help text and in errors."""
+"""Maps each setting that is no limit to a phrase. The help text and the errors write it after "none for no"."""
 
 
 def read_setting(context: click.Context, param: click.Parameter, value: Any) -> Any:

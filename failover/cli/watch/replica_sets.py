@@ -22,10 +22,10 @@ from router.mesh.shown.sets import ShownSet, members_of, replacement_commands
 from router.text.printable import printable, printable_json
 
 DONE_S: Final = 30.0
-"""A command waits this many seconds until a set has carried out its request, or has come a step closer to it."""
+"""The seconds that a command waits for a set to carry out its request, or to come a step closer to it."""
 LOOK_S: Final = 0.1
 EVEN: Final = 2
-"""If a set has this many voters, it needs each of them, so none may stop."""
+"""The number of voters with which a set needs each of them, so that none may stop."""
 MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh doctor names them"
 
 
@@ -72,7 +72,7 @@ def _changed(known: ShownSet, added: Collection[str], removed: Collection[str]) 
     """
     if both := sorted({*added}.intersection(removed)):
         raise RunError(f"router {both[0]} is in --add and in --remove, expected one of them")
-    is_made = added and {*added}.issubset(known.ring)  # the user has repeated the command
+    is_made = added and {*added}.issubset(known.ring)  # the user has repeated the same command
     for router in removed:
         if router not in known.members and not is_made:
             raise RunError(f"router {router} is no voter of set {known.name}, {expected(router, known.ring)}")

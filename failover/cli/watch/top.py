@@ -24,12 +24,12 @@ from router.text.fitting import Fitting
 from router.text.printable import printable
 
 HEADINGS: Final = 16
-"""The number of lines of a screen that show no router, queue or link. The lines around the table of queues are not
+"""The number of lines on a screen that show no router, queue or link. The lines around the table of queues are not
 counted here."""
 QUEUE_HEADINGS: Final = 5
 """The number of lines around the table of queues."""
 MOST_LINKS: Final = 40
-"""The limit of links in a table that is printed once, so that it need not fit a screen."""
+"""The most links in a table that is printed only once, so that it need not fit on a screen."""
 
 
 @click.command()

@@ -7,7 +7,7 @@ timeout. The client sends the attach after the router's open: before the open, f
 A client that can resume its link also receives from `$routers`. There the router lists the current routers, and may ask
 the client to move to one of them. The client then drops the connection as after a loss, and tries that router first.
 
-Never here: the content of an attach, the deliveries, and the start and end of the client (`endpoint`).
+`endpoint` starts and ends the client; `publisher` and `subscriber` write the attach and handle deliveries.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,17 +32,18 @@ from router.amqp.transport import serve
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import EPOCH, GENERATION, ROUTERS, SERVER_LIST
 
-# For this long the client waits until a router accepts a connection, while there is another router to try.
+# The seconds that the client waits until a router accepts a connection, while there is another router to try.
 CONNECT_S: Final = 1.0
-# For this long the client waits at the last router of a round: a busy host, or a busy client, may need longer.
+# The seconds that the client waits at the last router of a round, because a busy host, or a busy client, may need
+# longer.
 LAST_CONNECT_S: Final = 5.0
-# For this long the client waits for the answer to an attach. The router may have to ask other routers first.
+# The seconds that the client waits for the answer to an attach. The router may have to ask other routers first.
 ATTACH_S: Final = 30.0
-# If a link has lived for this long, its loss does not count as a failed attempt.
+# The seconds after which a link counts as lived: its loss is then no failed attempt.
 LIVED_S: Final = 1.0
 # The credit that the client gives for messages from `$routers`.
 LISTS: Final = 8
-# Two moves that routers ask for are at least this far apart. The time doubles with each move.
+# The least seconds between two moves that routers ask for. The time doubles with each move.
 REST_S: Final = 60.0
 LONGEST_REST_S: Final = 3600.0
 
@@ -70,7 +71,7 @@ class Attachment(Handler):
         self._credentials = credentials
         self.generation: bytes | None = None  # the generation in the router's answer to the attach
         self.epoch: str | None = None  # the epoch in the router's answer to the attach
-        # For this many seconds the routers wait for the lost link, according to the router's answer to the attach.
+        # The seconds for which the routers wait for the lost link, according to the router's answer to the attach.
         self.granted_timeout = 0
         self._routers = Routers(urls, f"{identity.container} {identity.link}")
         self._timeout = timeout
@@ -79,10 +80,11 @@ class Attachment(Handler):
         self._tell = events or (lambda event: None)
         self._log = log
         self._resumes = False  # whether a router has ever answered an attach of this link
-        # Whether the client has reported `Searching` since the last loss. It does so when no router takes the link.
+        # Whether the client has reported `Searching` since the last loss. It reports this when no router takes the
+        # link.
         self._searches = False
-        # Whether a router has ended the link with MISSED. Each further attach states this, until a router has answered
-        # an attach.
+        # True once a router has ended the link with MISSED. Each attach then states this, until a router has answered
+        # one.
         self._told = False
         self._connection: Connection | None = None  # the connection that the client uses at present
         self._beside: trio.Nursery  # the tasks that end with the connection
@@ -90,8 +92,9 @@ class Attachment(Handler):
         self._link: Link | None = None  # the same link, once the router has answered the attach
         self._listening: Link | None = None  # the link on which `$routers` sends its lists
         self._rest_s = REST_S
-        self._rested = 0.0  # the client must not move again before this time
-        # How many attaches the client sent, but gave up before their answer. A router may still read such an attach.
+        self._rested = 0.0  # the time before which the client does not move again
+        # The number of attaches that the client has sent and given up before their answer. A router may still read such
+        # an attach.
         self._ghosts = 0
         self._over = trio.Event()  # set when the client stops using the current connection
         self._since = 0.0  # the time when the link was attached or lost, or when the search for a router began
@@ -111,11 +114,11 @@ class Attachment(Handler):
         return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
-        """The router has answered the attach, with this generation. `self.generation` still has the generation of the
-        previous answer."""
+        """The router has answered the attach, and its answer names this generation. `self.generation` still has the
+        generation of the previous answer."""
 
     def _settled_on(self) -> None:
-        """`generation` and `epoch` now have the values of this router's answer."""
+        """`generation` and `epoch` have now been set to the values in this router's answer."""
 
     def _parted(self) -> None:
         """The link is lost, so that the engine's handles of its deliveries are no longer valid."""
@@ -186,7 +189,7 @@ class Attachment(Handler):
         finally:
             connection.close()
             connection.wake()
-            if not connection.opened:  # a peer that has sent no open would not answer the client's close
+            if not connection.opened:  # a peer that has not sent its open would not answer a close
                 serving.cancel()
 
     async def _await_attach(self, router: RouterAddress) -> None:
@@ -339,9 +342,8 @@ class Attachment(Handler):
             self._lose(error_of(condition, self.identity.container if fatal else ""), fatal=fatal)
 
     def _is_fatal(self, condition: ErrorCondition) -> bool:
-        """Whether the condition means that no other router would take the link either. If the condition is "stolen",
-        the client itself may have stolen the link: a router may have read an earlier attach of this client late. Then
-        another router would take the link."""
+        """Whether no other router would take the link after an error with this condition. After "stolen" another router
+        would, if this client itself has stolen the link: a router has read an earlier attach of the client late."""
         if condition.name == STOLEN and self._ghosts:
             self._ghosts -= 1
             return False
@@ -359,4 +361,4 @@ async def _serve(
 
 
 def _nothing() -> None:
-    """Save nothing. A client without a log has nothing to save."""
+    """Do nothing, because a client without a log has nothing to save."""

@@ -28,7 +28,7 @@ to its user. A publisher's deliveries in doubt stay in doubt.
 
 def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
     """Return the error for the client's user. `thief` is the container-id under which another process may have stolen
-    the link. It is empty if none has."""
+    the link. It is empty if no other process can have stolen it."""
     if condition is None:
         return ClientError(None)
     stolen = f": another process has also attached as {thief}" if thief and condition.name == STOLEN else ""

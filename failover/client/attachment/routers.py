@@ -113,7 +113,7 @@ class Routers:
         self._turn = self._ring.index(router)
 
     def other(self, servers: Any) -> RouterAddress | None:
-        """The first router of a list. None if it is not in the ring, or if it is `current`."""
+        """The first router of the list. None if the ring does not have it, or if it is `current`."""
         first = _address(servers[0]) if isinstance(servers, list) and servers else None
         return first if first in self._ring and first != self.current else None
 
@@ -130,7 +130,7 @@ class Routers:
         self._ring = [router for router in self._ring if router in kept]
         self._turn = self._ring.index(current)
         for address in named:
-            # a router's list must not make a client use connections without TLS
+            # A router's list must not lead a client with TLS to a connection without TLS.
             if address is None or address.scheme != self.current.scheme:
                 continue
             if address not in self._ring and len(self._ring) < MAX_ROUTERS:

@@ -14,10 +14,10 @@ import trio
 from router.amqp.connection import Connection
 from topic.properties import DEAD
 
-# The client's own process may have stood still, with frames of the router unread. So after the limit the client reads
-# for this many seconds more.
+# The seconds that the client reads on after the limit: its own process may have stood still, with frames of the router
+# unread.
 GRACE_S: Final = 0.02
-# Within this part of the client's idle timeout a live router sends a heartbeat.
+# The share of the client's idle timeout within which a live router sends a heartbeat.
 HEARD: Final = 0.5
 
 
@@ -27,8 +27,8 @@ class Patience:
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
-        self.least = HEARD * idle  # in seconds; `learn` never sets a shorter `limit`
-        self.limit = idle  # after this many seconds of silence the router counts as gone
+        self.least = HEARD * idle  # in seconds; `limit` is never below this
+        self.limit = idle  # the seconds of silence after which the router counts as gone
 
     def learn(self, properties: Mapping[str, Any]) -> None:
         """Set `limit` from the properties of a router's open."""
@@ -38,11 +38,8 @@ class Patience:
 
 
 async def silence(connection: Connection, patience: Patience) -> None:
-    """Wait until the peer has been silent for `patience.limit`.
-
-    The peer's open sets the limit, and may come while this function waits. So the function first sleeps for
-    `patience.least`. If nothing has come by then, it reads the limit.
-    """
+    """Wait until the peer has been silent for `patience.limit`. The peer's open sets the limit, and may come during the
+    wait. So this first sleeps for `patience.least`, and reads the limit only if nothing has come by then."""
     begun = trio.current_time()
 
     def heard() -> float:

@@ -31,7 +31,7 @@ class ResumeStep(Enum):
     # Transfer with `resume` and `aborted` true. The receiver then discards the delivery, so this also settles it.
     ABORTED = auto()
     FORGET = auto()  # send nothing, because the receiver has settled the delivery
-    IGNORE = auto()  # send nothing: the receiver settles the delivery when it reads the sender's map
+    IGNORE = auto()  # send nothing: the receiver settles the delivery because the sender's map lacks it
     WAIT = auto()  # compare again at the next attach, because the receiver's map proves nothing here
 
 
@@ -47,7 +47,7 @@ class Theirs(Enum):
     """The state that the delivery has in the receiver's map."""
 
     NOTHING = auto()
-    UNPROVEN = auto()  # the map is incomplete and does not have it, which proves nothing
+    UNPROVEN = auto()  # the map lacks the delivery but is incomplete, so this proves nothing
     UNDECIDED = auto()  # its state is null or received
     SAME = auto()  # its state is terminal, and the same as the sender's
     OTHER = auto()  # its state is terminal, and not the sender's
@@ -58,13 +58,13 @@ TABLE: Final = {
     (Mine.UNDECIDED, Theirs.NOTHING): ResumeStep.NEW,
     (Mine.UNDECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.UNDECIDED, Theirs.UNDECIDED): ResumeStep.WHOLE,
-    # The sender takes the receiver's state, and never sends the message again.
+    # The sender takes over the receiver's state, and never sends the message again.
     (Mine.UNDECIDED, Theirs.OTHER): ResumeStep.STATE,
     (Mine.DECIDED, Theirs.NOTHING): ResumeStep.FORGET,
     (Mine.DECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.DECIDED, Theirs.UNDECIDED): ResumeStep.ABORTED,
     (Mine.DECIDED, Theirs.SAME): ResumeStep.SETTLED,
-    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # the receiver has to take the sender's state, and settles
+    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # the receiver takes over the sender's state, and settles
     (Mine.NOTHING, Theirs.NOTHING): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNPROVEN): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNDECIDED): ResumeStep.IGNORE,

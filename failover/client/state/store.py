@@ -9,7 +9,7 @@ its own crash because of the order in which it makes changes durable:
 The client may store a settlement at any later time. If it resumes a delivery that the mesh has settled, this does no
 harm: the router leaves the delivery out of its map.
 
-Never here: when to write (`router.disk.commits`), and how a client uses the stored state.
+`router.disk.commits` decides when to write.
 """
 
 import contextlib
@@ -33,7 +33,8 @@ Role: TypeAlias = Literal["publisher", "subscriber"]
 
 TAG_LENGTH: Final = 8
 LARGEST_NUMBER: Final = 2**62
-"""No client ever sends this many messages. SQLite could store numbers up to twice this limit."""
+"""The largest number of a delivery. No client ever sends this many messages, and SQLite could store numbers up to twice
+as large."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
 UNUSABLE: Final = "cannot be used as a state file"
 UNKEPT: Final = "the state cannot be stored"
@@ -98,11 +99,9 @@ class Saved:
 
 
 class Store(Protocol):
-    """Stores the state of links.
-
-    `durable` is the durability that the link's terminus has because of this store (AMQP 1.0 3.5.3). `threaded` says
-    whether `write` blocks, so that it has to run in a worker thread. Both methods raise StateError if they fail.
-    """
+    """Stores the state of links. `durable`: the durability that a link's terminus can promise with this store (AMQP 1.0
+    3.5.3). `threaded`: `write` blocks, so it has to run in a worker thread. `load` and `write` raise StateError if they
+    fail."""
 
     durable: int
     threaded: bool

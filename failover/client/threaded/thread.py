@@ -40,8 +40,8 @@ def left() -> ClientError:
 
 
 class Call(Generic[Result]):
-    """One call of the client. The caller runs all functions that the call posts to it. The last of them is `done`, with
-    the result."""
+    """One call of the client. Its caller runs all functions that the call posts. The last of these is `done`, which
+    takes the result."""
 
     def __init__(self, post: Post, done: Callable[[Ended[Result]], object]) -> None:
         self.post = post
@@ -70,7 +70,7 @@ class Call(Generic[Result]):
 
 
 class _FailedError(Exception):
-    """The caller's block ends with an exception, so the client's block has to end with one, too."""
+    """Makes the client's block end with an exception, because the caller's block has ended with one."""
 
 
 class CallersStore:

@@ -46,7 +46,7 @@ class Messages:
     address: Ints
     """The code of the address of the queue's egress."""
     delivery: Ints
-    """The first delivery with this key; `NONE` if only replicas log the key."""
+    """The first delivery with this key; `NONE` if no delivery has it, but only replicas log it."""
     uses: Ints
     """The number of deliveries with this key."""
     judged: Flags
@@ -178,8 +178,8 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
 
 def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
     """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address. A
-    queue is given by the code of the address of its egress. `NONE` if the queue is unknown; the number of texts if the
-    rows do not name the queue."""
+    queue is given by the code of the address of its egress. `NONE` if the queue is unknown. If no row names the queue,
+    the number of strings, which is no code."""
     strings, clients = each.facts.rows.strings, dict(each.clients)
     known = {text: code for code, text in enumerate(strings)}
     number = len(strings) + 1
@@ -223,8 +223,8 @@ def enqueued_twice(of: Messages) -> Flags:
 
 
 def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
-    """Flags the messages that left their queue as accepted or rejected, although no home of the delivery logs such an
-    answer of a consumer."""
+    """Flags the messages that left their queue as accepted or rejected, although no home of their delivery logs that a
+    consumer answered so."""
     facts = each.facts
     answered = facts.at_home & facts.flags_of(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
     # A key may have several uses. An answer to any of them counts.

@@ -69,8 +69,8 @@ def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
 
 
 def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
-    """Yields two texts for each CONTENT entry that differs from the CONTENT entry before it by other messages than the
-    replica logged between the two entries: the set and the index of the entry, and the replica's log."""
+    """Yields each CONTENT entry that does not fit the CONTENT entry before it: the contents differ by other messages
+    than the replica logged in between. Yields two texts: the set with the index of the entry, and the replica's log."""
     for (log, set_), through in passed.items():
         listed = contents[log, set_]
         for before, content, more, sum_ in zip(
