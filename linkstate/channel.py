@@ -58,8 +58,8 @@ class Budget:
     still nothing queued, the line may carry more, so the budget grows.
 
     A queue hides that the line has become longer. So now and then the budget is 0 until everything under way has
-    arrived. Then a chunk with nothing before it measures the round trip again. Chunks sent right after it do not count,
-    because two chunks never travel as one message.
+    arrived. Then a chunk with nothing before it measures the round trip again. Chunks that are sent right after it do
+    not slow it down, because two chunks never travel as one message.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Budget:
     )
 
     def __init__(self, most: int) -> None:
-        """`most`: the limit of the bytes that queue."""
+        """`most`: the most bytes that may queue."""
         self.most = most
         self._usual = min(most, LEAST)
         self._sent = 0
@@ -217,7 +217,7 @@ class Channel:
         return 0 < self._question <= self._sent - len(self._unacked)
 
     def fills(self) -> bool:
-        """Note whether the channel is full. Returns True if it has just become full."""
+        """Check whether the channel is full. Returns True if it has just become full."""
         was_full, self.full = self.full, self.full or self.under_way >= self.budget.bytes
         if self.full and not was_full:
             self.budget.filled()
@@ -225,7 +225,7 @@ class Channel:
         return False
 
     def empties(self) -> bool:
-        """Note whether the channel has room. Returns True if it was full and now has room again."""
+        """Check whether the channel has room. Returns True if it was full and now has room again."""
         was_full, self.full = self.full, self.full and self.under_way > self.budget.enough
         return was_full and not self.full
 
@@ -247,7 +247,7 @@ class Channel:
 
     def receive_ack(self, acknowledged: int, now: float) -> None:
         if acknowledged > self._sent:
-            return  # the number does not belong to this channel
+            return  # this channel has no such number
         first = self._sent - len(self._unacked)
         if acknowledged <= first:
             return
@@ -296,7 +296,7 @@ class Channel:
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
     def resent(self, chunks: int, now: float) -> None:
-        """This number of unacknowledged chunks was sent again over the same path; 0 if a PROBE found none missing."""
+        """This number of unacknowledged chunks was sent again over the same path. 0: a PROBE has found none missing."""
         if chunks:
             self.budget.resent()
         self._restart_timeout(now)

@@ -9,15 +9,14 @@ a whole again when a path changes. A joiner belongs to one channel and ends with
 
 from typing import NamedTuple
 
-# The number of bytes of the largest chunk. A payload that is not larger is sent as one chunk.
+# The most bytes of a chunk. A payload with no more bytes is sent as one chunk.
 CHUNK = 64 * 1024
 
 Buffer = bytes | memoryview
 
 
 class OversizedError(Exception):
-    """The other end of the channel has sent a payload that is larger than the `Joiner`, which puts the chunks of a
-    payload together, may hold."""
+    """A payload from the other end of the channel is larger than this end accepts."""
 
 
 class Chunk(NamedTuple):
@@ -39,7 +38,7 @@ class Joiner:
     __slots__ = ("_joined", "_most")
 
     def __init__(self, most: int) -> None:
-        """`most`: the limit of a payload, in bytes."""
+        """`most`: the most bytes of a payload."""
         self._most = most
         self._joined = bytearray()
 

@@ -15,8 +15,8 @@ class HybridClock:
     """A hybrid clock. It never goes backwards, and two stamps of one router are never equal."""
 
     def __init__(self, floor: int = 0) -> None:
-        """`floor`: the value with which the clock starts at least, as a state store has reserved it for this router; 0
-        if there is none."""
+        """`floor`: the lowest value that the clock may have, because an earlier process may have used all lower ones; 0
+        if the router has no state store."""
         assert floor >= 0
         self._value = floor
         self._wall_ms = 0
@@ -28,7 +28,7 @@ class HybridClock:
         self._value = max(self._value, wall_ms << COUNTER_BITS)
 
     def stamp(self) -> int:
-        """Returns a value that is higher than every value stamped or merged before."""
+        """Returns a value that is higher than all values that were stamped or merged before."""
         self._value += 1
         return self._value
 

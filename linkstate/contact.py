@@ -9,8 +9,8 @@ grow, across restarts too, since the incarnation is their upper part. A GREET ca
 
 An end that lost the contact takes a new number. Frames that the other end still sends with the old number then match no
 contact, and a GREET with the new number shows the other end the loss. An end that had not established the contact keeps
-its number when it learns a new number of the other end. If both ends took new numbers, each end would for ever
-invalidate the number that the other end has just learned. When an end receives a lower number than it knows, either the
+its number when it learns a new number of the other end. If both ends took new numbers, each would invalidate the number
+that the other end has just learned, again and again. When an end receives a lower number than it knows, either the
 lower one is old, or the higher one was forged and the other end will never reach it. So this end returns to the lower
 number, and takes a new number of its own, which no old frame names.
 
@@ -92,8 +92,8 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        # If this call has given this end a new number, the sender cannot know that number, even if `named` is equal to
-        # it.
+        # If this call has given this end a new number, the sender of the GREET cannot know it, even if `named` is equal
+        # to it.
         if named == self.ours == former and same_plan:
             change = self._establish()
         if same_plan and not (self.established and established):

@@ -1,7 +1,7 @@
 """The contacts of one router with all other routers, and the channels in them (protocol 3.2).
 
-The input is which routers can be reached, and frames. The output is contacts that are made and lost, and payloads in
-order. Each established contact has exactly one channel, which begins and ends with it. Nothing outlives its contact.
+Input: the routers that can be reached, and frames. Output: contacts that are made and lost, and payloads in order. Each
+established contact has exactly one channel, which begins and ends with it. Nothing outlives its contact.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -46,7 +46,8 @@ class InstallResult(Enum):
     NEWER = auto()  # the router keeps the advertisement, and passes it on
     KNOWN = auto()
     OLDER = auto()  # the router has a newer one, and sends that one back
-    # The advertisement is about this router, which did not write it. The router writes a newer one.
+    # The advertisement names this router as its author, but this router did not write it. So the router writes a newer
+    # one.
     DISPUTED = auto()
     # The advertisement is too old, or is from the future, or it is about a router that the mesh does not have.
     REFUSED = auto()
@@ -129,7 +130,7 @@ class Database:
 
     @property
     def refresh_at(self) -> float:
-        """When this router's own advertisement has to be renewed; infinite if there is none."""
+        """The time at which this router's own advertisement has to be renewed; infinite if there is none."""
         return self.own.written + self._refresh if self.own else inf
 
     def deadline(self) -> float:
@@ -168,8 +169,8 @@ class Database:
         return listed and bounded and young
 
     def _install_own(self, entry: AgedAdvertisement) -> InstallResult:
-        """Judge an advertisement about this router that came back. It may be of an earlier incarnation, equal to the
-        last one sent, or forged."""
+        """Judge an advertisement of this router that came from a neighbour. It may be of an earlier incarnation, equal
+        to the last one sent, or forged."""
         own = self.own
         assert own is not None, "we advertise before anybody can tell us about ourselves"
         version = entry.incarnation, entry.sequence

@@ -30,22 +30,23 @@ from linkstate.plan.plan import Plan, plan_of
 
 HELLO, SUMMARY, ENTRIES, PLAN = range(4)
 
-# This kind of frame greets. x: 1 if the source has established the contact, else 0. y: the digest of its plan.
+# GREET opens a contact. x: 1 if the source has established the contact, else 0. y: the digest of the source's plan.
 GREET = 0
-# This kind has a payload, or its last chunk. x: the sequence number. y: the acknowledged number of the other direction.
+# DATA has a payload, or its last chunk. x: the sequence number. y: the acknowledged number of the other direction.
 DATA = 1
-# This kind acknowledges. x: the acknowledged number. y: the `highest` of the PROBE that it answers, or 0.
+# ACK acknowledges. x: the acknowledged number. y: the `highest` of the PROBE that it answers, or 0.
 ACK = 2
-# This kind probes. x: the acknowledged number of the other direction. y: the highest sequence number sent so far.
+# PROBE asks how far the target has got. x: the acknowledged number of the other direction. y: the highest sequence
+# number sent so far.
 PROBE = 3
-# This kind has a chunk that is not the last one of its payload. x and y are as in DATA.
+# PART has a chunk that is not the last one of its payload. x and y are as in DATA.
 PART = 4
 
 Target = tuple[str, int, int, int, int]
 
 JOINED = 4 * CHUNK
-"""A channel body with more bytes than this has only one frame. A sound neighbour joins frames only up to this size.
-Reason: each frame may need an answer."""
+"""If a channel body has more bytes than this, it has only one frame. A sound neighbour joins frames only up to this
+size, because each frame may need an answer."""
 
 MANY = 10_000
 """A link-state frame lists fewer routers than this, and a link-state body has fewer frames than this, because each
@@ -74,8 +75,8 @@ class PeerError(Exception):
 
 @frozen
 class Hello:
-    """Says that the sender lives. `heard`: the incarnation of the receiver that the sender hears on this transport; 0
-    if none."""
+    """Shows that the sender lives. `heard`: the receiver's incarnation that the sender hears on this transport; 0 if
+    none."""
 
     name: str
     incarnation: int

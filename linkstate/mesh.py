@@ -1,12 +1,12 @@
 """The routers in contact, and a reliable channel to each of them (protocol 3, layers 1 and 2): the shell's interface.
 
-The shell uses only `Mesh`. The contract between the two:
+The shell uses only `Mesh`. The contract between `Mesh` and the shell:
 
 1. The shell keeps one transport for each neighbour of the plan, with two ordered lanes on it, `linkstate` and
    `channel`. It reports when a transport begins (`link_up`) and ends (`link_down`), by the neighbour's name.
 2. The shell sets the clock to the time of day (`HybridClock.advance`), and hands over each received body (`receive`).
    After a PeerError, nothing of that body was applied, and the shell closes the transport. The shell also reports that
-   any bytes came (`heard`), because a neighbour lives while a long body of it is under way.
+   any bytes came (`bytes_received`), because a neighbour lives while a long body of it is under way.
 3. After every call, the shell performs the actions in `out`, in order. It may join bodies for one neighbour and lane
    into one; they wait in an `Outbox` until the transport has room. After `Full`, payloads that can wait are not sent to
    this router until `Room`.
@@ -155,7 +155,7 @@ class Mesh:
         self._contacts.handle_timer(now)
 
     def deadline(self) -> float:
-        """When `handle_timer` next has work."""
+        """The latest time for the next call of `handle_timer`."""
         return min(self._linkstate.deadline(), self._contacts.deadline())
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:

@@ -118,8 +118,8 @@ class Unreachable:
 
 @frozen
 class Rerouted:
-    """For this folder only: the path to `router` has changed, so the frames under way on the former path may be
-    lost."""
+    """The path to `router` has changed, so the frames under way on the former path may be lost. Only modules of this
+    folder see this action."""
 
     router: str
 

@@ -37,7 +37,7 @@ class Neighbour:
         self.since = 0.0  # the time when the present state began
         self.incarnation = 0  # the neighbour's incarnation, as last heard on this transport
         self.cause = Loss.CLOSED  # the cause for which the link was last lost
-        self.reason = "the link has not come up yet"  # this cause as a sentence for the log
+        self.reason = "the link has not come up yet"  # the same cause as a sentence for the log
         self.hello_at = inf  # the time when the next HELLO is due
         self._lost_at = inf
         self._hello = hello
@@ -88,8 +88,8 @@ class Neighbour:
             )
 
     def receive_traffic(self, now: float) -> bool:
-        """Note bytes from the neighbour that are not a complete HELLO. Returns False if the sender's incarnation is
-        unknown; the caller then ignores the bytes."""
+        """Bytes have come from the neighbour that are not a complete HELLO. Returns False if the neighbour's
+        incarnation is unknown; the caller then ignores the bytes."""
         if not self.heard:
             return False
         self._lost_at = now + self._dead
@@ -104,8 +104,8 @@ class Neighbour:
         return self.hello_at if self.hello_at < self._lost_at else self._lost_at
 
     def _fall(self, state: NeighbourState, now: float, cause: Loss, reason: str) -> None:
-        """Enter a state below UP. If the link was UP, note the cause. If it was not UP, keep the earlier cause, because
-        the new one only follows from it."""
+        """Enter a state below UP. If the link was UP, remember the cause. If it was not, keep the earlier cause,
+        because the new one only follows from it."""
         if self.up:
             self.cause, self.reason = cause, reason
         self._enter(state, now)

@@ -36,8 +36,8 @@ from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
-# One end of each link only answers HELLOs. If no HELLO comes for this number of HELLO intervals, this end sends one by
-# itself.
+# Of the two ends of a link, one only answers HELLOs. If no HELLO comes for this number of HELLO intervals, this end
+# sends one by itself.
 ANSWERS = 1.25
 REFRESH_DEADS = 10  # an advertisement is renewed after this number of `dead` times
 # An advertisement that was not renewed is forgotten after this number of `dead` times.
@@ -130,7 +130,7 @@ class LinkState:
             self._update(now)
 
     def receive_traffic(self, name: str, now: float) -> bool:
-        """Note traffic on the other lane, or a part of a body, as a sign of life. Returns False if the caller has to
+        """Traffic on the other lane, or a part of a body, has come: a sign of life. Returns False if the caller has to
         ignore it."""
         return self.neighbour(name).receive_traffic(now)
 

@@ -12,7 +12,7 @@ MOST_COST = 65535
 _ADDRESS = re.compile(r"(?:\[([0-9A-Za-z:.%_]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})")
 _MOST_PORT = 65535
 _LONGEST_HOST = 253
-"""The limit of a host name in DNS, in bytes (RFC 1035 2.3.4)."""
+"""The most bytes of a host name in DNS (RFC 1035 2.3.4)."""
 
 
 def host_and_port(text: str) -> tuple[str, int]:
@@ -49,7 +49,7 @@ def _is_any(text: str) -> bool:
 
 
 def _names_a_host(name: str) -> bool:
-    # Encoding takes a time that grows with the square of the length.
+    # Encoding takes time that grows with the square of the length.
     if len(name) > _LONGEST_HOST:
         return False
     try:
