@@ -11,7 +11,7 @@ import sys
 from typing import Final, Self
 
 LEAST: Final = 16 << 10
-"""Each publisher has credit for this many bytes, however much the others hold."""
+"""Each publisher has credit for this many bytes, however much the other publishers hold."""
 
 
 class Allowance:
@@ -42,7 +42,7 @@ class Allowance:
             self._of.add(size)
 
     def close(self) -> None:
-        """Give back all bytes, because the connection or user of this allowance is gone."""
+        """Give back all bytes that are held, because the connection or user of this allowance is gone."""
         if self._of is not None:
             self._of.sharers -= bool(self.held)
             self._of.add(-self.held)

@@ -7,7 +7,7 @@ custodian (`topic.edge.subscriber`). When the publisher attaches anew, all its g
 UNPROVEN = -1
 """The value of `Gate.first` while the home may still forward a backlog: the gate holds every delivery back."""
 UNBOUNDED = 1 << 63
-"""Used in place of `Gate.first` when no delivery is held back. This number is higher than any `n`."""
+"""The value that replaces `Gate.first` when no delivery is held back. It is higher than any `n`."""
 
 
 class Gate:

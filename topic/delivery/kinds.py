@@ -95,7 +95,7 @@ class TopicKind(AddressKind):
         """Do nothing: the home still waits for the other subscribers."""
 
     def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
-        """Do nothing: all subscribers of a topic get the delivery anyway."""
+        """Do nothing: at a topic, all subscribers get the delivery anyway."""
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
         return subscribers
@@ -120,7 +120,7 @@ class TopicKind(AddressKind):
         return edge.queue_again(subscriber, records)
 
     def subscriber_ended(self, subscriber: Any, records: Iterable[Record]) -> None:
-        """Do nothing: a topic needs no note that the subscriber has gone."""
+        """Do nothing: a topic keeps nothing about a subscriber that has gone."""
 
 
 class BalancedKind(AddressKind):
@@ -146,7 +146,7 @@ class BalancedKind(AddressKind):
         choose(records, UNASSIGNED)
 
     def concerns(self, record: Record, subscriber: bytes) -> bool:
-        """True if the record is for this subscriber, or if the home still seeks the subscriber that has it."""
+        """Whether the record is for this subscriber, or the home still seeks the subscriber that has the record."""
         return record.chosen is None or record.chosen == subscriber
 
     def asks_all(self, record: Record) -> bool:
@@ -159,7 +159,7 @@ class BalancedKind(AddressKind):
         return record.taken
 
     def counts_again(self, state: int) -> bool:
-        """False if the subscriber gave the record back. The home has already counted this outcome, and has since
+        """False if the subscriber gave the record back: the home has already counted this outcome, and has since
         offered the record to other subscribers."""
         return state not in GIVEN_BACK
 
@@ -221,7 +221,7 @@ class BalancedKind(AddressKind):
         return [subscriber for subscriber in subscribers if subscriber.has(record)]
 
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        """Assign the record to this subscriber, which the home had chosen earlier. The subscriber may have the record
+        """Give the record to this subscriber, which the home had chosen earlier. The subscriber may already have it
         even if its map does not name it, because the map may be older than the transfer (12.5)."""
         record.choose(subscribers[0].name if subscribers else UNASSIGNED)
         return subscribers
@@ -305,8 +305,8 @@ class EgressKind(BalancedKind):
             record.sum_up(None if record.taken else record.refusals or NOT_HAD)
 
     def place(self, record: Record) -> bytes:
-        """Return the delivery-tag. It begins with the position of the message in the queue, so tags sort as messages
-        do."""
+        """The delivery-tag, by which the waiting records are sorted. It begins with the position of the message in the
+        queue, so tags sort as messages do."""
         return record.tag
 
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
@@ -325,8 +325,8 @@ class EgressKind(BalancedKind):
             choosing.want(stream)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
-        """Sort the records into two kinds. If no consumer had the record, and the chosen consumer is still there, the
-        home offers the record to another consumer. Every other record ends with its outcome."""
+        """End each record with its outcome, with one exception: if no consumer had the record, and the chosen consumer
+        is still there, the home offers it to another consumer."""
         over: list[Record] = []
         left: list[Record] = []
         for record in records:
@@ -360,7 +360,7 @@ class EgressKind(BalancedKind):
 
 
 def _is_over(choosing: Choosing, record: Record) -> bool:
-    """Whether this delivery of a queue has ended, now that the home awaits no further answer for it. If it has, write
+    """Whether this delivery of a queue has ended, now that the home awaits no further answer about it. If it has, enter
     the sum of its refusals into the record."""
     if record.taken:
         record.sum_up(None)
@@ -411,11 +411,9 @@ class AddressKinds:
 
 
 def verdict(record: Record) -> Refusals | None:
-    """The answer of this router's subscribers for a delivery of a balanced address.
-
-    None if a subscriber has accepted it. *Rejected* if a subscriber has rejected it. If the chosen subscriber gave it
-    back, the answer is that outcome; a subscriber that refuses a delivery for itself counts as *modified*. In all other
-    cases the answer is `NOT_HAD`.
+    """The answer of this router's subscribers to a delivery of a balanced address: None if a subscriber has accepted
+    it, *rejected* if a subscriber has rejected it. If the chosen subscriber gave it back, the answer is that outcome; a
+    subscriber that refuses a delivery for itself counts as *modified*. In all other cases the answer is `NOT_HAD`.
     """
     if record.taken:
         return None

@@ -23,12 +23,12 @@ Refusals = tuple[int, int, int, int]
 """Four counts: the subscribers that rejected, that released and that modified a delivery, and the attempts that failed.
 An attempt fails if the subscriber says so (delivery-failed), or goes away without an outcome."""
 NOT_HAD: Final[Refusals] = (0, 0, 0, 0)
-"""Used for balanced addresses: no subscriber has the delivery, and none has refused it."""
+"""The refusals of a delivery of a balanced address that no subscriber has, and none has refused."""
 GONE: Final[Refusals] = (0, 0, 0, 1)
-"""Used for balanced addresses: the chosen subscriber has gone without an outcome."""
+"""The refusals of a delivery of a balanced address whose chosen subscriber has gone without an outcome."""
 
 MOST_ANNOTATIONS: Final = 4096
-"""The limit, in bytes, of the annotations that a consumer adds to a message when it gives the message back."""
+"""The most bytes of the annotations that a consumer adds to a message when it gives the message back."""
 
 
 def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
@@ -39,7 +39,7 @@ def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | Non
 
 
 def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
-    """The refusal count less one subscriber's outcome, which was not *accepted*."""
+    """The refusal count without one subscriber's outcome, which was not *accepted*."""
     less = refusal(outcome)
     assert refusals is not None and less is not None
     left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])

@@ -58,9 +58,9 @@ AWAITING_HOME = 3
 OPEN = (QUEUED, SENT, WITHHELD, AWAITING_HOME)
 
 Question = Union[bytes, tuple[str, list[bytes]], "list[Record]"]
-"""A question that a home can answer only after a sign of the publisher's life. A question has one of three forms: the
-name of a subscriber that waits for its backlog; a router, and the keys that the router asked about and that the home
-does not have; accepted records that gate subscribers until the publisher has read their outcome."""
+"""A question that a home can answer only after a sign of the publisher's life. It has one of three forms: the name of a
+subscriber that waits for its backlog; a router, and the keys that the router asked about and that the home does not
+have; accepted records that gate subscribers until the publisher has read their outcome."""
 
 
 class Record:
@@ -111,7 +111,8 @@ class Record:
         # `None` means that a subscriber already has the delivery, and the home offers it to nobody else.
         self.chosen: bytes | None = None
         self.taken = False  # used for balanced addresses: whether a subscriber, at any router, has accepted the record
-        # Used at the home: whether the publisher has surely stored the outcome, because it has answered a later echo.
+        # Used at the home: whether the publisher has surely stored the outcome. It has if it has answered an echo that
+        # was sent after the outcome.
         self.known = False
         self.tries = 0  # used for balanced addresses, at the home: how often subscribers gave the record back
         # Used for balanced addresses, at the home: the subscribers that refused the delivery for themselves.
@@ -119,7 +120,7 @@ class Record:
         self.locals: dict[Any, int] = {}
         """Maps each local subscriber to QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0  # the number of local subscribers without a final outcome
-        self.unread = 0  # used once the record is settled: how many local subscribers may not know this yet
+        self.unread = 0  # used once the record is settled: the number of local subscribers that may not know this yet
         # Used while the record is unconfirmed: the publisher's epoch and the place `n` that the last Forward named.
         self.given: tuple[Epoch, int] | None = None
         self.refusals: Refusals | None = None
@@ -223,7 +224,7 @@ class Record:
         self.awaited.discard(router)
 
     def lost_at(self, router: str) -> None:
-        """Leave out the router when the home sends the settlement, because the contact with it is lost."""
+        """Send the router no settlement of the record, because the contact with it is lost."""
         if router in self.routers:
             self.routers = tuple(other for other in self.routers if other != router)
 
@@ -256,7 +257,7 @@ class Record:
         self.orphans.clear()
 
     def await_settled(self, router: str) -> None:
-        """Note, at an edge, that the home, which is `router`, waits until the edge has forgotten the record."""
+        """Used at an edge: the home, which is `router`, waits until this edge has forgotten the record."""
         self.awaited = {router}
 
     def count(self, refusals: Refusals | None) -> None:
@@ -274,7 +275,7 @@ class Record:
         return getattr(self, "_offer", None)
 
     def offered_in(self, offers: Any) -> None:
-        """Note the batch of offers in which the home offers the record (`topic.home.balancing`)."""
+        """The home offers the record in this batch of offers (`topic.home.balancing`)."""
         self._offer = offers
 
     @property
@@ -297,11 +298,11 @@ class Record:
         self.chosen = subscriber
 
     def sum_up(self, refusals: Refusals | None) -> None:
-        """Replace the counted refusals with this sum."""
+        """Replace the counted refusals by this sum."""
         self.refusals = refusals
 
     def refused_for_itself(self, subscriber: bytes) -> None:
-        """The subscriber refused the delivery for itself. The home does not offer it to this subscriber again."""
+        """The subscriber refused the delivery for itself, so the home does not offer it to this subscriber again."""
         if subscriber not in self.refused_by:
             self.refused_by = (*self.refused_by, subscriber)
 
@@ -442,13 +443,14 @@ def choose(records: Iterable[Record], subscriber: bytes) -> None:
 
 
 def taken(records: Iterable[Record]) -> None:
-    """Note, for a balanced address, that a subscriber has accepted these records."""
+    """At a balanced address: a subscriber has accepted these records."""
     for record in records:
         record.taken = True
 
 
 def answered_by(router: str, records: Iterable[Record]) -> None:
-    """Stop awaiting this router: all its subscribers have answered, or have read the settlement."""
+    """This router's answer has come: all its subscribers have answered, or have read the settlement. Stop awaiting
+    it."""
     for record in records:
         record.awaited.discard(router)
 
@@ -520,8 +522,8 @@ class Choosing(Protocol):
     """Chooses one subscriber for each delivery; `topic.home.balancing` implements it."""
 
     asked: "set[Record]"
-    """Deliveries that a subscriber may have got before this router started. The home asks the subscribers for them
-    until it has booted."""
+    """Deliveries that a subscriber may have got before this router started. Until the home has booted, it asks the
+    subscribers for them."""
 
     def take(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give new transfers their places in the publisher's order, and choose a subscriber for each."""
@@ -546,7 +548,7 @@ class Choosing(Protocol):
         """Ask the publisher, which is a queue, to agree to this subscriber for the records."""
 
     def want(self, stream: "HomeStream") -> None:
-        """Tell the publisher, which is a queue, whether subscribers have room for more deliveries."""
+        """If subscribers have room for more deliveries, tell the publisher, which is a queue."""
 
     def is_there(self, subscriber: bytes) -> bool:
         """Whether the subscriber can get deliveries, now or later."""
@@ -606,7 +608,7 @@ class AddressKind(ABC):
     name: ClassVar[str]
     """The name in topology files, counters and figures."""
     distribution: ClassVar[str]
-    """The name that qpid-dispatch has for the way in which deliveries are given to subscribers."""
+    """The word by which qpid-dispatch's tools name the way in which deliveries are spread over subscribers."""
     prefers_near: ClassVar[bool] = False
     """Whether the nearest subscriber that has room gets a delivery (protocol 12.10)."""
     keeps_order: ClassVar[bool]
@@ -668,7 +670,7 @@ class AddressKind(ABC):
 
     @abstractmethod
     def place(self, record: Record) -> Any:
-        """The sort key of the record among the publisher's waiting records."""
+        """The key by which the record is sorted among the publisher's waiting records."""
 
     @abstractmethod
     def outcome(self, refusals: Refusals) -> DeliveryOutcome:
@@ -737,7 +739,8 @@ class AddressKind(ABC):
 
     @abstractmethod
     def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
-        """Forget the claims to these settled records. `subscribers`: the local subscribers of their address."""
+        """Forget that subscribers claimed these records, which are settled. `subscribers`: the local subscribers of
+        their address."""
 
     @abstractmethod
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
@@ -751,7 +754,7 @@ class AddressKind(ABC):
 
 class Stream:
     """The deliveries of one publisher in one epoch: its records by their place `n`, in order. Every router that holds
-    records of the publisher has one; only the home has a `HomeStream`."""
+    records of the publisher has a stream; at the home it is a `HomeStream`."""
 
     __slots__ = (
         "abandoned",
@@ -841,8 +844,8 @@ class Stream:
         return []
 
     def put_off(self, key: bytes) -> Record | None:
-        """The withheld delivery with this key; None if there is none. It waits behind older deliveries with other
-        keys."""
+        """The withheld delivery with this key; None if there is none. It waits behind an older delivery with another
+        key."""
         return _of_key(key, (record for record, _ in self.withheld_at_edge))
 
 
@@ -904,7 +907,7 @@ class HomeStream(Stream):
         super().__init__(publisher, identity, epoch, generation, kind)
         self.keys = KeyMaker(publisher, generation)
         self.window = window
-        """The window for the unsettled transfers of this attach, and for the credit that the publisher gets."""
+        """Limits the unsettled transfers of this attach, and the credit that the publisher gets."""
         self.link = link
         """The shell's object for the publisher's link; None once the publisher is gone."""
         self.lifetime = lifetime
@@ -920,7 +923,7 @@ class HomeStream(Stream):
         self.afresh = afresh
         self.begun = False  # False while the attach waits for routers that may know the publisher's life
         self.answered = False
-        self.numbered = 0  # how many deliveries have a key that is not made from their tag
+        self.numbered = 0  # the number of deliveries whose key is not made from their tag
         self.reply: dict[bytes, int] | None = None
         """This router's unsettled map in its answer to the attach, keyed by tag; None for a null map."""
         self.expected: dict[bytes, bytes] = {}
@@ -944,7 +947,7 @@ class HomeStream(Stream):
         the echo under way. None if no echo is under way."""
         self.next_n = 0
         self.alone = 0
-        """Only records with an `n` below this number may have had an empty audience."""
+        """Records with an `n` below this number may have had an empty audience; later ones had none."""
         self.received = 0
         self.withheld: deque[Record] = deque()
         """Records that wait because an older delivery holds their key, or because there is no room, and all records
@@ -1033,8 +1036,7 @@ class HomeStream(Stream):
         self.window.take(sizes)
 
     def transferred_settled(self, records: Iterable[Record]) -> None:
-        """Note deliveries in doubt that the publisher has settled by transferring them again as settled (protocol
-        7.3)."""
+        """The publisher has settled these deliveries in doubt by transferring them again as settled (protocol 7.3)."""
         self.settled_again.update(records)
 
     def settled_of(self, records: Iterable[Record]) -> list[Record]:
@@ -1042,8 +1044,8 @@ class HomeStream(Stream):
         return [record for record in records if record in self.settled_again] if self.settled_again else []
 
     def settle_again(self, records: Iterable[Record]) -> None:
-        """Remove these records from the ones settled by a repeated transfer: their audience has answered, so the home
-        settles them."""
+        """Remove these records from those that the publisher settled by a repeated transfer: their audience has
+        answered, so the home settles them."""
         self.settled_again.difference_update(records)
 
     def came_again(self, key: bytes) -> bytes | None:
@@ -1070,7 +1072,7 @@ class HomeStream(Stream):
         return first
 
     def placed_for_nobody(self) -> None:
-        """The records placed last had no audience."""
+        """The records that were placed last had no audience."""
         self.alone = self.next_n
 
     # The methods from here on are about questions of other routers, and about the home's questions to the publisher.
@@ -1222,17 +1224,17 @@ class HomeStream(Stream):
         return record in self.unassigned or any(record in chosen for chosen in self.reserving.values())
 
     def reserved_before(self, holders: Mapping[bytes, bytes]) -> None:
-        """Note the subscribers to which the queue had agreed before this attach. `holders`: the name of the subscriber
-        for each delivery-tag; it is complete."""
+        """The queue had agreed to these subscribers before this attach. `holders`: for each such delivery-tag, the name
+        of the subscriber; it is complete."""
         self.holders.update(holders)
 
     def refused_before(self, refusers: Mapping[bytes, tuple[bytes, ...]]) -> None:
-        """Note the subscribers that must not get a delivery, because they have refused it. `refusers`: their names by
-        the tag with which the queue transfers the delivery next."""
+        """These subscribers have refused a delivery and must not get it. `refusers`: their names by the tag with which
+        the queue transfers the delivery next."""
         self.refusers.update(refusers)
 
     def leave_out_refusers(self, records: Iterable[Record]) -> None:
-        """Copy the refusals that `refused_before` has noted into these new records."""
+        """Enter into these new records the subscribers that have refused them (`refused_before`)."""
         for record in records if self.refusers else ():
             record.refused_by = self.refusers.pop(record.tag, ())
 
@@ -1262,11 +1264,12 @@ class HomeStream(Stream):
         return self.holders.pop(record.tag)
 
     def reserve(self, records: Iterable[Record], subscriber: bytes) -> None:
-        """The queue is asked to agree to this subscriber for these records."""
+        """The queue was asked to agree to this subscriber for these records."""
         self.reserving.setdefault(subscriber, {}).update(dict.fromkeys(records))
 
     def agreed(self, records: Iterable[Record], subscriber: bytes) -> list[Record]:
-        """The queue has agreed to the subscriber. Returns the records that were still waiting for this."""
+        """The queue has agreed to the subscriber for its records. Returns the records that were still waiting for
+        this."""
         waiting = self.reserving.get(subscriber, {})
         found = [record for record in records if record in waiting]
         for record in found:
@@ -1286,7 +1289,7 @@ class HomeStream(Stream):
         self.gates.pop(subscriber, None)
 
     def drop_gates(self) -> None:
-        """Remove all gates. The home does not inform the subscribers' routers of this."""
+        """Remove all gates, without telling the subscribers' routers."""
         self.gates.clear()
 
 

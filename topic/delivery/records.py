@@ -19,7 +19,7 @@ class RecordTable:
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, Record] = {}
-        """All records by delivery key. Placeholders are included, presettled records are not."""
+        """All records by delivery key, placeholders included. Presettled records are not here."""
         self._at: ByAddress[bytes, Record] = ByAddress()
         """The records of `by_key`, by address."""
         self.busy_keys: dict[bytes, Stream] = {}
@@ -30,7 +30,7 @@ class RecordTable:
         """Three statistics, each counted by the name of the kind of address: transfers from publishers, transfers to
         subscribers, and transfers that subscribers have accepted."""
         self.unblocked: list[Stream] = []
-        """Streams whose next delivery no longer waits for its key."""
+        """The streams whose next delivery no longer waits for its key."""
         self.settled: list[Record] = []
         """Settled records whose messages the router drops once the shell has sent them. The record itself may stay
         longer: until other routers have settled it, subscribers have read the settlement, and the ends of its links

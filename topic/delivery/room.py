@@ -43,11 +43,11 @@ class SubscriberRoom:
         return SubscriberRoom(self.deliveries - other.deliveries, self.size - other.size)
 
     def first(self, records: Iterable[Record]) -> list[Record]:
-        """As many of the records, from the first on, as fit into this room."""
+        """The records, from the first on, that fit into this room."""
         return self.fill(records, attrgetter("size"))
 
     def fill(self, items: Iterable[Item], size_of: Callable[[Item], int]) -> list[Item]:
-        """As many of the items, from the first on, as fit into this room. Takes no further item from an iterator."""
+        """The items, from the first on, that fit into this room. Takes no further item from an iterator."""
         found: list[Item] = []
         size, left = self.size, iter(items)
         while size > 0 and len(found) < self.deliveries and (item := next(left, None)) is not None:

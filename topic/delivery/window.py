@@ -16,11 +16,11 @@ from topic.delivery.allowance import LEAST, Allowance, unbounded
 from topic.settings import Settings
 
 FADES: Final = 0.75
-"""After each batch without a large message, the expected size falls by this factor."""
+"""The factor by which the expected size falls after each batch without a large message."""
 OWN: Final = "window_bytes"
 """The setting in the topology file that limits one publisher."""
 LENIENCE: Final = 16 << 20
-"""A window accepts this many bytes beyond its limit. They are more than two sockets can have under way."""
+"""The bytes that a window accepts beyond its limit. They are more than two sockets can have under way."""
 
 
 class CreditWindow:
@@ -65,7 +65,7 @@ class CreditWindow:
 
     @property
     def reserve(self) -> int:
-        """How many more deliveries could get credit if the limit in bytes allowed it."""
+        """The number of deliveries that could get credit if only the limit in bytes allowed it."""
         return self._deliveries - self.unsettled - self.credit
 
     @property
@@ -82,7 +82,7 @@ class CreditWindow:
         most = min(self._deliveries - self.unsettled, has_room_for if self.unsettled else max(1, has_room_for))
         due = max(0, most) - self.credit
         if due < 0 < room and self.credit * self._expected <= self._bytes:
-            return 0  # so little surplus credit is not worth taking back
+            return 0  # such a small surplus is not worth taking back
         self.credit += due
         return due
 

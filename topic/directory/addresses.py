@@ -23,8 +23,8 @@ MOST: Final = 4096
 
 
 def is_pattern(address: str) -> bool:
-    """Whether the address is a pattern. An address without a wildcard character is not parsed, so that it does not fill
-    the small cache of parsed addresses."""
+    """Whether the address is a pattern. An address without a wildcard character is not parsed, because it would take
+    room in the small cache of parsed addresses."""
     return (WORD in address or LEVEL in address or REST in address) and bool(read(address)[1])
 
 
@@ -58,7 +58,7 @@ def meets(one: str, other: str) -> bool:
 
 
 def _covers(pattern: str, address: str) -> bool:
-    """Whether the pattern covers the address. The function reads each word once."""
+    """Whether the pattern covers the address. Each word is read once."""
     (wanted, wildcards), (words, _) = read(pattern), read(address)
     at = 0
     for place, word in enumerate(wanted):
@@ -92,11 +92,11 @@ class Found(Generic[V]):
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[V, int]] = {}
-        """Each address with its result, and the number of pattern changes (`_changes`) up to which the result is known
-        to be valid."""
+        """Maps each address to its result, and to the number of pattern changes (`_changes`) up to which the result is
+        known to be valid."""
         self._changes = 0
         self._changed: Tree[int] = Tree()
-        """Each changed pattern, with the value of `_changes` just before the pattern last changed."""
+        """Maps each changed pattern to the value of `_changes` just before its last change."""
 
     def get(self, address: str) -> V | None:
         known = self._found.get(address)
@@ -146,14 +146,14 @@ class Covered(Generic[V]):
         """An address was added to the table, or removed from it."""
         if self._by_mark is not None:
             self._changed[address] = None
-            # no pattern was searched for a long time, so drop the index
+            # no search for a pattern has come for a long time, so drop the index
             if len(self._changed) > MOST + len(self._table):
                 self._by_mark = None
 
     def by(self, pattern: str) -> list[V]:
         """The values at the addresses that the pattern covers, in no particular order. A pattern and an address have
-        marks: for example, a word and its place. Each covered address has all marks of the pattern. So the method reads
-        only one list of addresses, which belongs to the pattern's rarest mark."""
+        marks (`words.Mark`), such as a word and its place. A covered address has all marks of the pattern. So it is
+        enough to read the list of addresses with the pattern's rarest mark."""
         if self._by_mark is None:
             self._by_mark, self._changed = {}, dict.fromkeys(self._table)
         for address in self._changed:
@@ -237,8 +237,8 @@ class ByAddress(Generic[K, V]):
                     self._found.clear()
 
     def _changed(self, address: str) -> None:
-        """Drop results that an added or removed address makes stale. While there are no patterns, there are no results
-        to drop."""
+        """Drop the results that are stale because an address was added or removed. While there are no patterns, there
+        are none."""
         self._covered.changed(address)
         if self._patterns:
             self._found.forget(address)

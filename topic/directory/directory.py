@@ -56,7 +56,7 @@ class Directory:
         """Maps each lapsed subscriber, for which this router does not wait (8, Apart), to the start of its absence, in
         microseconds of the wall clock."""
         self._announced: set[Index] = set()
-        """Links that, as their former owner has said, have moved, and that their new owner has not confirmed yet. They
+        """Links that have moved according to their former owner, and that their new owner has not confirmed yet. They
         are orphans."""
         self._rumours = Rumours()
         self._tombstones: SectionLog[Index] = SectionLog()
@@ -82,7 +82,7 @@ class Directory:
         return self._entries.get((Role.SUBSCRIBER, name))
 
     def subscribers(self, address: str) -> Collection[LinkEntry]:
-        """The live subscribers of an address."""
+        """The live subscribers of messages to an address."""
         return self._entries.subscribers(address)
 
     def entry(self, index: Index) -> LinkEntry | None:
@@ -120,8 +120,8 @@ class Directory:
         return sorted(entries.alone(live, is_here, self.is_mine), key=lambda entry: entry.epoch, reverse=True)
 
     def _may_expire_at_once(self, entry: LinkEntry) -> bool:
-        """Whether a link without a timeout may end now. It may if its new owner has not confirmed it, or if this router
-        has agreed to let it expire."""
+        """Whether a link without a timeout may end now: its new owner has not confirmed it, or this router has agreed
+        to let it expire."""
         return self.is_announced(entry) or entry.status is Status.BOUND
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
@@ -205,7 +205,7 @@ class Directory:
 
     @property
     def _all_know(self) -> bool:
-        """Whether all routers are in contact and have said which endings they know. Only then does no router still take
+        """Whether all routers are in contact and have said which endings they know. Otherwise a router may still take
         an ended link for a live one."""
         return self.complete and self.members.least(0) >= 0
 
@@ -254,8 +254,8 @@ class Directory:
     # The methods from here on are about the sections of other routers.
 
     def contact(self, router: str, incarnation: int) -> list[Change]:
-        """Begin a contact. Returns the links that end by this: those of the router's former incarnations that have no
-        timeout.
+        """Begin a contact. Returns the links that end by this: links without a timeout of the router's former
+        incarnations.
 
         A link stays if its entry has an `ending` (a text that the client has yet to read), because the client may still
         use an older attach at a router out of reach.
@@ -268,7 +268,7 @@ class Directory:
         return self._end(entry for entry in former if not entry.lifetime.timeout and not entry.ending)
 
     def follow(self, plan: Plan) -> list[Change]:
-        """Apply a changed plan. Returns the links that end by this: those without a timeout at routers that the plan
+        """Apply a changed plan. Returns the links that end by this: links without a timeout at routers that the plan
         has removed."""
         self.members.follow(plan.listed, self.contacts)
         self._prune()
@@ -335,8 +335,8 @@ class Directory:
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            # If the owner has announced all its attaches up to this attach, the owner itself has already sent the news
-            # of this attach.
+            # The owner has announced all its attaches up to this one, so it has already sent the news of this attach
+            # itself.
             if not self.members.has_told(entry.epoch):
                 self._rumours.learn(entry, self.entry(entry.index))
         moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]
@@ -357,7 +357,7 @@ class Directory:
         return any(e.live and not e.lasts and e.role is Role.SUBSCRIBER for e in self._entries.owned(owner))
 
     def load_of(self, router: str) -> int:
-        """The number of links of a router, as far as this router knows."""
+        """The number of links of a router that this router knows."""
         return self._entries.count(router)
 
     def apply_delta(self, router: str, version: int, latest: int, entries: list[LinkEntry]) -> list[Change]:
@@ -409,7 +409,7 @@ class Directory:
         for entry in entries:
             old = self._entries.get(entry.index)
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
-                # Keep the status, because this router may have agreed to let the link expire.
+                # Keep the status: this router may have agreed to let the link expire.
                 entry = attrs.evolve(entry, status=old.status)
             elif (old is not None and old.rank >= entry.rank) or self._entries.past(entry):
                 continue
@@ -438,7 +438,7 @@ class Directory:
             self.unsaved.append(attrs.evolve(entry, status=Status.CLOSED))
 
     def _changed(self, entry: LinkEntry) -> None:
-        """Drop all that the directory noted about the link's former entry."""
+        """Drop all that the directory keeps about the link's former entry."""
         self._tombstones.discard(entry.index)
         self._ended.pop(entry.index, None)
         self._announced.discard(entry.index)

@@ -69,7 +69,8 @@ FLEETING: Final = Lifetime()
 
 @attrs.frozen(slots=True)
 class LinkEntry:
-    """A link as its home or custodian describes it. The epoch names this owner: the router and its incarnation."""
+    """The entry of a link in a section, as its home or custodian (the owner) has written it. The epoch names the owner:
+    the router and its incarnation."""
 
     role: Role
     name: bytes
@@ -82,9 +83,9 @@ class LinkEntry:
     """Whether the subscriber was attached before, according to its map or to the routers. If so, it may need the
     messages in doubt."""
     ending: str = ""
-    """The text for the client of a subscriber that has missed an accepted message, while the client does not know of
-    this; otherwise empty. The text names the router that decided to end the link, and the time for which the subscriber
-    had been away."""
+    """If a subscriber has missed an accepted message, and its client has not been told yet: the text for the client.
+    Otherwise empty. The text names the router that decided to end the link, and the time for which the subscriber had
+    been away."""
     aware: int = 0
     """The clock of the latest ending of the subscriber's link that the client can have known when the client attached.
     The router tells the client of any later ending (8, Apart)."""
@@ -114,12 +115,9 @@ class LinkEntry:
 
     @property
     def expired_life(self) -> bool:
-        """Whether the mesh has ended a life to which the client may still come back.
-
-        The client may come back to a publisher's life, to a subscriber that has missed an accepted message, and to a
-        link of a session. The reason: the client may not know of the ending. It may then attach with its map, or use
-        the remaining links of the session.
-        """
+        """Whether a life has ended to which the client may still come back, because it may not know of the ending. This
+        can be a publisher's life, a subscriber that has missed an accepted message, or a link of a session. The client
+        may then attach with its map, or use the remaining links of the session."""
         is_missed = self.role is Role.PUBLISHER or self.ending != "" or self.session is not None
         return self.status is Status.EXPIRED and is_missed
 
@@ -131,7 +129,7 @@ class LinkEntry:
 
     @property
     def outlives_router(self) -> bool:
-        """Whether a restarted router has to know the link. This is so for a durable link that may come back, or that
+        """Whether a restarted router has to know the link. It has to for a durable link that may come back, or that
         must not come back (3.3), and for any other link with a timeout whose client has to be told of its ending (8,
         Apart)."""
         if not self.lifetime.timeout:
@@ -192,8 +190,8 @@ def unpack_entries(packed: list[Any]) -> list[LinkEntry]:
 
 
 def check_once(entries: list[LinkEntry]) -> None:
-    """Raise BreachError if a link occurs twice. Each change of a link is acted upon with the directory as it is after
-    the whole message, so a second change of the same link would be misread."""
+    """Raise BreachError if a link occurs twice. The router acts on each change after it has applied the whole message,
+    so it would misread a second change of the same link."""
     if len({entry.index for entry in entries}) < len(entries):
         raise BreachError("one message names the same link twice")
 
@@ -220,7 +218,7 @@ class Change:
 
 
 NOBODY: dict[bytes, None] = {}
-"""An empty set of subscribers. Many objects share this dict, so nothing may be added to it."""
+"""The empty set of subscribers. Many objects share this dict, so it must stay empty."""
 
 
 @attrs.frozen(slots=True)

@@ -40,12 +40,12 @@ class Gossip:
         """Maps each contact to the number of the last piece of news that it has."""
 
     def contact(self, router: str) -> None:
-        """`router` has all news so far: as the contact begins, this router sends its section, and gossip
-        about every link with a timeout."""
+        """A contact with `router` begins, and `router` gets this router's section, with gossip about every link with a
+        timeout. So it has all news so far."""
         self._told[router] = self._number
 
     def learned(self, name: bytes, version: int) -> None:
-        """The owner has told of the subscriber, in this version of its section."""
+        """The owner has told of this subscriber, in this version of its section."""
         self._number += 1
         self._news.pop(name, None)
         self._news[name] = _News(self._number, version)
@@ -53,8 +53,8 @@ class Gossip:
             self._drop_ended()
 
     def _drop_ended(self) -> None:
-        """Drop the news of ended subscribers. Then raise the limit in proportion to what is left, so that the average
-        cost for each piece of news stays constant."""
+        """Drop the news of ended subscribers. Then raise the limit in proportion to the news that is left, so that the
+        average cost for each piece of news stays constant."""
         self._news = {name: news for name, news in self._news.items() if self._lives(name)}
         self._many = 2 * len(self._news) + FEW
 

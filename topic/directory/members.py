@@ -52,7 +52,7 @@ class Members:
             del self.acked[router]
 
     def write(self, attach: Epoch) -> None:
-        """Note an attach at this router, which has announced all attaches up to this one.
+        """Record an attach at this router: the router has now announced all attaches up to this one.
 
         An attach whose epoch is ahead of this router's clock does not count, because this router has not announced all
         attaches below this epoch. An attach gets such a high epoch if it follows an epoch that no router believes
@@ -62,7 +62,7 @@ class Members:
             self._told[self.router] = max(attach, self._told[self.router])
 
     def tells(self, told: Epoch) -> None:
-        """A contact has announced all attaches at it up to this epoch."""
+        """A contact has announced all its attaches up to this epoch."""
         self._told[told.router] = max(told, self._told.get(told.router, told))
 
     def has_told(self, attach: Epoch) -> bool:
@@ -87,8 +87,8 @@ class Members:
         return {router for router in self.others if router not in heard}
 
     def least(self, version: int) -> int:
-        """The version of this router's section that all routers have acknowledged; `version` if there are no other
-        routers."""
+        """The version of this router's section that all other routers have acknowledged; `version` if there are
+        none."""
         return min(self.acked.values(), default=version)
 
     def are_all_in(self, told: Mapping[str, int], contacts: Collection[str]) -> bool:

@@ -16,7 +16,8 @@ class Rumours:
         self._entries: dict[Index, LinkEntry] = {}
 
     def learn(self, entry: LinkEntry, known: LinkEntry | None) -> None:
-        """Note the news of a contact about a link of another contact. `known`: the link's entry in the directory."""
+        """Keep the news that a contact tells of another contact's link, as a rumour. `known`: the link's entry in the
+        directory."""
         lasts = entry.role is Role.SUBSCRIBER and entry.live and entry.lifetime.timeout > 0
         if lasts and (known is None or known.epoch < entry.epoch):
             self._entries[entry.index] = entry

@@ -9,7 +9,8 @@ T = TypeVar("T", bound=Hashable)
 
 
 class SectionLog(Generic[T]):
-    """Items by the version of their change, in ascending order; each item occurs once."""
+    """Items, each with the version of its change. They are in ascending order of versions, and each item occurs
+    once."""
 
     def __init__(self) -> None:
         self._versions: dict[T, int] = {}

@@ -121,7 +121,7 @@ class Tree(Generic[V]):
         return way if way and way[-1].value is not None else []
 
     def covering(self, address: str) -> list[V]:
-        """The values of the address itself, and of the patterns that cover it, in no particular order."""
+        """The values of the address itself and of all patterns that cover it, in no particular order."""
         first = _begin_of(address)
         begin = self._begin.get(first)
         found: list[V | None] = []

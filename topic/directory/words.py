@@ -11,7 +11,7 @@ MOST_READ: Final = 1024
 """The number of addresses whose parsed words are cached."""
 
 MARKED: Final = 16
-"""At most this many words of an address are indexed."""
+"""The most words of an address that are indexed."""
 Mark = tuple[int, int, str]
 """A word and its place: the number of its level, its number within the level, and the word. An empty word marks the end
 of an address."""

@@ -11,14 +11,14 @@ class Bodies:
     """The pieces of messages that other homes send to this router."""
 
     def __init__(self, largest: int) -> None:
-        """`largest`: the limit of a message, in bytes."""
+        """`largest`: the most bytes of a message."""
         self._largest = largest
         self.come: dict[bytes, tuple[str, bytes, bytearray]] = {}
         """For each publisher: its home, the key of the delivery, and the part of the message that has come so far."""
 
     def add(self, home: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
-        """Add a piece. `at`: the offset of its first byte in the message. An empty piece says that the home has dropped
-        the message. Raises BreachError if the piece does not fit."""
+        """Add a piece. `at`: the offset of its first byte in the message. An empty piece means that the home has
+        dropped the message. Raises BreachError if the piece does not fit."""
         if not piece:
             return self.drop(publisher)
         if not at:
@@ -33,8 +33,8 @@ class Bodies:
         body += piece
 
     def take(self, publisher: bytes, key: bytes) -> bytes:
-        """Remove and return the message of a delivery whose Forward has no message. Raises BreachError if the pieces
-        belong to another delivery."""
+        """Take the message of a delivery whose Forward came without it, because the pieces came before. Raises
+        BreachError if the pieces belong to another delivery."""
         _, known, body = self.come.pop(publisher, ("", b"", bytearray()))
         if known != key:
             raise BreachError("a delivery was forwarded before its message was complete")

@@ -28,8 +28,7 @@ class Consumers:
 
     def count(self, home: str, name: bytes, attach: Epoch, taken: SubscriberRoom, *, refused: bool = False) -> None:
         """Count an offer of the home to this attach of a subscriber. `taken`: the room that the offered deliveries
-        take. `refused`: the edge has refused one of the deliveries. The home then assumes that the subscriber has no
-        room."""
+        take. `refused`: the edge has refused one of them, so the home assumes that the subscriber has no room."""
         subscriber = self._subscribers.get(name)
         if subscriber is None or subscriber.epoch != attach:
             return
@@ -39,10 +38,9 @@ class Consumers:
         self.announce(subscriber)
 
     def announce_anew(self, home: str) -> None:
-        """Announce the room of all subscribers to this home again.
-
-        Delayed outcomes are now under way to the home. If the outcomes of a subscriber include a refusal, the home
-        assumes that the subscriber is full, even if the edge has announced room in the meantime.
+        """Announce the room of all subscribers to this home again, after delayed outcomes were sent to it. If these
+        include a refusal, the home assumes that the subscriber is full, even if the edge has announced room in the
+        meantime.
         """
         for subscriber in self._subscribers.values():
             if home in subscriber.offered:
@@ -51,8 +49,8 @@ class Consumers:
                 self.announce(subscriber)
 
     def announce(self, subscriber: LocalSubscriber, *, exactly: bool = False) -> None:
-        """Send the subscriber's room to each home that knows of no room, or of at most half of the subscriber's room.
-        `exactly`: send the room also to a home that knows of more than half of the room, but not of all."""
+        """Send the subscriber's room to each home that knows of at most half of it. `exactly`: also to each other home
+        that does not know of all of it."""
         if not subscriber.kind.tells_room or not (spare := subscriber.spare):
             return
         for home in sorted(subscriber.joined):

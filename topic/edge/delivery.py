@@ -36,8 +36,8 @@ from topic.journal import Event
 from topic.outlet import Outlet
 
 BEHIND = 8 << 20
-"""A link gets this many bytes of presettled messages beyond its room. A presettled message that is not sent now is
-lost."""
+"""The bytes of presettled messages that a link gets beyond its room, because a presettled message that is not sent now
+is lost."""
 
 
 class EdgeDelivery:
@@ -52,8 +52,8 @@ class EdgeDelivery:
         redeliveries: int,
         home: HomeHere,
     ) -> None:
-        """`at`: the local subscribers by address. `home`: the home at the same router. The edge reports finished
-        records to it."""
+        """`at`: the local subscribers by address. `home`: the home at the same router, to which the edge reports
+        finished records."""
         self.outlet = outlet
         self._records = records
         self.settlement = Settlement(outlet, records, at, self)
@@ -76,8 +76,8 @@ class EdgeDelivery:
     def name_new(
         self, stream: Stream, records: list[Record], joined: list[LocalSubscriber]
     ) -> dict[LocalSubscriber, list[Record]]:
-        """Note in new records the subscribers that they are for. Returns for each subscriber the records that pass its
-        filter."""
+        """Enter into new records the subscribers that they are for. Returns for each subscriber the records that pass
+        its filter."""
         through = wanted(records, [subscriber.wants for subscriber in joined])
         if not through:
             name_all(records, joined)
@@ -115,8 +115,8 @@ class EdgeDelivery:
     def take_offers(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> list[Record]:
         """Give offered records to the one subscriber that the home has chosen, up to the subscriber's room.
 
-        No local subscriber may have had any of the records. Returns the records that found no room: all of them if the
-        chosen attach is over. The method does for many records what `AddressKind.offered` does for one.
+        No local subscriber may have had any of the records. Returns the records for which there was no room, or all of
+        them if the chosen attach is over. `AddressKind.offered` does the same for one record.
         """
         choose(records, UNASSIGNED)
         taken: list[Record] = []
@@ -128,7 +128,7 @@ class EdgeDelivery:
         return records[len(taken) :]
 
     def name_in(self, record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-        """Note in the record that it is for these subscribers, with this state, if their filters let it pass. Returns
+        """Enter into the record the subscribers that it is for, with this state, unless their filter stops it. Returns
         the subscribers that may get it."""
         asked = [s for s in subscribers if s.may_pass(record) and _may_have(record, s)]
         through = wanted([record], [subscriber.wants for subscriber in asked])
@@ -166,8 +166,8 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, records)
 
     def take_back(self, stream: Stream, records: list[Record], gates: Mapping[bytes, Gate]) -> None:
-        """Remove these records, which were sent to no subscriber yet, from their subscribers. `gates`: maps the name of
-        a subscriber to the gate behind which later records of the subscriber now wait."""
+        """Remove these records from their subscribers, to none of which they were sent yet. `gates`: maps the name of a
+        subscriber to the gate behind which its later records now wait."""
         gone = set(records)
         for subscriber in dict.fromkeys(subscriber for record in records for subscriber in record.locals):
             subscriber.take_back(gone)
@@ -231,10 +231,10 @@ class EdgeDelivery:
         """Take a subscriber's outcome of deliveries that were sent to it.
 
         A released or modified record is sent again, to this subscriber or to another one, at most `redeliveries` times.
-        `final`: the client has set undeliverable-here, so the record is not sent again. `failed`: the client has set
-        delivery-failed.
+        `final`: the client has set undeliverable-here, so this subscriber does not get the record again. `failed`: the
+        client has set delivery-failed.
         """
-        # Take the receipts first, because the loop below may make another record the marker.
+        # This comes first, because the loop below may make another record the marker.
         if subscriber.marker is not None and subscriber.marker in records:
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
@@ -253,15 +253,15 @@ class EdgeDelivery:
         self.finished(finished)
 
     def give_back(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Report that the subscriber has given these records back. The subscriber may get the records again if the home
-        chooses no other subscriber (protocol 12)."""
+        """Report to the home that the subscriber has given these records back. The subscriber may get them again if the
+        home chooses no other one (protocol 12)."""
         for record in records:
             subscriber.attempts[record] = subscriber.attempts.get(record, 0) + 1
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
 
     def end(self, subscriber: LocalSubscriber, records: list[Record], *, failed: bool) -> None:
-        """Report that the subscriber has given these records back. The subscriber does not get the records again under
-        the same keys (protocol 14.6)."""
+        """Report to the home that the subscriber has given these records back. It does not get them again under the
+        same keys (protocol 14.6)."""
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED, failed=failed))
 
     def queue_again(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
@@ -290,7 +290,7 @@ class EdgeDelivery:
             elif isinstance(stream, HomeStream):
                 self._home.decide(stream, run)
             else:
-                # Records in another state have been reported already, or are settled.
+                # A record in another state was reported already, or is settled.
                 in_doubt = [record for record in run if record.state is State.IN_DOUBT]
                 self._reports.report(stream, in_doubt)
 
@@ -301,7 +301,7 @@ def _without(records: list[Record], through: list[Record]) -> list[Record]:
 
 
 def name_fresh(record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
-    """Note in the record that it is for these subscribers, with this state. Returns the subscribers that may get the
+    """Enter into the record the subscribers that it is for, with this state. Returns the subscribers that may get the
     record (`_may_have`)."""
     fresh = [subscriber for subscriber in subscribers if _may_have(record, subscriber)]
     for subscriber in fresh:

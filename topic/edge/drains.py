@@ -28,9 +28,9 @@ from topic.identity import ingress_of, link_name, queue_of
 from topic.outlet import Outlet
 
 SILENT_S: Final = 0.1
-"""For this many seconds an edge waits for a home that sends no answer."""
+"""The seconds that an edge waits for a home that sends no answer."""
 BUSY_S: Final = 2.0
-"""For this many seconds an edge waits for a home that has answered that it has more messages."""
+"""The seconds that an edge waits for a home that has answered that it has more messages."""
 
 
 @attrs.define(slots=True)
@@ -41,7 +41,7 @@ class _Draining:
     homes: set[str]
     """The routers whose final answer the edge awaits."""
     since: float = inf
-    """When the edge asked the homes, in seconds of the shell's clock; infinite until `Drains.wait` sets it."""
+    """The time when the edge asked the homes, by the shell's clock in seconds; infinite until `Drains.wait` sets it."""
     is_heard: bool = False
     """Whether a home has answered that it has more messages for the subscriber."""
     lacked_bytes: bool = False
@@ -51,7 +51,8 @@ class _Draining:
 
     @property
     def deadline(self) -> float:
-        """When the edge answers the client without waiting longer for homes; infinite if it waits for no home."""
+        """The time at which the edge answers the client even if homes have not answered; infinite if it waits for no
+        home."""
         return self.since + (BUSY_S if self.is_heard else SILENT_S) if self.homes else inf
 
 
@@ -78,7 +79,7 @@ class Drains:
 
     @property
     def due(self) -> float:
-        """When `handle_timer` next has work; infinite if no subscriber drains."""
+        """The time at which `handle_timer` next has work; infinite if no subscriber drains."""
         return min((one.deadline for one in self._draining.values()), default=inf)
 
     def drain(self, subscriber: LocalSubscriber) -> None:
@@ -159,7 +160,7 @@ class Drains:
     # The methods from here on are about time.
 
     def wait(self, now: float) -> None:
-        """Note the present time for each drain whose question to homes is new."""
+        """Set the time of the question for each drain that has just asked the homes."""
         for draining in self._draining.values():
             if draining.since == inf and draining.homes:
                 draining.since = now

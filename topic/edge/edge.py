@@ -1,6 +1,6 @@
 """Takes what other homes forward for the local subscribers of a router (protocol 5, Edge and Settle; 6.3, 6.5).
 
-`topic.edge.delivery` decides which records a subscriber gets, and when. The edge does not know the audience of a
+`topic.edge.delivery` decides which records a subscriber gets, and when. The edge does not know the whole audience of a
 delivery.
 """
 
@@ -85,7 +85,7 @@ class Edge:
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
         if not subscriber.incomplete:
             self._unname(subscriber, [record for record in named if record.key not in (subscriber.client_map or ())])
-        for stream in self.records.unblocked:  # the subscriber's map may name records that waited for their keys
+        for stream in self.records.unblocked:  # records may have waited for a key that the subscriber's map names
             self.release(stream)
 
     def drop(self, subscriber: LocalSubscriber) -> list[Record]:
@@ -152,7 +152,7 @@ class Edge:
         at another router. So the edge stops waiting for the subscriber in this record.
         """
         subscriber.joined.add(home)
-        # The home believed that the subscriber was at another router, and has sent the Admit to that router.
+        # The home believed that the subscriber was at another router, and sent the Admit there.
         for publisher in subscriber.gates_of(home):
             if publisher not in gated:
                 self.admit(subscriber, publisher, home)
@@ -189,7 +189,7 @@ class Edge:
         return [record for record in self._records(subscriber) if record.stream.epoch[1:] == home]
 
     def _leave_out(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Stop waiting for the subscriber in these records, because the home has not named it in them."""
+        """Stop waiting for the subscriber in these records, because the home has not named it for them."""
         self._await_no_more(subscriber, [r for r in records if r.locals.get(subscriber) == AWAITING_HOME])
 
     def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
@@ -227,8 +227,8 @@ class Edge:
     def rehomed(self, publisher: bytes, address: str) -> None:
         """End the gates of a publisher that has attached anew or is gone (6.5).
 
-        The edge drops records that waited for a sign of the publisher's life (6.6), because no sign will come. It also
-        drops records that waited behind a withheld record, because the new home may forward these records again.
+        Of the records that waited at a gate, drop those that waited for a sign of the publisher's life (6.6), because
+        no sign will come, and those behind a withheld record, because the new home may forward them again.
         """
         for subscriber in self._at.meeting(address):
             gate = subscriber.gated.get(publisher)
@@ -263,10 +263,8 @@ class Edge:
         return stream
 
     def forward(self, stream: Stream, first: int, seen: int, records: list[Record]) -> None:
-        """Take a Forward for all local subscribers that the home has joined.
-
-        The Forward is of the publisher's current epoch. `first`: the `n` of the first record. `seen`: the version of
-        this router's section that the home has applied.
+        """Take a Forward of the publisher's current epoch, for all local subscribers that the home has joined. `first`:
+        the `n` of the first record. `seen`: the version of this router's section that the home has applied.
         """
         moved = self.directory.departures.since(seen)
         joined = self.delivery.joined_at(stream)
@@ -323,7 +321,7 @@ class Edge:
         return bool(refused)
 
     def _go_together(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> bool:
-        """Whether the records can be offered in one step. If so, new records are entered into the table.
+        """Whether the records can be offered in one step. If so, enter new records into the table.
 
         The records cannot be offered in one step in three cases: a local subscriber has had one of the records, or has
         left before it got one; the chosen subscriber's map says that the subscriber may have one; or one of the records
@@ -396,10 +394,9 @@ class Edge:
             self.consumers.count(stream.home, *only, SubscriberRoom.of(records))
 
     def _begin(self, stream: Stream, records: list[Record], offered: dict[LocalSubscriber, list[Record]]) -> None:
-        """Offer new records to their local subscribers.
-
-        If an older delivery has one of their keys, withhold them. This happens after a lost contact, when the home has
-        forgotten that delivery before the subscribers of this router have.
+        """Offer new records to their local subscribers. Withhold them if an older delivery has one of their keys. This
+        happens after a lost contact: the home has forgotten the older delivery before the subscribers of this router
+        have.
         """
         if stream.withheld_at_edge or not self.records.enter(records):
             for record in records:
@@ -435,8 +432,8 @@ class Edge:
                 self._go_on(stream, record, subscribers)
 
     def _pass_withheld(self, stream: Stream) -> None:
-        """Give subscribers the records that waited at a gate only because an earlier record was withheld, and that need
-        not wait any more."""
+        """Give subscribers the records that no longer have to wait at a gate: only an earlier record, which was
+        withheld, had held them up."""
         for subscriber in list(self._at.meeting(stream.address)):
             gate = subscriber.gated.get(stream.publisher)
             if gate is not None and gate.withheld != UNBOUNDED:
@@ -445,7 +442,7 @@ class Edge:
 
     def _go_on(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
         for subscriber in subscribers:
-            # since the record was withheld, the subscriber may have left or attached again
+            # perhaps the subscriber has left or attached again since the record was withheld
             if record.locals.get(subscriber) == WITHHELD:
                 record.queue(subscriber)
                 self.delivery.offer(subscriber, stream, [record])
@@ -478,7 +475,7 @@ class Edge:
         self.streams.discard(stream)
         for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:
-                # If the state is not WITHHELD, the router has already given the record to the subscriber.
+                # If the state is not WITHHELD, the router has given the record to the subscriber before.
                 if record.locals.get(subscriber) == WITHHELD:
                     record.drop(subscriber)
         self.abandon_unconfirmed(stream)

@@ -50,7 +50,7 @@ Wants = Filter | NoLocal
 
 
 class Asked:
-    """The filters of a router's subscribers, and the cost of each user's filters.
+    """The filters of a router's subscribers, and for each user the cost of all filters.
 
     The cost is limited because the router evaluates each different filter for each message, and does nothing else
     meanwhile.
@@ -94,8 +94,8 @@ def _cost(wants: Wants) -> int:
 
 
 def wanted(records: Sequence[Record], filters: Iterable[Wants | None]) -> dict[Wants | None, list[Record]]:
-    """For each of these filters, the records that it lets pass, in order. All records have one publisher. The result
-    has no entry for None, which stands for no filter."""
+    """For each of these filters, the records that it lets pass, in order. All records have one publisher. None stands
+    for no filter, and is left out of the result."""
     found: dict[Wants | None, list[Record]] = {each: [] for each in filters if each is not None}
     asked: list[tuple[Filter, list[Record]]] = []
     for each, through in found.items():

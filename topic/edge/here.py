@@ -11,14 +11,14 @@ class HomeHere(Protocol):
     """The methods that an edge calls at the home of its own router; `topic.home.home` implements them."""
 
     def decide(self, stream: HomeStream, records: list[Record]) -> None:
-        """Decide these records if possible: their home is this router, and it awaits fewer outcomes for them than
-        before."""
+        """Answer the publisher for each of these records that waits for nobody any more. This router is their home, and
+        they wait for fewer subscribers and routers than before."""
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Find which of these keys the publisher, which is attached here, has settled. Report them to the edge."""
+        """Find which of these keys the publisher, which is attached here, has settled, and tell the edge."""
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
         """The subscriber has room for more deliveries."""
 
     def drain(self, asked: Drain) -> None:
-        """Answer whether this home has given a subscriber all that there is for it."""
+        """Answer whether this home has given a draining subscriber all messages that it has for it."""

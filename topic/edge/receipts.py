@@ -23,7 +23,7 @@ from topic.outlet import Outlet
 
 
 class Receipts:
-    """The settled records of one router whose settlement some local subscribers may not have read."""
+    """The settled records of one router that are kept because a local subscriber may not have read their settlement."""
 
     def __init__(self, outlet: Outlet, records: RecordTable) -> None:
         self.outlet = outlet
@@ -82,8 +82,8 @@ class Receipts:
         subscriber.unmark()
 
     def _remember_named(self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int]) -> None:
-        """Keep the settled records that the map names for this subscriber, too. Until now the edge kept some of them
-        only for other subscribers.
+        """Keep the settled records that the map names for this subscriber, too, even if the edge has kept them only for
+        other subscribers so far.
 
         Without this, the key could be used for a new message before this router answers the attach. The old outcome in
         the map would then count for the new message.
@@ -95,7 +95,7 @@ class Receipts:
                 self.remember(subscriber, record)
 
     def _knows(self, record: Record) -> None:
-        """One more subscriber has read the settlement. After the last one, forget the record."""
+        """One more subscriber has read the settlement. If it was the last one, forget the record."""
         record.unread -= 1
         assert record.unread >= 0
         if not record.unread and (not record.awaited or not isinstance(record.stream, HomeStream)):

@@ -69,8 +69,8 @@ class Reports:
                 del self.unreported[home]
 
     def joined(self, home: str, subscriber: bytes) -> bool:
-        """`home` has joined the subscriber, or need not join it any more. If it has no other subscriber to
-        join, send the delayed reports. Returns whether there were any."""
+        """`home` has joined the subscriber, or need not join it any more. If it has now joined all subscribers, send it
+        the delayed reports. Returns whether there were any."""
         self.unjoined.get(home, set()).discard(subscriber)
         self._count_unproven()
         waited = self.unreported.pop(home, []) if not self.unjoined.get(home) else []
@@ -98,7 +98,7 @@ class Reports:
             self._report_waited(record for records in passed.values() for record in records)
 
     def _with_passed(self, stream: Stream, records: list[Record]) -> list[Record]:
-        """These records, with the records before them whose report `put_off` has delayed, in order."""
+        """These records, and in front of them the earlier records whose report `put_off` has delayed, in order."""
         waited, found = self.passed[stream], dict.fromkeys(records)
         while waited and waited[0].n < records[-1].n:
             record = waited.popleft()
@@ -128,7 +128,8 @@ class Reports:
 
     def _is_back(self, name: bytes, home: str) -> bool:
         """Whether the home has joined the subscriber here again, so that it has named the subscriber in each delivery
-        that is for it. False if the subscriber has lapsed: the home may have joined it before it learnt of this."""
+        that is for it. False if the subscriber has lapsed, because the home may have joined it before it learnt of the
+        lapse."""
         is_joined = name in self._subscribers and home in self._subscribers[name].joined
         return is_joined and name not in self._lapsed
 

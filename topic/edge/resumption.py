@@ -43,6 +43,6 @@ def resume(subscriber: LocalSubscriber, records: Mapping[bytes, Record]) -> dict
 
 
 def _has_part(subscriber: LocalSubscriber, record: Record) -> bool:
-    """Whether the subscriber can still get the record, or learn of its end. No router forwards an abandoned record
+    """Whether the subscriber can still get the record, or learn how it ends. No router forwards an abandoned record
     again, so such a record must already name the subscriber."""
     return not record.stream.abandoned or subscriber in record.locals

@@ -80,7 +80,8 @@ class Settlement:
                     continue
                 if state == QUEUED:
                     subscriber.skip_settled()
-                # A record in `attempts` was released on this link, and has to be settled on it even if it is queued.
+                # If a record is in `attempts`, it was released on this link, and has to be settled on it even while it
+                # is queued.
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
@@ -89,7 +90,7 @@ class Settlement:
             self._transfers.pump(subscriber)
 
     def _settle_resuming(self, records: list[Record], there: Iterable[LocalSubscriber]) -> list[LocalSubscriber]:
-        """Keep these records for subscribers that still wait for their resumed transfer. This transfer tells them of
+        """Keep these records for the subscribers that still have to get them by a resumed transfer, which then tells of
         the settlement. Returns these subscribers."""
         resuming = [subscriber for subscriber in there if subscriber.resuming]
         for subscriber in resuming:

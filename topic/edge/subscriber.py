@@ -25,7 +25,7 @@ from topic.identity import Epoch, LinkIdentity
 ROOM = 256 * 1024
 """A new link may get this many bytes of messages, or one larger message, before it has written any of them."""
 CLEAR_AWAY = 64
-"""Settled records are removed from the waiting ones when they exceed half of these by about this number."""
+"""The waiting list is cleared of settled records when these exceed half of it by about this number."""
 
 
 @attrs.define(slots=True)
@@ -123,11 +123,11 @@ class LocalSubscriber:
         """The routers in contact that have yet to answer this attach with Joined."""
         self.answered = False
         self.overtook = False
-        """Whether the attach took the link from another attach that the client did not know of. If so, this attach may
+        """Whether the attach took the link from another attach of which the client did not know. If so, this attach may
         be late (6.12)."""
         self.unordered = False
-        """Whether the client resumes without having echoed its last epoch. If so, this attach may be late; or, if
-        clocks differ, it may have a lower epoch than the last attach."""
+        """Whether the client resumes, but has not echoed its last epoch. If so, this attach may be late; or, if clocks
+        differ, it may have a lower epoch than the last attach."""
         self.lifetime = Lifetime()
         """The lifetime of the link. If it has a timeout, the client may come back with a map. The edge then keeps
         settled records until the client has read their settlement (5, Forget)."""
@@ -187,7 +187,7 @@ class LocalSubscriber:
         return now
 
     def _fits(self, taken: list[int]) -> int:
-        """How many messages of these sizes (in bytes), from the first on, the link has room for."""
+        """The number of messages, from the first on, that the link has room for. `sizes`: their sizes in bytes."""
         if self.room <= 0:
             return 0
         if sum(taken) <= self.room:
@@ -195,7 +195,7 @@ class LocalSubscriber:
         return next(count for count, sum_of in enumerate(accumulate(taken), 1) if sum_of >= self.room)
 
     def takes(self, records: list[Record]) -> int:
-        """How many of these new records, from the first on, the subscriber can take at once."""
+        """The number of these new records, from the first on, that the subscriber can take at once."""
         first = records[: self.spare.deliveries]
         return len(first) if self.ready else self._fits(sizes(first))
 
@@ -237,8 +237,8 @@ class LocalSubscriber:
             gate.records = deque(record for record in gate.records if record not in records)
 
     def hold_back(self, publishers: Iterable[bytes]) -> None:
-        """Remove records that wait for their home from the queue, and end the gates of these publishers. Settlements
-        that the client still has to get stay in the queue."""
+        """Remove the records that have to wait for their home from the queue, and end the gates of their publishers.
+        Settlements that the client still has to get stay in the queue."""
         self.ready = deque(r for r in self.ready if r.locals.get(self) != AWAITING_HOME or r.state is State.SETTLED)
         for publisher in publishers:
             self.gated.pop(publisher, None)
@@ -256,8 +256,8 @@ class LocalSubscriber:
         return deque(r for r in records if r.state is not State.SETTLED or r in self.resuming)
 
     def mark(self, records: list[Record]) -> None:
-        """Make the first of these records, which are transferred now, the marker. When the client answers it, the
-        client has read all earlier settlements."""
+        """Make the first of these records the marker; they are transferred now. When the client answers the marker, it
+        has read all earlier settlements."""
         assert self.armed and records
         self.armed = False
         self.marker = records[0]
@@ -297,9 +297,9 @@ class LocalSubscriber:
 
     @property
     def spare(self) -> SubscriberRoom:
-        """The room of the subscriber: how many deliveries, with how many bytes, it can take at once."""
+        """The number of deliveries, and of their bytes, that the subscriber can take at once."""
         takes = self.answered and not self.incomplete
-        for_messages = self.room - self.room // 4  # at least a quarter of the room is left for the headers of frames
+        for_messages = self.room - self.room // 4  # a quarter of the room is left for the headers of frames
         return SubscriberRoom(max(0, self.credit - len(self.ready)), for_messages) if takes else NO_ROOM
 
     def has(self, record: Record) -> bool:
@@ -311,8 +311,8 @@ class LocalSubscriber:
         return known in (None, AWAITING_HOME) and self.may_have([record])
 
     def may_have(self, records: list[Record]) -> bool:
-        """Whether the client may have one of these records according to its map alone, regardless of the records'
-        states."""
+        """Whether the client may have one of these records according to its map, whatever state the records have
+        here."""
         return self.incomplete or (bool(self.claims) and any(record.key in self.claims for record in records))
 
     def named(self, records: Iterable[Record]) -> None:
@@ -332,18 +332,18 @@ class LocalSubscriber:
             self.client_map = {key: state for key, state in self.client_map.items() if key != record.key}
 
     def may_pass(self, record: Record) -> bool:
-        """Whether the subscriber's filter applies to the record. It does not if the client's map names the record, or
-        if the client has already had it on this link."""
+        """Whether the filter decides if the subscriber gets the record. It does not if the client's map names the
+        record, or if the client has already had it on this link."""
         return self.wants is not None and record not in self.exempt and record not in self.attempts
 
     def stop_awaiting(self, record: Record) -> None:
-        """Stop awaiting the subscriber's outcome in this record. If the subscriber has released the record, it stays on
-        the link until it is settled there."""
+        """Stop awaiting the subscriber's outcome of this record. If the client has released the record, it stays on the
+        link until it is settled there."""
         record.stop_awaiting(self, has_it=record in self.attempts)
 
     def forget_attempts(self) -> None:
-        """Forget the redeliveries of the last link. The home may give the subscriber a record again that it released
-        there."""
+        """Forget how often the client gave records back on its last link. The home may give the subscriber a record
+        again that it released there."""
         for record in self.attempts:
             if record.locals.get(self) == DeliveryOutcome.RELEASED:
                 record.drop(self)
@@ -365,7 +365,8 @@ class LocalSubscriber:
             self.ready.append(record)
 
     def stop_resuming(self) -> None:
-        """End all resuming. The client may not have read the settlements that its resumed transfers would have told."""
+        """End all resuming. The client may not have read the settlements of which its resumed transfers were to tell
+        it."""
         self.unread.extend(record for record in self.resuming if record.state is State.SETTLED)
         self.resuming.clear()
 

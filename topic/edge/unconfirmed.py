@@ -34,7 +34,7 @@ class Publishers(Protocol):
     """All publishers that a router knows; `topic.termini.generations` implements it."""
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
-        """The stream of the publisher with this name. The subscriber's map names the publisher."""
+        """The stream of the publisher with this name, which stands in a key of the subscriber's map."""
 
 
 class Unconfirmed:
@@ -73,8 +73,8 @@ class Unconfirmed:
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
-        """Drop the records that wait for an older delivery with their key. If such a delivery is still in doubt, its
-        home forwards it again."""
+        """Drop the records that wait for an older delivery with their key. If a dropped one is still in doubt, its home
+        forwards it again."""
         for record, _ in stream.drop_withheld_at_edge():
             if self.records.by_key.get(record.key) is not record:
                 stream.records.pop(record.n, None)
@@ -83,8 +83,8 @@ class Unconfirmed:
             del self.records.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
-        """Make the home's withheld records unconfirmed again if they were unconfirmed before the publisher transferred
-        them again."""
+        """Stop withholding records as a home. Those that were unconfirmed before the publisher transferred them again
+        are unconfirmed again."""
         for record in stream.drop_withheld():
             if self.records.by_key.get(record.key) is record:
                 stream.doubt(record)
@@ -104,13 +104,13 @@ class Unconfirmed:
             self.outlet.trace_records(Event.REHOMED, new, records)
 
     def _found_at(self, address: str, records: list[Record]) -> None:
-        """Note the address of these records, which was unknown until now. Remove from them each subscriber whose
-        address does not meet it: the subscriber's map named the records wrongly."""
+        """Set the address of these records, which was unknown until now. Remove each subscriber whose address does not
+        cover it: the subscriber's map named these records wrongly."""
         for record in records:
             for subscriber in [s for s in record.locals if not meets(s.identity.address, address)]:
                 record.drop(subscriber)
                 subscriber.disown(record)
-                record.hold()  # if this subscriber has refused the delivery, its refusal no longer counts
+                record.hold()  # the refusal of a removed subscriber no longer counts
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
         """Let records that the subscriber has not answered wait until the home names it again, because it has attached
@@ -179,8 +179,8 @@ class Unconfirmed:
 
 
 def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:
-    """Whether the map's entry counts for the record. For an abandoned record only a final outcome counts, because no
-    router forwards the record again."""
+    """Whether the map's entry counts for the record. Only a final outcome counts for an abandoned record, because no
+    router forwards it again."""
     stream = record.stream
     is_ours = meets(stream.address, subscriber.identity.address) and record.state is not State.SETTLED
     return is_ours and (state in FINAL or not stream.abandoned)

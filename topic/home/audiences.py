@@ -45,7 +45,7 @@ class Audiences:
         streams: Streams[HomeStream],
         home: Decisions,
     ) -> None:
-        """`home`: decides records for which fewer outcomes are awaited than before."""
+        """`home` answers the publisher for records that wait for fewer subscribers and routers than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self.edge = edge
@@ -78,8 +78,8 @@ class Audiences:
         self.tell_joined(subscriber)
 
     def learn_of(self, subscriber: LinkEntry) -> None:
-        """Gate a plain subscriber that is new to this router, and whose router is out of contact, by all unsettled
-        deliveries (6.5). The home may have to wait for this subscriber in messages that are published from now on."""
+        """Gate a subscriber by all unsettled deliveries, because a home may have to wait for it in messages that are
+        published from now on (6.5). It is plain and new to this router, and its own router is out of contact."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, UNSETTLED, unproven=False)
 
@@ -89,7 +89,7 @@ class Audiences:
         return [stream for stream in self._streams.at(subscriber.identity.address) if stream.records or stream.gates]
 
     def tell_joined(self, subscriber: LinkEntry) -> None:
-        """Send Joined with the present gates to the subscriber's custodian. The home sends it again after it has
+        """Send Joined, with the subscriber's present gates, to its custodian. The home sends Joined again after it has
         forwarded a delayed backlog."""
         name, streams = subscriber.name, self._streams.at(subscriber.identity.address)
         gates = {stream.publisher: stream.gates[name].first for stream in streams if name in stream.gates}
@@ -116,8 +116,8 @@ class Audiences:
             self.outcome_sent(stream, [record for record in records if record.state is State.ACCEPTED])
 
     def outcome_sent(self, stream: HomeStream, records: list[Record]) -> None:
-        """Let these records, whose outcome the publisher was sent, stop gating as soon as the publisher has read the
-        outcome.
+        """The publisher was sent the outcome of these records. As soon as it has read the outcome, they gate no
+        subscriber any more.
 
         If the publisher resumes after that, its map states the outcome, so it never transfers these deliveries again. A
         publisher without a timeout does not resume, so its records stop gating at once.
@@ -155,7 +155,8 @@ class Audiences:
             self.outlet.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
     def _needs_proof(self, stream: HomeStream, subscriber: LinkEntry) -> bool:
-        """Whether the subscriber gets records only after a sign of the publisher's life (6.6). If so, ask for the sign.
+        """Whether the publisher has to give a sign of life before the subscriber gets records (6.6). If so, ask for the
+        sign.
 
         It is needed in two cases: a record here awaits the subscriber by name; or the subscriber has been at another
         router, where it may have had deliveries whose outcomes this home has yet to read.
@@ -222,7 +223,8 @@ class Audiences:
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
                 record.await_by_name_no_more([subscriber.name])
-            # A plain client learns of its ending or is gone, so no other message that it misses matters.
+            # No router has to tell a plain client of further messages that it misses: the client learns that its link
+            # has ended, or is gone.
             if not subscriber.lifetime.timeout:
                 for record in stream.records.values():
                     record.is_back(subscriber.name)
@@ -323,7 +325,7 @@ class Audiences:
         records = [record for stream in self._busy(subscriber) for record in stream.records.values()]
         waited = [record for record in records if name in record.without]
         for record in waited:
-            record.is_back(name)  # all records that share this dict are in this list, too
+            record.is_back(name)  # if records share this dict, all of them are in this list
             self._expect(record, name)
         for record in records:
             if former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
@@ -364,8 +366,8 @@ class Audiences:
             self._forward(run, name)
 
     def _is_asked(self, record: Record, name: bytes) -> bool:
-        """Whether the subscriber's router has been sent the record and has not answered yet. It sends only one answer
-        for all its subscribers."""
+        """Whether the subscriber's router was sent the record and has not answered yet. The router sends one answer for
+        all its subscribers."""
         subscriber = self.directory.subscriber(name)
         return subscriber is not None and subscriber.router in record.awaited and name not in record.orphans
 
@@ -395,7 +397,7 @@ class Audiences:
         return True
 
     def _forward(self, records: list[Record], name: bytes) -> None:
-        """Forward records for one attach of the subscriber only, because the same records may gate its next attach."""
+        """Forward records to this attach of the subscriber only, because the same records may gate its next attach."""
         subscriber = self.directory.subscriber(name)
         assert subscriber is not None
         stream, router = records[0].stream, subscriber.router
@@ -414,8 +416,8 @@ class Audiences:
         self.edge.delivery.finished([record for record in records if not record.open])
 
     def _await_orphans(self, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
-        """Await by name the subscribers to which the lost router may have given the record. Lapsed subscribers, and
-        subscribers for which the record is not, are left out."""
+        """Await by name the subscribers to which the lost router may have given the record. Leave out lapsed
+        subscribers, and subscribers that are not in the record's audience."""
         assert record.state is State.IN_DOUBT
         if record.presettled:
             return
@@ -457,7 +459,7 @@ def _is_owed(record: Record, subscriber: bytes) -> bool:
 
 
 def _runs(records: list[Record]) -> list[list[Record]]:
-    """Split the records into runs with consecutive places `n`, because a Forward can only have such a run."""
+    """Split the records into runs with consecutive places `n`, because a Forward carries one such run."""
     runs: list[list[Record]] = []
     for record in records:
         if runs and runs[-1][-1].n == record.n - 1:

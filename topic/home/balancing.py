@@ -72,7 +72,7 @@ class Balancing:
         redeliveries: int,
         home: Decisions,
     ) -> None:
-        """`home`: decides records for which fewer outcomes are awaited than before."""
+        """`home` answers the publisher for records that wait for fewer subscribers and routers than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge
@@ -81,14 +81,14 @@ class Balancing:
         self._redeliveries = redeliveries
         self._home = home
         self.asked: set[Record] = set()
-        """Until the home has booted: the deliveries of queues that a consumer may have had before. The home asks the
-        consumers for them."""
+        """The deliveries of queues that a consumer may have had before this router booted. Until the home has booted,
+        it asks the consumers for them."""
         self._claims: dict[str, dict[Record, None]] = {}
         """For each router that has not sent its section yet, the records that the map of a subscriber there names."""
         self._offers: dict[bytes, _Offers] = {}
-        """For each subscriber at another router that has announced its room, the offers to it."""
+        """For each subscriber at another router that has announced its room, the offers of this home to it."""
         self.paths: Paths = _NoPaths()
-        """The node sets this to its link state."""
+        """Computes the paths to other routers. The node sets this to its link state."""
 
     # The methods from here on are about transfers.
 
@@ -102,7 +102,8 @@ class Balancing:
             self._home.decide(stream, list(stream.unassigned))
 
     def ask_all(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give places to transfers that a subscriber may already have, and ask all routers for that subscriber."""
+        """Give places in the publisher's order to transfers that a subscriber may already have, and ask all routers for
+        that subscriber."""
         audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
         self._place(stream, records, audience)
         stream.stop_time(records)
@@ -167,12 +168,13 @@ class Balancing:
         self.outlet.actions.append(Chosen(stream.link, entry.name, records))
 
     def want(self, stream: HomeStream) -> None:
-        """Tell the queue that its subscribers have room for more deliveries, if they have."""
+        """If the queue's subscribers have room for more deliveries, tell the queue."""
         if self.demand(stream).room:
             self.outlet.actions.append(Wanted(stream.link))
 
     def demand(self, stream: HomeStream) -> Demand:
-        """What the queue's subscribers would take now."""
+        """The deliveries that the queue's subscribers would take now: the names of the subscribers with room, their
+        room, and the size of the deliveries that all of them have refused."""
         able = self._able(stream)
         names = frozenset(entry.name for entry, _ in able)
         waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
@@ -207,7 +209,8 @@ class Balancing:
             self.offer_waiting(stream)
 
     def not_reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """Let deliveries wait again that the queue has not reserved for the chosen subscriber."""
+        """Handle the queue's answer that it has not reserved these deliveries for the chosen subscriber. They wait for
+        a subscriber again."""
         records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
         if records:
             stream.wait_for_room(records)
@@ -215,11 +218,11 @@ class Balancing:
 
     @staticmethod
     def _is_for_nobody(record: Record) -> bool:
-        """Whether the record can still be given to a subscriber: it is in doubt, and no local subscriber may already
-        have it.
+        """Whether no subscriber has the record yet, so that one may be chosen: it is in doubt, and no local subscriber
+        may already have it.
 
-        It may have changed since the choice: its time may have ended, or a subscriber may have come whose map names it.
-        In the second case the home seeks the subscriber that has it.
+        The record may have changed since a subscriber was chosen: its time may have ended, or a subscriber may have
+        come whose map names it. In the second case the home seeks the subscriber that has it.
         """
         if record.open:
             record.seek_holders()
@@ -265,7 +268,7 @@ class Balancing:
         return None
 
     def _ranks(self, stream: HomeStream) -> list[list[tuple[LinkEntry, SubscriberRoom]]]:
-        """The subscribers that have room: those that come first, then those that come next, and so on."""
+        """The subscribers that have room, in groups: the first group is served first, then the next one, and so on."""
         able = self._able(stream)
         if not stream.kind.prefers_near:
             return [able] if able else []
@@ -304,7 +307,7 @@ class Balancing:
         return known.limit - known.offered if known is not None and known.epoch == entry.epoch else NO_ROOM
 
     def assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
-        """Offer these records to the chosen subscriber."""
+        """Give these records to the chosen subscriber: at this router at once, at another router by an offer."""
         stream.stop_time(records)
         for record in records:
             record.choose(entry.name)
@@ -322,11 +325,11 @@ class Balancing:
         self._home.decide(stream, records)
 
     def _offer_again(self, stream: HomeStream, records: list[Record], chosen: LocalSubscriber) -> None:
-        """Offer records to the chosen local subscriber, one by one: a local subscriber has had them before, or the map
-        of the chosen one may name them."""
+        """Offer records to the chosen local subscriber, one by one. They may not be new here: a local subscriber has
+        had them before, or the map of the chosen one may name them."""
         for record in records:
             whom = stream.kind.offered(record, [chosen])
-            if not whom and record.chosen == chosen.name:  # the subscriber has already answered
+            if not whom and record.chosen == chosen.name:  # the chosen subscriber has already answered
                 record.sum_up(verdict(record))
             self._give(record, whom)
 
@@ -346,7 +349,7 @@ class Balancing:
     # The methods from here on handle reports from other routers.
 
     def room(self, name: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
-        """Note the room that a subscriber at another router has announced. `limit`: the room that all offers to this
+        """Store the room that a subscriber at another router has announced. `limit`: the room that all offers to this
         attach together may take, counted from the beginning of the contact."""
         entry = self.directory.subscriber(name)
         if entry is None or not entry.live or entry.epoch != epoch:
@@ -396,7 +399,7 @@ class Balancing:
             self.offer_waiting(stream)
 
     def refused(self, record: Record, router: str) -> None:
-        """Handle the answer of a router that none of its subscribers has the record.
+        """Handle a router's answer that none of its subscribers has taken the record.
 
         If the home had offered the record there (to the present attach, in this contact), the chosen subscriber counts
         as full until its router announces its room anew.
@@ -410,8 +413,8 @@ class Balancing:
         self._offers = {name: known for name, known in self._offers.items() if known.epoch.router != router}
 
     def gone(self, subscriber: LinkEntry) -> None:
-        """Handle a subscriber that has ended, or has begun afresh. The home may offer its next link the records that it
-        had refused for itself."""
+        """Handle a subscriber that has ended, or has begun afresh. Its next link may be offered records that the
+        subscriber had refused for itself."""
         name = subscriber.name
         self._offers.pop(name, None)
         for stream in self._streams.at(subscriber.identity.address):
@@ -421,21 +424,21 @@ class Balancing:
                 self.outlet.actions.append(Forget(stream.link, name))
 
     def lapsed(self, subscriber: LinkEntry) -> None:
-        """Handle a subscriber that has lapsed: if it alone got the deliveries of a queue, choose another one."""
+        """Handle a subscriber that has lapsed. If it was the only one that got the deliveries of a queue, choose
+        another one."""
         for stream in list(self._streams.at(subscriber.identity.address)):
             self._serve_next(stream, subscriber.name)
 
     # The methods from here on are for queues that give all deliveries to one subscriber.
 
     def serve_one(self, stream: HomeStream, *, only: bool) -> None:
-        """Set which subscribers get deliveries. `only`: one subscriber gets all until it has ended; otherwise all
-        subscribers get some."""
+        """Set whether one subscriber gets all deliveries until it has ended (`only`), or all subscribers share them."""
         if only != stream.serves_one:
             stream.serve(None, only=only)
         self.offer_waiting(stream)
 
     def _serve_next(self, stream: HomeStream, gone: bytes) -> None:
-        """If the subscriber that has gone was the only one to get deliveries, let another one get them."""
+        """Let another subscriber get the deliveries, if the one that has gone was the only one to get them."""
         if stream.served == gone:
             stream.serve(None)
             self.offer_waiting(stream)
@@ -444,7 +447,8 @@ class Balancing:
         """The subscribers that get deliveries now.
 
         If only one may get them, it is the one that already has deliveries, or else the one with the earliest attach.
-        As long as two subscribers have deliveries, or one that has ended, no subscriber gets any.
+        No subscriber gets any as long as two subscribers have deliveries, or as long as a subscriber that has ended has
+        some.
         """
         subscribers = self.directory.subscribers(stream.address)
         if not stream.serves_one:
@@ -504,8 +508,8 @@ class Balancing:
         return {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
 
     def choose_again(self, stream: HomeStream, records: Iterable[Record]) -> None:
-        """Let these records wait for another subscriber, because the chosen one did not get them, or has gone. A record
-        that was decided meanwhile is left out."""
+        """Let these records wait for another subscriber, because the chosen one has not got them or has gone. Leave out
+        records that were decided meanwhile."""
         records = [record for record in records if not stream.is_waiting(record) and self._is_free(record)]
         if not records:
             return

@@ -15,14 +15,14 @@ class Decisions(AtHome, Protocol):
         """Answer the publisher for each of these records for which no outcome is awaited any more."""
 
     def seek_all(self, records: list[Record], name: bytes) -> None:
-        """Await this subscriber for these records, wherever it is attached."""
+        """Await this subscriber for these records, wherever it is attached now."""
 
     def expire(self, stream: HomeStream, records: list[Record]) -> None:
         """End these records: their time to live is over, and no subscriber has any of them."""
 
     def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
-        """End the links of the lapsed subscribers that these records no longer await."""
+        """End the links of lapsed subscribers: the home accepts these records without them."""
 
     def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
-        """Act on a question that the publisher's sign of life has answered. `answered`: the publisher itself has
-        answered; otherwise its machine has acknowledged the bytes."""
+        """The publisher has given a sign of life that answers this question: act on it. `answered`: the publisher
+        itself has answered; otherwise its machine has acknowledged the bytes."""

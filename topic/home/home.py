@@ -33,7 +33,8 @@ from topic.settings import Settings
 
 EXPIRED: Final = "the message's time to live ended before any subscriber got it"
 WITHOUT: Final = (None, GONE)
-"""The refusals of records from whose audience lapsed subscribers may have been left out."""
+"""The refusals of a record whose audience lapsed subscribers may have left: no subscriber has refused it, or its chosen
+subscriber has gone."""
 FULL: Final = "the queue is full, or its set has as many queues as it may have"
 CLOSED: Final = "the link for which this address was created has ended"
 
@@ -50,7 +51,7 @@ class Home:
         kinds: AddressKinds,
         links: Endings,
     ) -> None:
-        """`links`: ends the links of subscribers without which the home has accepted a message."""
+        """`links` ends the links of subscribers without which the home has accepted a message."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -59,7 +60,7 @@ class Home:
         """Whether the router has booted. Until then the home answers no publisher (protocol 8, Boot)."""
         self.streams = Streams[HomeStream]()
         self._undecided: dict[HomeStream, None] | None = None
-        """The streams whose records the home decides at the end of the event; None if it decides them at once."""
+        """The streams whose records the home decides at the end of the event. None if it decides them at once."""
         self.liveness = Liveness(outlet, records, self)
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self)
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self, links)
@@ -130,7 +131,7 @@ class Home:
         presettled = [record for record in done if record.presettled]
         if presettled:
             self._handed_on(stream, presettled)
-        # These records come last, because an acceptance may end the link of a lapsed subscriber.
+        # These records come last, because their acceptance may end the link of a lapsed subscriber.
         if len(presettled) < len(done):
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
@@ -141,7 +142,7 @@ class Home:
         self.publishing.forward_to_all(stream, records, take)
 
     def _handed_on(self, stream: HomeStream, records: list[Record]) -> None:
-        """End presettled records, which every edge has handed on or dropped."""
+        """End presettled records: every edge has handed them on or dropped them."""
         settle(records)
         self.records.forget(stream, records)
         self.settlement.free_window(stream, records)
@@ -173,7 +174,7 @@ class Home:
             records = [record for record in records if record not in stream.settled_again]
         if records:
             self._accept(stream, records)
-        if over:  # these records come last, as they do for a publisher that settles first
+        if over:  # for the same reason as in `decide`, these records come last
             stream.settle_again(over)
             self.settlement.settle(stream, over)
 
@@ -236,7 +237,7 @@ class Home:
         detail = {"detail": BY_TTL} if cause is Cause.EXPIRED else {}
         self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome], **detail)
         alone = 0
-        # Each record is checked as well, because its audience may have grown since.
+        # `decide` checks each record again, because its audience may have grown since.
         if records[0].n < stream.alone:
             alone = sum(not record.routers and not record.locals for record in records)
         self.outlet.actions.append(
@@ -260,8 +261,8 @@ class Home:
         self.edge.receipts.forget([record for record in done if not record.unread])
 
     def handed_over(self, publisher: bytes, epoch: Epoch, keys: list[bytes]) -> None:
-        """Take keys that the publisher settled before its attach with this epoch. A former home, which has learnt of
-        the attach, names them (5, Reused tags)."""
+        """Take keys from a former home of the publisher that has learnt of the attach with this epoch. Before that
+        attach, the publisher settled the deliveries with these keys (5, Reused tags)."""
         if (stream := self.current(publisher, epoch)) is not None:
             self.resolution.handed_over(stream, keys)
 
@@ -329,7 +330,7 @@ class Home:
     # The parts of the home, and the edge, call the methods from here on.
 
     def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
-        """End the links of the lapsed subscribers that these records no longer await."""
+        """End the links of lapsed subscribers: the home accepts these records without them."""
         self.lapses.accepted(stream, records)
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
@@ -345,11 +346,11 @@ class Home:
         self.balancing.drain(asked)
 
     def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
-        """Act on a question that the publisher's sign of life has answered. `answered`: the publisher itself has
-        answered; otherwise its machine has acknowledged the bytes."""
+        """The publisher has given a sign of life that answers this question: act on it. `answered`: the publisher
+        itself has answered; otherwise its machine has acknowledged the bytes."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
-            self.balancing.offer_waiting(stream)  # the subscriber may have announced room before the answer came
+            self.balancing.offer_waiting(stream)  # perhaps the subscriber announced its room before the answer came
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:
@@ -364,7 +365,7 @@ class Home:
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.abandon(followed_by)
-        # When a publisher is gone, an unproven gate ends without an Admit.
+        # If the publisher is gone, a gate that waits for its sign of life ends without an Admit.
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:
             self.audiences.admit(stream, gate)
         stream.drop_gates()

@@ -34,8 +34,8 @@ class Endings(Protocol):
 
 
 class Lapses:
-    """Handles lapsed subscribers at one router. `Directory.lapsed` lists them all; `Record.without` has the ones that a
-    record no longer awaits."""
+    """Handles lapsed subscribers at one router. `Directory.lapsed` lists them all; `Record.without` has the lapsed
+    subscribers that a record no longer awaits."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Lapses:
         home: Decisions,
         links: Endings,
     ) -> None:
-        """`home`: decides records for which fewer outcomes are awaited than before."""
+        """`home` answers the publisher for records that wait for fewer subscribers and routers than before."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge
@@ -56,13 +56,13 @@ class Lapses:
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """Let the subscriber lapse, as all routers in contact have agreed: no delivery awaits it any more. `away_s`:
-        for how many seconds it has been away."""
+        the seconds for which it has been away."""
         assert entry.live
         name, directory = entry.name, self.directory
         directory.lapse(entry, self.outlet.time_us - int(away_s * 1e6))
         local = self._edge.subscribers.get(name)
         if local is not None:
-            directory.depart(name)  # a home that does not know of the lapse yet still awaits the subscriber here
+            directory.depart(name)  # another home may not know of the lapse yet, and still awaits the subscriber here
             self.outlet.send_delta(directory)
             self._audiences.left_without(name, self._edge.leave(local))
         for stream in list(self._streams.at(entry.identity.address)):
@@ -79,7 +79,7 @@ class Lapses:
         alike = [without for without, _ in groupby(record.without for record in records)]
         for name in dict.fromkeys(chain.from_iterable(alike)):
             entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
-            # For a plain subscriber, only the first of these records matters.
+            # The first of these records suffices to end a plain subscriber, so the others are not looked at.
             if entry is None or entry.lifetime.timeout:
                 theirs = [record for record in records if name in record.without]
                 self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
@@ -97,8 +97,8 @@ class Lapses:
 
     @staticmethod
     def is_to_be_told(known: LinkEntry, entry: LinkEntry) -> bool:
-        """Whether the client of the attach `entry` has to be told that its link (`known`) had ended: it attached as if
-        the link still existed."""
+        """Whether the client of the attach `entry` has to learn that its link had ended (`known`). It has to if it
+        attached as if the link still existed, without having been told."""
         return known.ending != "" and entry.live and entry.resumed and entry.aware < known.epoch.hlc
 
     def end_late(self, entry: LinkEntry, ending: str) -> LinkEntry:
@@ -114,7 +114,7 @@ class Lapses:
         subscriber = LocalSubscriber(known.name, known.identity, self._edge.kinds.of(known.identity.address))
         subscriber.begin(link, epoch, None, complete=True)
         self.outlet.actions.append(Detach(link, condition_of(known.ending), known.ending))
-        subscriber.suspend()  # the connection may close before the client has read this
+        subscriber.suspend()  # a client counts as told only after its answer, as the connection may close first
         return subscriber
 
     def ending_known(self, subscriber: LocalSubscriber) -> None:

@@ -4,8 +4,8 @@ A home may be a zombie. Its publisher may have moved to the other side of a part
 deliveries that are still in doubt here. Two acts of the home would then be wrong: to give a delivery to a subscriber
 that may have been elsewhere, and to call a delivery settled because this home does not have it.
 
-So before such an act the publisher has to answer an echo that was sent after the question came up. That all routers are
-in contact proves nothing, because a cut may not be noticed yet. Questions to a suspended publisher wait for its next
+So before such an act the publisher has to answer an echo that was sent after the question came up. Contact with all
+routers proves nothing, because a cut may not be noticed yet. Questions to a suspended publisher wait for its next
 attach.
 
 The same answer shows that the publisher has read all earlier outcomes (6.5, Gate). An acknowledgement of the bytes by
@@ -23,14 +23,15 @@ class Liveness:
     """The questions of one router to its publishers. `HomeStream.questions` has the questions of one stream."""
 
     def __init__(self, outlet: Outlet, records: RecordTable, home: Decisions) -> None:
-        """`home`: the part of the home that answers routers. When a publisher shows that it lives, `home` gets the
-        questions of routers that waited for this."""
+        """`home` answers questions of other routers. It gets the questions that waited for a sign of life when the
+        publisher gives one."""
         self.outlet = outlet
         self.records = records
         self._home = home
 
     def question(self, stream: HomeStream, question: Question) -> None:
-        """Ask the publisher for a sign of life. If the same question already waits, only a later sign counts."""
+        """Ask the publisher for a sign of life, for this question. If the same question already waits, only a sign
+        after this call counts."""
         stream.question(question)
         self.ask(stream)
 

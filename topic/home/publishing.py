@@ -20,7 +20,7 @@ from topic.wire.outgoing import FLUSH_BYTES
 
 
 class Publishing:
-    """Takes and forwards the transfers of one router's publishers."""
+    """Takes the transfers of one router's publishers, and forwards them."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Publishing:
         self._piece = piece
         self.ttl = TimeToLive(streams, home)
         self._full: set[str] = set()
-        """The routers to which the channel is full."""
+        """The routers whose channel is full."""
         self._queue: dict[HomeStream, None] = {}
         """The streams of publishers that wait because a channel is full, or until it is their turn."""
         self._may_go_on = False
@@ -77,7 +77,7 @@ class Publishing:
         if not is_expected and not stream.incomplete:
             stream.kind.nobody_has(records)
         elif presettled:
-            # A subscriber may have these deliveries under their keys, but presettled records hold no key.
+            # Subscribers may have other deliveries under these keys, but presettled records hold no key.
             stream.transferred_settled(records)
             presettled = False
         sizes = list(map(len, messages))
@@ -104,8 +104,8 @@ class Publishing:
     def _publish_again(
         self, stream: HomeStream, tag: bytes, message: bytes, until: float, *, presettled: bool
     ) -> Record:
-        """Take a transfer of a publisher that still has to transfer deliveries of its map again. If this transfer is
-        one of them, a subscriber may already have the delivery, so its time to live does not count."""
+        """Take a transfer of a publisher that still has to repeat deliveries of its map. If this is one of them, a
+        subscriber may already have the delivery, so its time to live does not count."""
         key = stream.keys.key(tag)
         is_expected = stream.came_again(key) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
@@ -185,7 +185,7 @@ class Publishing:
                 self._queue[stream] = None
                 self._may_go_on = True
             elif self.records.by_key.get(record.key) is record:
-                # The record is removed before it is forwarded, because to forward it may call this method again.
+                # The record leaves the queue before it is forwarded, because forwarding may call this method again.
                 stream.release_withheld()
                 room -= record.size
                 self._forward_new(stream, [record], self._edge.delivery.take_again)
@@ -217,8 +217,9 @@ class Publishing:
         return record.presettled or self.records.enter([record])
 
     def _taken_with(self, stream: HomeStream, first: Record, room: int) -> list[Record]:
-        """Remove the first withheld record, and the following ones that can be forwarded in the same batch. A batch has
-        only presettled records or none, only new ones or none, no large ones, and at most `room` bytes."""
+        """Remove the first withheld record, and the following ones that can be forwarded in the same batch. The records
+        of a batch are all presettled or all not, all new or all repeated; none is large; and they have at most `room`
+        bytes."""
         withheld, batch = stream.withheld, [first]
         stream.release_withheld()
         room -= first.size
@@ -254,15 +255,15 @@ class Publishing:
         return True
 
     def _went_ahead(self, stream: HomeStream, record: Record, routers: tuple[str, ...]) -> bool:
-        """Whether these routers already have the whole message, because it was sent in pieces. Any other router that
-        has pieces of it is told to drop them."""
+        """Whether these routers already have the whole message, because it was sent to them in pieces. Other routers
+        that have pieces of it are told to drop them."""
         found = stream.arrived_ahead(routers)
         self._drop_pieces(stream, record.key)
         assert all(at == record.size for at in found)
         return found != []
 
     def gone(self, stream: HomeStream) -> None:
-        """Forward no withheld delivery of a publisher that has moved or gone."""
+        """Withhold nothing any more for a publisher that has moved or gone: these deliveries are not forwarded."""
         if stream.ahead:
             self._drop_pieces(stream, stream.withheld[0].key)
 
@@ -273,8 +274,8 @@ class Publishing:
                 self.outlet.batches.body((router,), stream, key, at, b"")
 
     def release_freed(self) -> None:
-        """Forward withheld records whose keys have become free. Called only at the end of an event: before, the
-        directory may already list subscribers that the home has not joined yet."""
+        """Forward withheld records whose keys have become free. Called only at the end of an event, because before it
+        the directory may list subscribers that the home has not joined yet."""
         unblocked = self.records.unblocked
         while unblocked:
             stream = unblocked.pop(0)

@@ -15,7 +15,7 @@ class Resolution:
     """The questions of other routers, and of this router's own edge, to one home."""
 
     def __init__(self, edge: Edge, liveness: Liveness, home: Decisions) -> None:
-        """`home`: is informed of routers whose subscribers may have a delivery."""
+        """`home` is told which routers have subscribers that may have a delivery."""
         self._home = home
         self.outlet = edge.outlet
         self.records = edge.records
@@ -58,8 +58,8 @@ class Resolution:
         still hold them in doubt. If the publisher's map names such a key, it means another delivery, which has the same
         key.
 
-        If this home had answered the publisher's attach here, it leaves out the keys that were settled before that
-        attach: the other routers had already asked about all records from before it.
+        If this home had answered the publisher's attach here, it leaves out keys that were settled before that attach,
+        because the other routers had by then asked about all older records.
         """
         keys = settled if stream.answered else sorted(stream.settled_before.union(settled))
         if isinstance(new, HomeStream):
@@ -85,7 +85,7 @@ class Resolution:
         now.
 
         If the publisher's map names such a key, it means another delivery, which has the same key. But if this router
-        has already answered the attach, it has taken the entry of the map for the older delivery, and keeps to that.
+        has already answered the attach, it has taken the map's entry for the settled delivery, and that stays so.
         """
         if not isinstance(stream, HomeStream):
             self.edge.settlement.resolved(stream, [record.key for record in records])
@@ -105,7 +105,7 @@ class Resolution:
             self.outlet.batches.resolved(router, stream, keys)
 
     def tell_askers(self, stream: HomeStream, keys: list[bytes]) -> None:
-        """Tell all routers that have asked about these keys that they are settled now."""
+        """Tell all routers that have asked about these keys that the deliveries are settled now."""
         for key in keys:
             for router in stream.take_askers(key):
                 if router != self.outlet.router:

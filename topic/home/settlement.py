@@ -26,7 +26,7 @@ class HomeSettlement:
         self._resolution = resolution
 
     def settle(self, stream: HomeStream, records: list[Record]) -> None:
-        """Take the publisher's settlement of these records. A record without an outcome is abandoned by this.
+        """Take the publisher's settlement of these records. It abandons each record that has no outcome yet.
 
         Abandoned records come first: the settlement of the others opens gates, after which further deliveries may be
         accepted and answered.
@@ -58,8 +58,8 @@ class HomeSettlement:
             self._edge.receipts.forget(known)
 
     def settled(self, router: str, stream: HomeStream, ranges: list[int]) -> None:
-        """Take a Settled: all subscribers at `router` have read the settlement. The home forgets a record when the last
-        router has answered."""
+        """Take a router's answer to Settle: all subscribers at `router` have read the settlement. The home forgets a
+        record when the last router has answered."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
         answered_by(router, records)
         known = [record for record in records if not record.awaited and not record.unread]
@@ -67,8 +67,8 @@ class HomeSettlement:
             self._edge.receipts.forget(known)
 
     def answer_askers(self, stream: HomeStream, key: bytes) -> None:
-        """Answer the routers that have asked about this key: the delivery under it is settled. A newer delivery with
-        the same tag has another key."""
+        """Tell the routers that have asked about this key that its delivery is settled. If a newer delivery has the
+        same tag, it has another key."""
         if stream.askers:
             self._resolution.tell_askers(stream, [key])
 

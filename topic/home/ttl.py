@@ -23,7 +23,7 @@ class TimeToLive:
     """The times to live of the deliveries that one router's publishers transfer."""
 
     def __init__(self, streams: Streams[HomeStream], home: Decisions) -> None:
-        """`home`: ends deliveries whose time is over. No subscriber has them, and none gets them."""
+        """`home` ends the deliveries whose time is over: no subscriber has them, and none gets them."""
         self.due = inf
         """The time of the next check; infinity if there is none."""
         self._streams = streams
@@ -33,8 +33,8 @@ class TimeToLive:
         """Count the times of new deliveries. `until`: the deadline of each, infinity for none. Returns the deliveries
         whose time is already over.
 
-        After an incomplete map no time counts, because each delivery may have been sent before, and a subscriber may
-        have it.
+        After an incomplete map of the publisher no time counts: each delivery may be a repeated one, which a subscriber
+        may have.
         """
         if stream.incomplete:
             return []

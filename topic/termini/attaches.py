@@ -82,7 +82,7 @@ class Attaches:
         join: float,
         liveness: Liveness,
     ) -> None:
-        """`liveness`: sends a publisher the questions that wait for it when its attach is answered."""
+        """`liveness` sends a publisher the questions that wait for it, when its attach is answered."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -97,8 +97,8 @@ class Attaches:
         versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
         self._later: dict[bytes, LinkEntry] = {}
-        """For each waiting subscriber, a later attach that other routers have announced, but that the router of this
-        later attach has not announced yet."""
+        """Maps a waiting subscriber to a later attach at another router, which only routers other than that one have
+        announced so far."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
     # The methods from here on are about publishers that no router in contact knows.
@@ -128,8 +128,8 @@ class Attaches:
         self.directory.members.untold[name] = stream.epoch.hlc
 
     def _wait_for(self, name: bytes, seen: Epoch, now: float, wait: float) -> float:
-        """The time until which the attach waits. If the publisher stays away for `wait` seconds after that time, its
-        next attach gets a new time."""
+        """The latest time until which the attach waits. If the publisher stays away for `wait` seconds after that time,
+        its next attach gets a new time."""
         former, until = self._until.pop(name, (seen, now + wait))
         if former != seen or until + wait < now:
             until = now + wait
@@ -139,8 +139,8 @@ class Attaches:
         return until
 
     def ready(self, now: float) -> Iterator[UnknownAttach]:
-        """Remove and yield the attaches that need not wait any longer. Such an attach has waited long enough, or all
-        routers have announced all attaches that count for it (`knows_all`)."""
+        """Remove and yield the attaches that need not wait any longer. An attach need not wait if it has waited long
+        enough, or if no other router can know more (`knows_all`)."""
         for name, waiting in list(self._unknown.items()):
             if self.knows_all(waiting.claim.seen) or now >= waiting.deadline:
                 yield self._release(name, waiting)
@@ -201,7 +201,6 @@ class Attaches:
         subscriber.unanswered = set(self.directory.contacts)
         # The attach in `_later` has replaced the former attach here. It does not replace this attach, which is at least
         # as late.
-        # later than this one.
         self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)
@@ -320,6 +319,6 @@ class Attaches:
 
 
 def _begins_afresh(end: HomeStream | LocalSubscriber) -> bool:
-    """Whether the log entry of the attach has "afresh" (`topic.journal`). For a subscriber, callers have to call this
-    function before they answer the attach."""
+    """Whether the log entry of this attach has "afresh" (`topic.journal`). For a subscriber this must be called before
+    the attach is answered."""
     return end.afresh if isinstance(end, HomeStream) else end.client_map is None

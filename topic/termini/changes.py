@@ -51,9 +51,8 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            # Subscribers that have left their former routers are handled last, because homes first have to await all
+            # Subscribers that have left their former routers come last, because homes first have to await all
             # subscribers at the routers where they are now.
-            # the routers where they are now.
             for change in changes:
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)
@@ -66,8 +65,8 @@ class Changes:
             self.outlet.trace(Event.EXPIRED, entry.identity, **{role: entry.name}, epoch=str(entry.epoch))
 
     def _trace_expired(self, change: Change) -> None:
-        """Write into the delivery log that a link has expired, as this router or another one has decided. From now on
-        this router need not give the link any delivery."""
+        """Write into the delivery log that a link has expired, by the decision of this router or another one. From now
+        on this router need not give the link any delivery."""
         entry, was_live = change.entry, change.old is not None and change.old.live
         if was_live and entry.status is Status.EXPIRED:
             role = entry.role.name.lower()
@@ -88,7 +87,7 @@ class Changes:
             self._home.balancing.gone(entry)
             return
         if old is not None and entry.aware != old.aware:
-            self._home.balancing.gone(entry)  # the subscriber's client has begun afresh
+            self._home.balancing.gone(entry)  # the subscriber's client begins afresh
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
         former = old.router if old is not None and old.live else None
@@ -152,8 +151,8 @@ class Changes:
             self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
 
     def leave_behind(self, entry: LinkEntry) -> None:
-        """Close an expired link, so that all routers forget that it has expired. Its client is here, and continues the
-        session without this link."""
+        """Close an expired link whose client is here, and continues the session without it. Then all routers forget
+        that the link has expired."""
         epoch = self.outlet.new_epoch(self.directory.latest(entry.index))
         if epoch.hlc < COUNTS:
             self.write(attrs.evolve(entry, epoch=epoch, status=Status.CLOSED))
@@ -204,7 +203,7 @@ class Changes:
                 self.outlet.batches.gossip(router, ended)
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """Let the subscriber lapse, which has been out of reach for `away_s` seconds."""
+        """Let a subscriber lapse. `away_s`: the seconds for which it has been out of reach."""
         assert entry.role is Role.SUBSCRIBER
         with self._home.deciding_later():
             self._home.lapses.lapse(entry, away_s)

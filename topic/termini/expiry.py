@@ -35,7 +35,7 @@ from topic.identity import Epoch
 from topic.outlet import Outlet
 
 ASK_AGAIN_S = 1.0
-"""A link is proposed again after this many seconds."""
+"""The seconds after which a link is proposed again."""
 LOOK_S = 0.5
 
 Attach = tuple[Index, Epoch]
@@ -69,17 +69,18 @@ class Termini(Protocol):
         """End the link. `ending`: the text for its client."""
 
     def leave_behind(self, entry: LinkEntry) -> None:
-        """Close an expired link whose session goes on, so that all routers forget that it has expired."""
+        """Close an expired link whose client continues its session without it, so that all routers forget that it has
+        expired."""
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
-        """Let the subscriber lapse, which has been out of reach for `away_s` seconds."""
+        """Let a subscriber lapse. `away_s`: the seconds for which it has been out of reach."""
 
 
 class Expiry:
     """Decides about the links in one router's directory that have no client."""
 
     def __init__(self, outlet: Outlet, directory: Directory, links: Termini, *, remember: float, forget: float) -> None:
-        """`remember`: for how many seconds routers remember an expired life. `forget`: after how many seconds routers
+        """`remember`: the seconds for which routers remember an expired life. `forget`: the seconds after which routers
         give up a link without a client although some routers are missing."""
         self.outlet = outlet
         self.directory = directory
@@ -90,12 +91,12 @@ class Expiry:
         self._sessions: dict[Session, list[Attach]] = {}
         """For each session, its links without a client, in the order of their attaches."""
         self.all_since = math.inf
-        """Since when all routers of the topology have been in contact, in seconds; infinity while one of them is
-        not."""
+        """The time since which all routers of the topology have been in contact, in seconds; infinity while one of them
+        is not."""
         self._polls: dict[Index, _Poll] = {}
         self._bound_to: dict[Attach, set[str]] = {}
-        """For each attach whose expiry this router has agreed to, the routers that have proposed this expiry. A router
-        that withdraws its proposal is removed."""
+        """Maps each attach to whose expiry this router has agreed to the routers that have proposed it. A router that
+        withdraws its proposal is removed."""
         self._ended: dict[Attach, float] = {}
         self._looked = -math.inf
         self._next = math.inf
@@ -122,7 +123,7 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
-                if not self._is_live(attach):  # another link of the session, decided just now, has ended this link, too
+                if not self._is_live(attach):  # the link has just ended together with another link of its session
                     continue
                 if not self._speaks_for(entry):
                     self._gossip_link(entry)
@@ -144,8 +145,8 @@ class Expiry:
         return None
 
     def deadline(self) -> float:
-        """When the next decision about a link is due, as known at the last look. The shell reads this after every
-        event."""
+        """The time at which the next decision about a link is due, as known at the last look. The shell reads this
+        after every event."""
         return self._next
 
     def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
@@ -159,9 +160,9 @@ class Expiry:
         return max(lonely.ask, min(begin + entry.lifetime.timeout, lonely.since + self._forget_s))
 
     def begin_anew(self, router: str) -> None:
-        """Restart the times of the links of this router, which is in contact again, or was just lost. A time begins
-        when a later look finds the link without a client. This includes links of the router's former incarnations,
-        because their clients may have come back there while the contact ended."""
+        """Restart the times of the links of `router`, which is in contact again, or was just lost. A time begins when a
+        later look finds the link without a client. This includes links of the router's former incarnations, because
+        their clients may have come back there while the contact ended."""
         self._lonely = {attach: lonely for attach, lonely in self._lonely.items() if attach[1].router != router}
 
     def _forget(self, now: float) -> None:
@@ -253,7 +254,7 @@ class Expiry:
             del self._polls[index]
         elif not yes:
             self._abort(entry)
-            # The owner has not consented, so no other router can get its consent, either.
+            # The owner has not agreed, so no other router can get its agreement, either.
             if router == entry.router and self.directory.tells_itself(entry):
                 self._free(entry)
         else:
@@ -303,7 +304,7 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """The router still awaits the subscriber, so that this router announces the subscriber's lapse to it again."""
+        """The router still awaits the subscriber. So tell it of the subscriber's lapse again."""
         lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)

@@ -31,14 +31,14 @@ FORGOTTEN = (
 UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that have attached since then"
 
 MOST_NOWHERE: Final = 10_000
-"""The largest number of publishers at one router that only placeholders name. Each takes about 5 KB. A limit is needed,
-because any client can make up names."""
+"""The most publishers at one router that only placeholders name. Each takes about 5 KB. A limit is needed, because any
+client can make up names."""
 
 
 _Place = tuple[str, bool]
-"""The key of one of the streams of a publisher that only placeholders name. The key has the address of the subscriber
-whose map named the publisher (the publisher's address may differ), and whether the publisher is the egress of a queue
-that a leader has closed."""
+"""The key of a stream of a publisher that only placeholders name. It has the address of the subscriber whose map named
+the publisher (the publisher's address may differ), and whether the publisher is the egress of a queue that a leader has
+closed."""
 
 
 @attrs.define(slots=True)
@@ -47,7 +47,7 @@ class _Nowhere:
 
     stream: Stream
     since: float = math.inf
-    """When the router first looked at it, in seconds; infinity before."""
+    """The time at which the router first looked at it, in seconds; infinity before."""
 
 
 class Generations:
@@ -100,7 +100,7 @@ class Generations:
         assert not stream.begun and not stream.records
         name, epoch = stream.publisher, stream.epoch
         known = self.directory.publisher(name)
-        if known is not None and known.epoch > epoch:  # the publisher has attached elsewhere while this attach waited
+        if known is not None and known.epoch > epoch:  # the publisher has attached elsewhere in the meantime
             self._end_link(stream, known.router)
             return
         client_map, seen = claim.unsettled, claim.seen
@@ -185,8 +185,8 @@ class Generations:
             self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _has_ended(self, change: Change) -> bool:
-        """Whether a router that was out of contact has resumed a life that, as this router knows, has expired. If so,
-        report the expiry to the home of this life."""
+        """If a router that was out of contact has resumed a life that has expired as this router knows, report the
+        expiry to that home. Returns whether this is so."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False

@@ -27,16 +27,16 @@ from topic.journal import Event
 class _Absence:
     incarnation: int
     since_us: int
-    """When the contact was lost, in microseconds of the wall clock."""
+    """The time at which the contact was lost, in microseconds of the wall clock."""
     until: float | None
-    """When the wait ends, in seconds. None until the next timer, which starts the wait."""
+    """The time at which the wait ends, in seconds; None until the next timer, which starts the wait."""
 
 
 class Grace:
-    """The routers out of contact for whose plain subscribers homes still wait."""
+    """The absent routers for whose plain subscribers homes still wait."""
 
     def __init__(self, home: Home, grace: float) -> None:
-        """`grace`: how long homes wait, in seconds; with 0 they do not wait."""
+        """`grace`: the seconds for which homes wait; 0: they do not wait."""
         self.outlet = home.outlet
         self.directory = home.directory
         self._audiences = home.audiences
@@ -46,8 +46,8 @@ class Grace:
         """For each router, the last incarnation that is known to have ended."""
 
     def deadline(self) -> float:
-        """When the next wait ends. A router in contact that has not sent its section yet does not count, because the
-        section is about to come."""
+        """The time at which the next wait ends. A router in contact that has not sent its section yet does not count,
+        because the section is about to come."""
         if not self._absent:
             return math.inf
         away = self._absent.keys() - self.directory.contacts.keys()
@@ -64,9 +64,9 @@ class Grace:
     def wait_for(self, entry: LinkEntry) -> None:
         """Handle the news of a plain subscriber at a router out of contact. The router may never have been in contact.
 
-        The wait for that router begins now, unless it has begun already. If the subscriber's router is in a later
-        incarnation than the awaited one, the wait for the awaited one ends. If it is in an earlier incarnation than a
-        known one, the subscriber lapses at once.
+        The wait for that router begins now, unless it has begun already. If the subscriber is at a later incarnation
+        than the awaited one, the wait for the awaited one ends. If it is at an earlier incarnation than a known one,
+        the subscriber lapses at once.
         """
         router, incarnation = entry.owner
         absence = self._absent.get(router)
@@ -141,7 +141,7 @@ class Grace:
             self.ended(owner)
 
     def ended(self, owner: Owner) -> None:
-        """The process of this incarnation of a router is gone. The contact with it may or may not be lost already."""
+        """The process of this incarnation of a router is gone. The contact with it may be lost already, or not."""
         router, incarnation = owner
         if self._ended.get(router, 0) >= incarnation:
             return

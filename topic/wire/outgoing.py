@@ -21,7 +21,7 @@ from topic.identity import Epoch
 from topic.wire.segments import Segment
 
 FLUSH_BYTES = 256 * 1024
-"""When a batch has this many bytes of messages and entries, it is closed, so that relays and receivers can begin to
+"""A batch with at least this many bytes of messages and entries is closed, so that relays and receivers can begin to
 work."""
 ENTRY_BYTES = 80
 """An estimate of the bytes of a packed entry without its names."""
@@ -81,7 +81,7 @@ class Outgoing:
         return bool(self._batches)
 
     def end_delays(self) -> None:
-        """Do not delay the waiting settlements any longer."""
+        """Let the waiting settlements leave with the next `take`."""
         self._waits = not self._batches
 
     def take(self, now: float = inf) -> list[tuple[tuple[str, ...], bytes]]:
@@ -166,8 +166,8 @@ class Outgoing:
         self._append((router,), Segment.VOTE, *index, epoch, decision, yes)
 
     def expired(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
-        """Tell the routers that the link has expired or lapsed. `NOTHING` withdraws the proposal, so that a router that
-        agreed is no longer bound."""
+        """Tell the routers that the link has expired or lapsed. With `NOTHING`, withdraw the proposal, so that it no
+        longer binds a router that agreed."""
         self._append(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
 
     def gone(self, router: str, owner: Owner) -> None:
@@ -276,7 +276,7 @@ class Outgoing:
         self._batch((home,)).segments.append([Segment.SETTLED, publisher, epoch, ranges])
 
     def forgotten(self, home: str, stream: Stream, n: int) -> None:
-        """Report the same as `settled` for one record, whose settlement a subscriber had not read until now."""
+        """Report for one record what `settled` reports, because a subscriber had not read its settlement until now."""
         self._ranges((home,), Segment.SETTLED, stream, (n,))
 
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:

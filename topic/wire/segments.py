@@ -51,12 +51,12 @@ OFFER: Final = 1
 """Marks a Forward to one attach of a subscriber as an offer: the subscriber gets the deliveries only if it has room
 (protocol 12). It follows the subscriber's name and the attach."""
 _FIRST: Final = COUNTS // 2
-"""The limit of the place of the first delivery in a Forward. It is so low that the places of all its deliveries are
-valid."""
+"""The most that the place of the first delivery in a Forward may be. It is so low that the places of all its deliveries
+are valid."""
 _LARGE: Final = 1 << 20
 """A batch with more bytes is decoded segment by segment. Such a batch is rare, and usually has a large message."""
 _MOST: Final = 1 << 20
-"""The largest number of elements in one list or map of a large batch."""
+"""The most elements in one list or map of a large batch."""
 _BYTES_TO_A_LIST: Final = 12
 """A batch may have one list for each this many bytes. (An entry of a link has three lists and at least 40 bytes.)"""
 _LISTS: Final = 4
