@@ -17,12 +17,12 @@ LOCKED = "amqp:resource-locked"
 EXPIRED = "amqp:resource-deleted"
 EXCEEDED = "amqp:resource-limit-exceeded"
 DELETED = "the temporary queue is deleted"
-"""The ending of a consumer whose temporary queue is deleted."""
+"""The text of the ending of a consumer whose temporary queue is deleted."""
 ENDINGS = (EXPIRED, LOCKED)
 """The conditions of a detach that ends a subscriber's link. The client's answer to the detach shows that the client
 knows of the ending."""
 EXCLUSIVE = "the queue is exclusive, and another consumer has it"
-"""The ending of a consumer that an exclusive queue does not take."""
+"""The text of the ending of a consumer that an exclusive queue does not take."""
 
 
 def condition_of(ending: str) -> str:
@@ -185,8 +185,8 @@ class Wanted:
 
 @attrs.frozen(slots=True)
 class Doubt:
-    """Declare the contact with the router lost, unless data from the router are under way. The reason: the router has
-    not answered an attach within `join` seconds."""
+    """Declare the contact with the router lost, unless data from it are under way: the router has not answered an
+    attach within `join` seconds."""
 
     router: str
     reason: str
@@ -244,8 +244,8 @@ class Discharged:
 
 @attrs.frozen(slots=True)
 class RetirementsOver:
-    """The transaction in which a subscriber has sent these outcomes has ended. If it is committed, the outcomes take
-    effect now; otherwise they never do."""
+    """The transaction of which these outcomes of a subscriber are a part has ended. If it is committed, the outcomes
+    take effect now; otherwise they never do."""
 
     link: Any
     outcomes: Sequence[Any]
@@ -291,6 +291,6 @@ LinkAction = (
     | RetirementsOver
     | Declared
 )
-"""All actions that the core asks of a client's link."""
+"""All actions that concern a client's link."""
 
 Action = LinkAction | Doubt | Consumes | ConsumerDrains | Note

@@ -75,7 +75,7 @@ class Damage:
     skipped: int
     """The number of all unreadable bytes."""
     torn: bool
-    """Whether the unreadable bytes are just the incomplete end of the file, which a killed writer leaves."""
+    """Whether the unreadable bytes are only the incomplete end of the file that a killed writer leaves."""
 
 
 def read_blocks(data: bytes) -> tuple[list[BlockView], Damage | None]:
@@ -125,7 +125,7 @@ def whole_blocks(data: bytes, position: int) -> Iterator[tuple[int, int, BlockVi
 
 
 def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None:
-    """(start, end, block) of the first whole block at or after `position`."""
+    """The first whole block at or after `position`, as (start, end, block); None if there is none."""
     while (start := data.find(MAGIC, position)) >= 0:
         length = int.from_bytes(data[start + 4 : start + 8], "big")
         end = start + HEADER_LENGTH + length
@@ -141,7 +141,7 @@ def _next_block(data: bytes, position: int) -> tuple[int, int, BlockView] | None
 
 
 def _decode(payload: bytes) -> BlockView | None:
-    """The block that a payload with a right checksum has; None if no writer of this project made the payload."""
+    """Decode the block in a payload with a right checksum; None if no writer of this project made the payload."""
     try:
         fields = msgpack.unpackb(payload)
         head: Any = [fields[name] for name in HEAD]
@@ -198,8 +198,8 @@ def _are_within(column: list[Any], least: int, most: int) -> bool:
 
 
 def _is_listing(count: int, ns: Any, tags: Any) -> bool:
-    """Whether an entry lists either no places or one place for each of its deliveries, and likewise no tags or one tag
-    for each."""
+    """Whether an entry lists either no places, or one place for each of its deliveries; and no tags, or one tag for
+    each."""
     has_places = ns is None or (type(ns) is list and len(ns) == count and (not ns or _are_within(ns, 0, _MOST)))
     return has_places and (
         tags is None or (type(tags) is list and len(tags) == count and set(map(type, tags)) <= {bytes})

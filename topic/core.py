@@ -185,7 +185,7 @@ class Topic:
     def suspend_publisher(self, stream: HomeStream, link: Any, now: float) -> None:
         """Suspend a publisher whose link is gone without a closing detach. Its terminus lives on here for its
         timeout."""
-        # This attach is over: the publisher has a later attach, or has ended.
+        # The publisher has a later attach or has ended, so this attach is over.
         if self.attaches.gone_unknown(stream) or stream.link is not link:
             return
         if not stream.lifetime.timeout:
@@ -266,7 +266,7 @@ class Topic:
 
     @event
     def end_others(self, stream: HomeStream) -> None:
-        """End the links of all consumers of a queue but the one that it serves."""
+        """End the links of all consumers of a queue, except the one that the queue serves."""
         if self.booted and stream.served is not None:
             for entry in [*self.directory.subscribers(stream.address)]:
                 if entry.name != stream.served:
@@ -325,7 +325,7 @@ class Topic:
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity, kind)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
-        told = told or unsettled is None  # with a null map, the client claims no earlier delivery
+        told = told or unsettled is None  # a client with a null map claims no earlier delivery
         if known is not None and known.ending and not told:
             return self.home.lapses.report_ending(known, link, epoch)
         subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)
@@ -353,7 +353,7 @@ class Topic:
     @event
     def detach_subscriber(self, subscriber: LocalSubscriber, link: Any, now: float) -> None:
         """End a subscriber whose link has closed, or whose terminus has ended with its connection or session."""
-        if subscriber.link is not link:  # this attach is over: the subscriber has a later one, or has ended
+        if subscriber.link is not link:  # the subscriber has a later attach or has ended, so this attach is over
             return
         if self.attaches.may_be_late(subscriber):
             return self.suspend_subscriber(subscriber, link, now)
@@ -483,14 +483,14 @@ class Topic:
     # The methods from here on are about time.
 
     def deadline(self) -> float:
-        """When `handle_timer` next has work, in seconds of the shell's clock; infinity if never."""
+        """The time at which `handle_timer` next has work, in seconds of the shell's clock; infinity if never."""
         waiting = self.outlet.batches.due, self.edge.reports.due, self.edge.drains.due, self.home.publishing.ttl.due
         termini = self.attaches.deadline(), self.expiry.deadline(), self.grace.deadline()
         return min(self.boot.deadline(), *termini, *waiting)
 
     @event
     def handle_timer(self, now: float) -> None:
-        # Some timers send messages to other routers. Settlements that wait can go along with these messages.
+        # Some of these timers send messages to other routers. Waiting settlements can leave with these messages.
         self.outlet.batches.end_delays()
         self.edge.reports.handle_timer(now)
         self.edge.drains.handle_timer(now)

@@ -1,4 +1,4 @@
-"""The errors of the topic core that do not mean a bug in this project."""
+"""The errors of the topic core that do not show a bug in this project."""
 
 
 class BreachError(Exception):

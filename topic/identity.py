@@ -22,8 +22,8 @@ NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
 COUNTS: Final = 1 << 63
-"""The limit of clocks and numbers. No router reaches it by counting, and a larger value does not fit into messages
-between routers."""
+"""The most that clocks and numbers may be. No router reaches this by counting, and a larger value does not fit into
+messages between routers."""
 EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_.-]+)\.([0-9]{1,20})")
 """Matches the text of an `Epoch`: clock, router and incarnation."""
 
@@ -74,8 +74,8 @@ def shown_address(address: str) -> str:
 @attrs.frozen(slots=True, order=True)
 class LinkIdentity:
     """The identity of a client's link: container-id, link name and address (AMQP 1.0 2.6.1, where the mesh is the other
-    container). If the client has authenticated, its user belongs to the identity, too. So two users may have links with
-    the same names."""
+    container). If the client has authenticated, its user is part of the identity. So links of two users are different
+    even if they have the same names."""
 
     container: str
     link: str
@@ -111,7 +111,8 @@ def ingresses_of(set_: str) -> tuple[LinkIdentity, LinkIdentity]:
 
 
 def is_of_sets(container: str) -> bool:
-    """Whether this container-id is reserved for sets, or would make the link of a client look like a link of a set."""
+    """Whether a client must not use this container-id, because it is reserved for sets, or would make the client's link
+    look like a link of a set."""
     return container == CONTAINER or container.startswith(f"{CONTAINER}/")
 
 

@@ -225,7 +225,7 @@ class Block:
         self._rows: list[tuple[Any, ...]] = []
         self._keys: list[bytes] = []
         self._starts: dict[bytes, int] = {}
-        """The place that some keys have among the block's keys: the first key of each entry, and the key after the
+        """Maps a key to its place among the block's keys. It has the first key of each entry, and the key after the
         entry's last one. By these places `_place` finds keys that the block already has."""
         self._saved_rows = 0
         self._saved_keys = 0
@@ -291,7 +291,7 @@ class Block:
         self._saved_rows, self._saved_keys = len(self._rows), len(self._keys)
 
     def drop_unsaved(self) -> int:
-        """Drop the entries since the last call of `saved`. Returns the number of dropped entries."""
+        """Drop the entries since the last call of `saved`, and return their number."""
         dropped = len(self._rows) - self._saved_rows
         del self._rows[self._saved_rows :], self._keys[self._saved_keys :]
         self._starts.clear()

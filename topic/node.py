@@ -64,16 +64,16 @@ BESIDE = b"\xc1"
 """The first byte of a payload from one shell to another, which the topic cores do not read. No batch begins with it,
 because MessagePack does not use this byte."""
 AT_ONCE = 64
-"""The largest number of postponed acts that the node does in one turn of the loop."""
+"""The most postponed acts that the node does in one turn of the loop."""
 LOOK_S = 1.0
-"""At least once in this many seconds, the node tells the cores the time."""
+"""The most seconds from one time to the next that the node tells the cores the time."""
 
 
 Happening = ContactMade | ContactLost | Note | Replanned | SetEvent
 
 
 class NodeMesh(Protocol):
-    """The router's contacts and their channels. `linkstate.mesh.Mesh` implements it, and so do substitutes in tests."""
+    """The router's contacts and their channels: `linkstate.mesh.Mesh`, or a substitute in tests."""
 
     out: list[MeshAction]
 
@@ -87,7 +87,7 @@ class NodeMesh(Protocol):
         """Declare the contact with a router lost."""
 
     def doubt(self, router: str, reason: str, now: float) -> None:
-        """Declare the contact with a router lost, unless data from it are under way."""
+        """Check a router that owes an answer: declare the contact with it lost, unless data from it are under way."""
 
     def handle_timer(self, now: float) -> None: ...
 
@@ -95,10 +95,10 @@ class NodeMesh(Protocol):
 
 
 class NodeStore(Protocol):
-    """The state store, which outlives the router. `router.store` implements it, and so do substitutes in tests."""
+    """The state store, which outlives the router's process: `router.store`, or a substitute in tests."""
 
     reserved: int
-    """A clock value that is above all clock values of the router's earlier incarnations."""
+    """A value above all clock values of the router's earlier incarnations."""
 
     @property
     def found(self) -> bool:
@@ -140,7 +140,7 @@ class NodeShell(Protocol):
         """Send the queued bodies. The state store now has all facts that these bodies tell."""
 
     def note(self, happening: Happening) -> None:
-        """Write a line about this event to the router's log, before the node acts on it."""
+        """Write a line about this event into the router's log, before the node acts on it."""
 
     def receive_from_shell(self, router: str, payload: bytes) -> None:
         """Take a payload that another router's shell has sent by `Node.send_to_shell`. Raises BreachError if it is
@@ -212,7 +212,7 @@ class Node:
         return self.topic.directory.incarnation
 
     def _tell_what_was_kept(self) -> None:
-        """Write into the delivery log whether there was a state store, and which subscribers it had."""
+        """Write into the delivery log whether there was a state store, and the subscribers that it had."""
         trace = self.topic.outlet.trace
         trace(Event.KEPT, detail=json.dumps({"found": self._store.found}))
         for entry in self._store.remembered:
@@ -374,7 +374,7 @@ class Node:
             elif isinstance(action, Received):
                 self.receive(action, now)
             elif isinstance(action, Full):
-                # If the router has broken the protocol, the directory no longer has the contact.
+                # If the router broke the protocol, the directory has ended the contact already.
                 if action.router in self.topic.directory.contacts:
                     self.topic.home.publishing.full(action.router)
             elif isinstance(action, Room):
@@ -393,7 +393,7 @@ class Node:
                     self._port.sets.follow(sorted(action.plan.members))
                 self._shell.note(action)
             elif action.router in self.topic.directory.contacts:
-                # If the router has broken the protocol, the directory no longer has the contact.
+                # If the router broke the protocol, the directory has ended the contact already.
                 self._shell.note(action)
                 self._lost(action.router, now)
 
@@ -414,7 +414,8 @@ class Node:
         self.mesh.send(tuple(routers), payload, self._shell.now())
 
     def waits_for(self, router: str) -> bool:
-        """Whether this router would do something if it knew that the process of a router out of contact is gone."""
+        """Whether this router waits for a router out of contact in a way that ends when its process is known to be
+        gone."""
         return self.topic.grace.waits_for(router) or self.wills.waits_for(router)
 
     def refused(self, router: str) -> None:
@@ -433,7 +434,7 @@ class Node:
             elif received.payload.startswith(WILLS):
                 self.wills.receive(received.router, received.payload, now)
             elif received.payload.startswith(SETS):
-                if self._port is not None:  # without queues in this router's topology, there is no port
+                if self._port is not None:  # if this router's topology has no queues, there is no port for sets
                     self._port.sets.receive(received.router, received.payload, now)
             else:
                 self.topic.receive(received.router, received.payload)
@@ -542,16 +543,16 @@ class Node:
 
     @property
     def transactions(self) -> Transactions | None:
-        """The open transactions of clients; None if the mesh has no queues. An end that has told them of an event calls
-        `transacts`."""
+        """The open transactions of clients; None if the mesh has no queues. An end that reports an event to them then
+        calls `transacts`."""
         return self._transactions
 
     def transacts(self) -> None:
-        """There was an event of a transaction: a pump passes on what follows from it."""
+        """There was an event of a transaction. The next pump passes on its outputs."""
         self.later(self._flush_transactions)
 
     def _has_decided(self, answered: Answered) -> bool:
-        """A request is answered. Returns whether it was that of a transaction."""
+        """A request is answered. Returns whether a transaction had made it."""
         transactions = self._transactions
         return transactions is not None and transactions.answered(answered.number, answered.answer)
 

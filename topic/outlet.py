@@ -36,14 +36,14 @@ class Outlet:
         self.actions: list[Action] = []
         self.batches = Outgoing(settle_delay)
         self.time_us = 0
-        """The wall clock of the present event, in microseconds since the epoch."""
+        """The wall clock at the present event, in microseconds since 1970."""
         self.watch: LinkWatch | None = None
         self._journal = journal
 
     @property
     def time_ms(self) -> int:
-        """The wall clock of the present event, in milliseconds since the epoch. The times in the state of a set have
-        this unit."""
+        """The wall clock at the present event, in milliseconds since 1970. The times in the state of a set have this
+        unit."""
         return self.time_us // 1000
 
     def new_epoch(self, latest: int, echoed: int = 0) -> Epoch:
@@ -60,7 +60,7 @@ class Outlet:
         return Epoch(max(self.clock.stamp(), latest + 1), self.router, self.incarnation)
 
     def leaders_epoch(self, clock: int) -> Epoch:
-        """An epoch for an attach by the leader of a set. The leader makes `clock` from its term (protocol 14.2)."""
+        """The epoch of an attach by the leader of a set. The leader makes `clock` from its term (protocol 14.2)."""
         return Epoch(clock, self.router, self.incarnation)
 
     def refuses(self, epoch: Epoch, latest: int, link: Any) -> bool:

@@ -28,7 +28,7 @@ from topic.wire import segments
 from topic.wire.segments import Segment
 
 MOST_ENTRIES: Final = 1_000_000
-"""The largest number of entries in a section and its gossip."""
+"""The most entries in a section and its gossip together."""
 
 
 class Peers:
@@ -74,7 +74,7 @@ class Peers:
 
     @event
     def follow(self, plan: Plan) -> None:
-        """Follow a changed plan. Other routers may be awaited now than before (11)."""
+        """Follow a changed plan. This router may now have to wait for other routers than before (11)."""
         self._changes.follow(self.directory.follow(plan))
         self._grace.follow(plan)
         self._expiry.contacts_changed()
@@ -86,7 +86,7 @@ class Peers:
         said = segments.decode(payload)
         for kind, *columns in said:
             HANDLERS[kind](self, router, *columns)
-        # The home may have withheld a transfer until one of these keys is free.
+        # The home may withhold transfers until one of these keys is free.
         if all(segment[0] == Segment.SETTLE for segment in said):
             self.outlet.batches.end_delays()
 
@@ -109,7 +109,7 @@ class Peers:
         changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
         self.home.balancing.section_received(router)
-        # These subscribers are expected again before another change lets a home accept without them.
+        # These subscribers are expected again at once, before another change lets a home accept messages without them.
         for entry in taken_back:
             self.home.audiences.expect(entry, router)
         self._changes.follow(changes, learned=True)
@@ -170,9 +170,9 @@ class Peers:
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
         """Correct the router about links of which it told (3.3, Corrections).
 
-        It may take a link for live that has ended. Or this router may know an attach with a higher epoch, whose own
-        router cannot tell of it, because it died before all routers had heard of the attach. If the router told of its
-        own link, this router always corrects it, because it may wait for this router to join the link.
+        The router may take a link for live that has ended. Or this router may know an attach with a higher epoch, whose
+        own router died before all routers had heard of it. If the router told of its own link, it always gets a
+        correction, because it may wait for this router to join the link.
         """
         known = [(one, self.directory.known_of(one)) for one in told if one.live]
         undone = [ours for entry, ours in known if ours is not None and self._undoes(ours, entry, router)]
@@ -201,9 +201,9 @@ class Peers:
         """Pass news on to the other contacts (3.3). A contact may be the home of deliveries for these subscribers, or
         have deliveries of these publishers, and may itself have no contact with their routers.
 
-        If a link has left this router, all contacts are told, including `router`. It may have forgotten a later end of
-        the link, and may have believed this router's section since. If a link has expired behind a partition, its owner
-        is told, and is told again when the client knows of the ending.
+        If a link has left this router, all contacts get the news, also `router`: it may have forgotten a later end of
+        the link, and have believed this router's section since. If a link has expired behind a partition, its owner
+        gets the news, and again when the client knows of the ending.
         """
         news = [change for change in changes if self._is_news(change, learned)]
         told, left = [change.entry for change in news], [change.entry for change in news if self._has_left(change)]
@@ -220,8 +220,8 @@ class Peers:
     def _is_taken_from(self, old: LinkEntry, entry: LinkEntry) -> bool:
         """Whether a subscriber has moved away from another router in contact that may not know this.
 
-        That router may have no contact with the new one, and the new one may be lost first. Once the former router
-        knows, it gives the subscriber no more deliveries that this home forwards.
+        The former router may have no contact with the subscriber's new router, which may be lost first. Once the former
+        router knows, it gives the subscriber no more deliveries that this home forwards.
         """
         moves = entry.role is Role.SUBSCRIBER and entry.live and old.live and old.router != entry.router
         return moves and self.directory.tells_itself(old)
@@ -229,7 +229,7 @@ class Peers:
     def _is_news(self, change: Change, learned: bool) -> bool:
         """Whether the change has to be passed on.
 
-        An ending is passed on only if the link's owner tells it, or if it ends a link of this router. Otherwise routers
+        An ending is passed on only if it comes from the link's owner, or ends a link of this router. Otherwise routers
         that have forgotten an ending, and routers that have not, would tell each other of it for ever.
         """
         entry = change.entry
@@ -263,7 +263,7 @@ class Peers:
 
     def _on_joined(self, router: str, name: bytes, epoch: list[Any], gated: dict[bytes, int]) -> None:
         subscriber = self.edge.subscribers.get(name)
-        # The message is for an attach of the subscriber that is over.
+        # The message is for an attach that is over.
         if subscriber is None or Epoch(*epoch) != subscriber.epoch:
             return
         self.edge.joined(router, subscriber, gated)
@@ -281,7 +281,7 @@ class Peers:
 
     def _on_admit(self, router: str, name: bytes, publisher: bytes) -> None:
         subscriber = self.edge.subscribers.get(name)
-        # otherwise the message is for an attach that is over
+        # if not, the message is for an attach that is over
         if subscriber is not None and router in subscriber.joined:
             self.edge.admit(subscriber, publisher, router)
 

@@ -10,8 +10,8 @@ GENERATION: Final = "oncemesh:generation"
 EPOCH: Final = "oncemesh:epoch"
 ANSWERS: Final = "oncemesh:answers"
 TOLD: Final = "oncemesh:told"
-SUBSCRIBERS: Final = "oncemesh:subscribers"  # This is a property of a flow frame.
-ALONE: Final = "oncemesh:alone"  # This is a property of a flow frame.
+SUBSCRIBERS: Final = "oncemesh:subscribers"  # a property of a flow frame
+ALONE: Final = "oncemesh:alone"  # a property of a flow frame
 DEAD: Final = "oncemesh:dead"  # a property of the open frame of a router, in milliseconds
 # A property of the open frame of a router: the alternative routers. Other brokers use this name, too.
 SERVER_LIST: Final = "failover-server-list"

@@ -15,7 +15,7 @@ address, one subscriber gets each message (protocol 12); at a closest address, t
 a queue, a replica set stores the messages (protocol 13, 14)."""
 
 OF_THE_MESH: Final = (DYNAMIC, INSIDE, "_topo/", "$")
-"""The beginnings of addresses that only the mesh itself gives."""
+"""The beginnings of addresses that only the mesh itself makes."""
 
 
 def is_under(address: str, prefixes: tuple[str, ...]) -> bool:
@@ -35,28 +35,28 @@ class Settings:
     """The settings of the topic core. All times are in seconds."""
 
     window: int = 1000
-    """The largest number of unsettled deliveries of one publisher."""
+    """The most unsettled deliveries of one publisher."""
     window_bytes: int = 8 << 20
-    """The largest sum of bytes of one publisher's unsettled messages. One delivery is always allowed."""
+    """The most bytes of one publisher's unsettled messages. One delivery is always allowed."""
     max_message: int = 16 << 10
-    """The router expects that the first message of a publisher has at most this many bytes."""
+    """The most bytes that the router expects the first message of a publisher to have."""
     redeliveries: int = 5
     join: float = 2.0
-    """How long an attach waits for a router in contact before this router declares it lost."""
+    """The seconds for which an attach waits for a router in contact, before this router declares the contact lost."""
     boot_wait: float = 10.0
     terminus: float = 300.0
     """The longest timeout that the mesh grants a terminus. No client comes back later than that."""
     forget: float = 86_400.0
-    """How long routers keep what they store about a link while some routers that may know more are missing (8,
+    """The seconds for which routers keep the state of a link while routers that may know more are missing (8,
     Expiry)."""
     dead: float = 1.0
-    """A neighbour that sends nothing for longer than this is lost (3.1). `topic.node.boot` gives this value to the link
+    """The seconds of silence after which a neighbour is lost (3.1). `topic.node.boot` gives this value to the link
     state; the topic core only logs it."""
     grace: float = 5.0
-    """How long homes wait for the plain subscribers of a router out of contact (8, Lost router)."""
+    """The seconds for which homes wait for the plain subscribers of a router out of contact (8, Lost router)."""
     settle_delay: float = 0.025
-    """How long a settlement may wait for another message of the router, to leave together with it. No client waits for
-    this."""
+    """The seconds for which a settlement may wait for another message of the router, to leave together with it. No
+    client waits for this."""
     piece: int = 65_000
     """The bytes of one piece of a message. A message longer than two pieces is sent in pieces, ahead of its Forward."""
     largest: int = 17 << 20

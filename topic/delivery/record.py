@@ -947,7 +947,7 @@ class HomeStream(Stream):
         the echo under way. None if no echo is under way."""
         self.next_n = 0
         self.alone = 0
-        """Records with an `n` below this number may have had an empty audience; later ones had none."""
+        """All records with an `n` from this number on had an audience. Earlier ones may have had none."""
         self.received = 0
         self.withheld: deque[Record] = deque()
         """Records that wait because an older delivery holds their key, or because there is no room, and all records

@@ -61,7 +61,7 @@ class LinkEnd:
         self.is_answered = False
         """Whether the core has answered the last attach, and the link is still connected."""
         self.is_detached = False
-        """Whether the core has detached the link, because the link is attached elsewhere or has ended."""
+        """Whether the core has detached the link, because it is attached elsewhere or has ended."""
 
     @cached_property
     def index(self) -> Index:
@@ -73,8 +73,8 @@ class LinkEnd:
 
     @property
     def is_current(self) -> bool:
-        """Whether the link is still as this end left it. It is not if, as far as this router knows, the link has since
-        attached elsewhere or ended."""
+        """Whether the link is still as this end left it. It is not if it has since been attached elsewhere, or has
+        ended, as far as this router knows."""
         if self.epoch is None:
             return True
         known = self.known()

@@ -14,8 +14,8 @@ class Nobody(InsideEnd):
 def end_link(node: EndNode, entry: LinkEntry, clock: int = 0) -> None:
     """Close a link in place of its client. To do so, attach the link here with the latest epoch, and then close it.
 
-    If the client is attached at a router out of reach, it later reads that its link was stolen. `clock`: the clock of
-    the attach if the leader of a set makes it (14.2); 0 otherwise.
+    If the client is attached at a router out of reach, this router later tells it that its link was stolen. `clock`:
+    the clock of the attach if the leader of a set makes it (14.2); 0 otherwise.
     """
     topic, nobody = node.topic, Nobody()
     link, now, seen, lifetime = entry.identity, node.now(), entry.epoch, entry.lifetime

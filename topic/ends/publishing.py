@@ -29,7 +29,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
 
     role = Role.PUBLISHER
     stream: HomeStream
-    """The core's stream for the last attach. It is set whenever `epoch` is set."""
+    """The core's stream for the last attach. It exists whenever `epoch` is set."""
 
     def __init__(self, node: EndNode, identity: LinkIdentity, lifetime: Lifetime, *, settles_first: bool) -> None:
         LinkEnd.__init__(self, node, identity, lifetime, settles_first=settles_first)
@@ -90,7 +90,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
             case AnswerDeliveries():
                 self.send_outcomes(action)
             case Credit() | Echo() if not self.is_answered:
-                # This action is for an earlier attach. It was still under way when this attach began.
+                # The action is for an earlier attach, and was under way when this attach began.
                 pass
             case Credit():
                 self.grant(action.count)

@@ -35,7 +35,7 @@ from topic.termini.attaches import Claim
 class SubscribingEnd(LinkEnd):
     role = Role.SUBSCRIBER
     subscriber: LocalSubscriber
-    """The core's object for the last attach. It is set whenever `epoch` is set."""
+    """The core's object for the last attach. It exists whenever `epoch` is set."""
 
     def __init__(
         self, node: EndNode, identity: LinkIdentity, lifetime: Lifetime, *, settles_first: bool, sends_settled: bool
@@ -113,9 +113,9 @@ class SubscribingEnd(LinkEnd):
                 raise AssertionError(f"the end of a subscriber cannot perform {action}")
 
     def _drop_what_is_over(self, ours: dict[bytes, int]) -> None:
-        """Settle each delivery that the client's map has and the router's map leaves out (protocol 6.8)."""
+        """Settle the deliveries of the client's map that the router's map leaves out (protocol 6.8)."""
         over = [key for key in self.named if key not in ours]
-        # Make a new dict, because a dict frees no memory when keys are deleted.
+        # A new dict is made, because a dict frees no memory when keys are deleted.
         self.named = {key: state for key, state in self.named.items() if key in ours}
         self.forget(over)
 
@@ -142,12 +142,12 @@ class SubscribingEnd(LinkEnd):
         raise NotImplementedError
 
     def drained(self, action: Drained) -> None:
-        """End the client's drain: the subscriber has got all messages for it. Only an end that has called `Topic.drain`
-        gets this."""
+        """End the client's drain, because the subscriber has got all messages for it. Called only if this end has
+        called `Topic.drain`."""
         raise NotImplementedError
 
     def retirements_over(self, action: RetirementsOver) -> None:
-        """A transaction is over. Only an end that has told it outcomes is told."""
+        """A transaction has ended. Called only if this end has given it outcomes."""
         raise NotImplementedError
 
     def settle(self, records: Sequence[Record]) -> None:
@@ -155,7 +155,7 @@ class SubscribingEnd(LinkEnd):
         raise NotImplementedError
 
     def ask(self) -> None:
-        """Ask whether the subscriber has read all frames so far. When it answers, the end calls `Topic.echoed`."""
+        """Ask the subscriber whether it has read all frames so far. When it answers, the end calls `Topic.echoed`."""
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:

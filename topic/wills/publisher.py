@@ -23,8 +23,8 @@ class WillOwner(Protocol):
     """Decides about the wills that one router knows; `topic.wills.wills` implements it."""
 
     def may_publish(self, will: Will) -> bool:
-        """Whether this router still keeps the will. It forgets the will when a router announces that the will is
-        over."""
+        """Whether this router still keeps the will. It has forgotten the will if a router has announced that the will
+        is over."""
 
     def published(self, will: Will, refused: str) -> None:
         """Called when the will is published: it was presettled, or all subscribers have answered it. `refused`: why not
@@ -36,7 +36,7 @@ class WillOwner(Protocol):
 
 class WillPublisher(PublishingEnd[None], InsideEnd):
     def __init__(self, node: EndNode, will: Will, timeout: int, owner: WillOwner) -> None:
-        """`timeout`: if this router dies, other routers keep the link for this many seconds."""
+        """`timeout`: the seconds for which other routers keep the link if this router dies."""
         super().__init__(node, will.identity, Lifetime(timeout, "connection-close"), settles_first=False)
         self._will = will
         self._owner = owner

@@ -17,9 +17,9 @@ from topic.identity import GENERATION_LENGTH, LinkIdentity
 WILLS: Final = b"\xc2"
 """First byte of a payload about wills. No other payload begins with it."""
 MOST_WILL: Final = 16 << 10
-"""The limit of the bytes of a will's message. All routers keep the message in memory."""
+"""The most bytes of a will's message. All routers keep the message in memory."""
 MOST_TEXT: Final = 64 << 10
-"""The limit of the name of a client, of a user or of an address in a will, in characters."""
+"""The most characters of the name of a client, of a user, or of an address in a will."""
 MOST_DELAY: Final = 1 << 32
 MOST_NUMBER: Final = 1 << 63
 NO_EXPIRY: Final = -1
@@ -40,10 +40,10 @@ class Will:
     address: str
     message: bytes
     delay: int
-    """The seconds from the end of the client's connection until the will is published."""
+    """The seconds from the end of the client's connection to the publication of the will."""
     presettled: bool = False
     expiry: int = NO_EXPIRY
-    """For how many seconds the message lives after it is published; `NO_EXPIRY` if it lives without end."""
+    """The seconds for which the message lives after it is published; `NO_EXPIRY` if it lives without end."""
 
     @property
     def id(self) -> WillId:
@@ -51,7 +51,7 @@ class Will:
 
     @property
     def owner(self) -> Owner:
-        """The router that has the client of the will."""
+        """The router at which the client of the will was connected."""
         return self.router, self.incarnation
 
     @property

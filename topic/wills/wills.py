@@ -26,12 +26,12 @@ from topic.wills.publisher import WillPublisher
 from topic.wills.will import Will, WillId, WillState, WillWord, keep, read_message, write_message
 
 MOST_BYTES: Final = 16 << 20
-"""The limit of the bytes of all wills of one router's clients."""
+"""The most bytes of all wills of one router's clients."""
 MOST_OVER: Final = 10_000
-"""The largest number of wills that are over and that a router remembers. It remembers them because another router may
-not know yet that they are over."""
+"""The most wills that a router remembers after they are over. It remembers them because another router may not know yet
+that they are over."""
 AGAIN_S: Final = 1.0
-"""If another router is to publish a will, this router asks about the will again after this many seconds."""
+"""The seconds after which this router asks about a will again that another router is to publish."""
 
 
 class WillMesh(Protocol):
@@ -58,7 +58,7 @@ class WillHolder(Protocol):
 class _Kept:
     will: Will
     holder: WillHolder | None = None
-    """The client's connection, if it is at this router."""
+    """The client's connection, if it is at this router; otherwise None."""
     is_due: bool = False
     """Whether this router has begun to wait for the time at which it publishes the will, or asks whether it may publish
     it."""
@@ -87,7 +87,7 @@ class Wills:
         self._over: dict[WillId, None] = {}
         """The wills that were over last, at most `MOST_OVER` of them, oldest first."""
         self._due: Deadlines[_Kept] = Deadlines()
-        """For each waiting will, when this router publishes it, or asks whether it may publish it."""
+        """For each waiting will, the time at which this router publishes it, or asks whether it may."""
         self._lost: dict[str, tuple[int, float]] = {}
         """For each router out of contact whose clients have had wills: its incarnation, and when the contact was
         lost."""
@@ -126,7 +126,7 @@ class Wills:
 
     def left(self, will: Will, delay: float, now: float) -> None:
         """Handle a client whose connection has ended without a goodbye. This router publishes the will after `delay`
-        seconds, unless the client comes back to its session before."""
+        seconds, unless the client comes back to its session before that."""
         if (kept := self._kept.get(will.id)) is not None:
             kept.holder = None
             self._wait(kept, now + delay, now)
@@ -300,7 +300,7 @@ class Wills:
             if kept is not None:
                 holder = kept.holder
                 self._end(kept, tells=False)
-                if holder is not None:  # the client has come to a router that was out of contact with this one
+                if holder is not None:  # the client is at a router that was out of contact with this one
                     holder.taken_over()
         elif word is WillWord.ELSEWHERE:
             if kept is not None:
@@ -334,7 +334,7 @@ class Wills:
         if state is WillState.OVER:
             return self._end(kept, tells=False)
         if kept.will.owner in self._directory.contacts.items() and router == kept.will.router:
-            # The client's router lives, so it decides about the will, and the delay has not begun.
+            # The client's router lives, so it decides about the will. The delay has not begun.
             kept.asked, kept.is_due = None, False
             return None
         precedes = state is WillState.KEPT and router < self._directory.router
