@@ -242,7 +242,7 @@ def two_bindings_give_two_copies(_: Method) -> Method:
     return broken
 
 
-@mutant(LedSet, "end_unbound", by="45", **RESUMING | BOUND | {"settings": 8})
+@mutant(LedSet, "_end_unbound", by="45", **RESUMING | BOUND | {"settings": 8})
 def unbound_links_stay(_: Method) -> Method:
     """14.10: the leader ends the link of a binding that is gone."""
 

@@ -35,3 +35,10 @@ def test_who_has_a_message_that_a_transaction_takes_learns_that_it_is_over(seed:
     """The next leader had not published the message again when the set decided the transaction. So the routers that had
     asked about the delivery got no answer, and their consumers kept it."""
     run(seed)
+
+
+@pytest.mark.parametrize("seed", [31040156])
+def test_a_leader_takes_over_a_link_that_a_router_tells_of_late(seed: int) -> None:
+    """The leader had been restarted, and began while only routers that had been restarted were in contact. The next
+    router told of the egress of a queue without consumers."""
+    run(seed)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from random import Random
 from typing import Any
 
@@ -240,4 +241,30 @@ class QueueBench(Bench):
         self.boot(name, incarnation)
         for other in self.names[:-1]:
             self.meet(name, other)
+        self.flow()
+
+    def part_from_all(self, router: str) -> None:
+        for other in self.names:
+            if other != router:
+                self.part(router, other)
+
+    def restart_all_but(self, router: str) -> None:
+        """Restart all other routers, out of contact with this one. So this router alone remembers links."""
+        self.part_from_all(router)
+        others = [name for name in self.names if name != router]
+        for name in others:
+            self.stop(name)
+        for name in others:
+            self.boot(name, 2)
+            self.names = (*self.names, name)
+        for one, other in combinations(others, 2):
+            self.meet(one, other)
+        self.flow()
+        self.wait(ELECTED_S + 15, *others)
+
+    def meet_again(self, router: str) -> None:
+        """Let the router, and all others, be in contact."""
+        for other in self.names:
+            if other != router:
+                self.meet(router, other)
         self.flow()

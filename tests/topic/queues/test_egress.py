@@ -32,7 +32,7 @@ from topic.queues import messages
 from topic.queues.leader import egress
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
-from topic.queues.leader.leaders import PATIENCE_S, LedSet
+from topic.queues.leader.leaders import PATIENCE_S, LedSet, SetLeaders
 from topic.queues.leader.log import MessageView
 from topic.queues.leader.publisher import AHEAD, SetPublisher
 from topic.queues.messages import QueuedMessages, Returns
@@ -409,6 +409,23 @@ def test_the_leader_dies_as_a_queue_is_deleted() -> None:
     bench.wait(ELECTED_S)
     live = [entry.identity.address for entry in bench.cores["c"].directory.entries() if entry.live]
     assert not [*bench.sets("b").state(SET)] and not [address for address in live if is_egress(address)]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_leader_takes_over_the_egress_that_a_returning_router_tells_of(is_deleted: bool) -> None:
+    """The only consumer has left, and all other routers have been restarted, so the leader did not know the egress."""
+    bench, _ = filled()
+    plain(bench, "e").close()
+    bench.part_from_all("d")
+    if is_deleted:
+        delete(bench)
+    bench.restart_all_but("d")
+    assert bench.at(bench.leader).node.led[SET].egresses == {}
+    bench.meet_again("d")
+    for name in "abcde":
+        entries = [one for one in bench.cores[name].directory.entries() if one.live and is_egress(one.identity.address)]
+        homes = [(one.epoch.router, one.epoch.incarnation) for one in entries]
+        assert homes == ([] if is_deleted else [(bench.leader, 2)])
 
 
 def test_only_what_a_consumer_has_waits_for_it() -> None:
@@ -1195,10 +1212,12 @@ BROKEN: list[Broken] = [
      test_nothing_is_offered_before_a_majority_knows_to_whom),
     (LedSet, "_take_over_egresses", "if set_ != self._name:", "if True:",
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
-    (LedSet, "_take_over_egresses", "state.messages.reserved_queues", "()",
+    (LedSet, "_begin_reserved", "state.messages.reserved_queues", "()",
      test_a_message_comes_back_whose_consumer_no_router_knows),
     (LedSet, "_take_over_egresses", "entry.role is Role.PUBLISHER and state.get(name) is None", "False",
      test_the_leader_dies_as_a_queue_is_deleted),
+    (SetLeaders, "follow", "if is_told_more", "if False",
+     partial(test_a_leader_takes_over_the_egress_that_a_returning_router_tells_of, False)),
     (LedSet, "_enqueued", "self._has_consumers(name)", "False",
      test_a_message_of_a_queue_that_is_deleted_meanwhile_goes_to_its_successor),
     (EgressKind, "seek", "choosing.ask_holders", "choosing.ask_all",

@@ -126,7 +126,7 @@ class LedSet:
         self.bound: dict[bytes, Ingress] = {}
         """The subscribers of the bindings, by the key of the binding."""
         self._bind(unsettled)
-        self._take_over_egresses()
+        self._begin_reserved()
         self.pages = Pages(
             sets.state(name),
             self,
@@ -136,7 +136,7 @@ class LedSet:
         self.commits = Commits(sets, name, self)
         self.letters: dict[str, Letters] = {}
         """The publishers of the outbox, by the address to which they publish."""
-        self.take_over_letters()
+        self.take_over()
         self._look_into_outbox(doubts=True)
 
     def _next_clock(self) -> int:
@@ -157,9 +157,14 @@ class LedSet:
                     self._node, link, state.messages, self, self._sets.limit, binding.key, queue
                 )
                 end.attach_as_leader(unsettled.get(binding.key, ()), self._next_clock(), now)
-        self.end_unbound()
 
-    def end_unbound(self) -> None:
+    def take_over(self) -> None:
+        """Take over the links that earlier leaders of the set have attached, or end them."""
+        self._end_unbound()
+        self._take_over_egresses()
+        self._take_over_letters()
+
+    def _end_unbound(self) -> None:
         """End the links of bindings that have ended, including links that an earlier leader has attached. Otherwise
         homes would wait for these links for ever."""
         bound = {end.index for end in self.bound.values()}
@@ -167,7 +172,7 @@ class LedSet:
             if set_of_binding(entry.identity) == self._name and entry.live and entry.index not in bound:
                 end_link(self._node, entry, self._next_clock())
 
-    def take_over_letters(self) -> None:
+    def _take_over_letters(self) -> None:
         """Attach the publishers of the outbox that an earlier leader had attached. Otherwise no router would settle
         their deliveries that are under way."""
         for entry in [*self._node.topic.directory.entries()]:
@@ -203,18 +208,21 @@ class LedSet:
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
 
-    def _take_over_egresses(self) -> None:
-        """Attach the egresses of all queues that may have consumers.
-
-        These are: queues with consumers, even without messages, because consumers may ask about messages that are gone;
-        queues whose egress an earlier leader had attached; and queues with reserved messages, whose consumers perhaps
-        no router knows any more. Any other queue gets its egress with its first consumer.
-        """
+    def _begin_reserved(self) -> None:
+        """Attach the egresses of queues with reserved messages, whose consumers perhaps no router knows any more."""
         state = self._sets.state(self._name)
         for queue in sorted(state.messages.reserved_queues):
             name = state.name_of(queue)
             assert name is not None, "a message of a deleted queue is reserved"
             self._begin(name, queue)
+
+    def _take_over_egresses(self) -> None:
+        """Attach the egresses of queues that have consumers, and of queues whose egress an earlier leader had attached.
+
+        A queue with consumers gets its egress even without messages, because consumers may ask about messages that are
+        gone. Any other queue gets its egress with its first consumer.
+        """
+        state = self._sets.state(self._name)
         for entry in [*self._node.topic.directory.entries()]:
             if not (entry.live and is_egress(entry.identity.address)):
                 continue
@@ -430,6 +438,7 @@ class LedSet:
             self._close_deleted()
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
+            self._end_unbound()
         if self._configured != (configured := self._sets.state(self._name).changes):
             self._configured = configured
             for egress in self.egresses.values():
@@ -597,8 +606,7 @@ class SetLeaders:
             if led is not None:
                 led.follow(decided, now)
                 if is_told_more:
-                    led.end_unbound()
-                    led.take_over_letters()
+                    led.take_over()
             elif ready is not None:
                 self.led[name] = LedSet(self._node, self._sets, self._marking, name, ready, now)
             for router, number, asked in self._sets.take_browses(name):
