@@ -2,14 +2,15 @@
 
     COMMAND publish|subscribe HOST:PORT ADDRESS COUNT SIZE first|second at-once|hold
 
-Every client prints JSON lines. First comes `attached`. A subscriber prints `received` once it has all messages. Then
-comes `complete`: each message has its outcome, and in mode second also the router's settlement. When its input ends, a
-client prints `done` with everything that it saw. A subscriber that holds sends its outcomes after the order `accept`.
-Messages of proton and rhea have the subjects `even` and `odd` in turn, their subscribers may have a selector, and their
-publishers send each message to the anonymous terminus instead, if the environment says so. Requesters and servers have
-the roles `ask` and `answer`. Times are microseconds of the machine's monotonic clock, so those of different processes
-can be compared. Qpid JMS and go-amqp tell no times, and are told of all routers, separated by commas: they find another
-router by themselves. Their subscribers at topics are durable. They tell `part` after each third of the messages.
+Every client prints JSON lines. First comes `attached`. A subscriber prints `received` once it has all messages, and
+goes on to consume until its input ends: a message that it has had may come again. Then comes `complete`: each message
+has its outcome, and in mode second also the router's settlement. When its input ends, a client prints `done` with
+everything that it saw. A subscriber that holds sends its outcomes after the order `accept`. Messages of proton and rhea
+have the subjects `even` and `odd` in turn, their subscribers may have a selector, and their publishers send each
+message to the anonymous terminus instead, if the environment says so. Requesters and servers have the roles `ask` and
+`answer`. Times are microseconds of the machine's monotonic clock, so those of different processes can be compared. Qpid
+JMS and go-amqp tell no times, and are told of all routers, separated by commas: they find another router by themselves.
+Their subscribers at topics are durable. They tell `part` after each third of the messages.
 """
 
 import json

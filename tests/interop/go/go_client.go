@@ -107,11 +107,18 @@ func publish() *amqp.Conn {
 		}
 	}
 	tell(map[string]any{"event": "complete"})
+	awaitEndOfInput()
 	return conn
 }
 
-// At a topic the subscriber is durable: it misses nothing while it looks for another router.
+// At a topic the subscriber is durable: it misses nothing while it looks for another router. It consumes until its input
+// ends, because a message without an outcome comes again.
 func subscribe() *amqp.Conn {
+	untilInputEnds, ended := context.WithCancel(context.Background())
+	go func() {
+		awaitEndOfInput()
+		ended()
+	}()
 	options := &amqp.ReceiverOptions{Name: "durable", Credit: 100}
 	if strings.HasPrefix(address, "topic/") {
 		options.SourceDurability, options.SourceExpiryPolicy = amqp.DurabilityUnsettledState, amqp.ExpiryPolicyNever
@@ -123,33 +130,41 @@ func subscribe() *amqp.Conn {
 	conn := connect(attach)
 	tell(map[string]any{"event": "attached"})
 	seen := map[int]bool{}
-	for len(seen) < total {
-		message, err := receiver.Receive(context.Background(), nil)
+	for untilInputEnds.Err() == nil {
+		message, err := receiver.Receive(untilInputEnds, nil)
 		if err == nil {
 			got := number(strings.Fields(string(message.GetData()))[0])
 			if len(message.GetData()) != size {
 				damaged++
 			}
-			numbers, seen[got] = append(numbers, got), true
 			err = receiver.AcceptMessage(context.Background(), message)
-			if len(seen) == total/3 || len(seen) == total*2/3 {
-				tell(map[string]any{"event": "part"})
+			numbers = append(numbers, got)
+			if !seen[got] {
+				seen[got] = true
+				if len(seen) == total/3 || len(seen) == total*2/3 {
+					tell(map[string]any{"event": "part"})
+				}
+				if len(seen) == total {
+					tell(map[string]any{"event": "received"})
+					tell(map[string]any{"event": "complete"})
+				}
 			}
 		}
-		if err != nil {
+		if err != nil && untilInputEnds.Err() == nil {
 			conn.Close()
 			conn = connect(attach)
 		}
 	}
-	tell(map[string]any{"event": "received"})
-	tell(map[string]any{"event": "complete"})
 	return conn
+}
+
+func awaitEndOfInput() {
+	io.Copy(io.Discard, os.Stdin)
 }
 
 func main() {
 	play := map[string]func() *amqp.Conn{"publish": publish, "subscribe": subscribe}[role]
 	conn := play()
-	io.Copy(io.Discard, os.Stdin)
 	if receiver != nil {
 		receiver.Close(context.Background()) // a durable subscriber ends with this
 	}

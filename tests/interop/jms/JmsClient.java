@@ -1,5 +1,7 @@
 // Apache Qpid JMS as its documentation teaches it. `publish` and `subscribe` are those of tests/interop/foreign.py, with
 // several routers, for failover. `check NAME ROUTERS` tries what JMS promises, and prints what it saw: test_jms.py judges.
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -24,6 +26,17 @@ public class JmsClient {
     // A topic accepts a message when its subscribers have processed it. So a thread that publishes and then receives must not
     // wait for the outcome of what it has sent.
     static final String ASYNC = "&jms.forceAsyncSend=true";
+
+    static volatile boolean inputHasEnded;
+
+    static void awaitEndOfInput() {
+        try {
+            while (System.in.read() >= 0);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        inputHasEnded = true;
+    }
 
     static synchronized void tell(String event, String more) {
         System.out.println("{\"event\": \"" + event + "\"" + more + "}");
@@ -80,13 +93,13 @@ public class JmsClient {
             });
         }
         tell("complete", "");
-        while (System.in.read() >= 0);
+        awaitEndOfInput();
         connection.close();
         tell("done", ", \"numbers\": " + numbers + ", \"refused\": " + refused);
     }
 
     // At a topic the subscriber is durable: it misses nothing while it looks for another router. `received` comes when it
-    // has seen each number.
+    // has seen each number. It consumes until its input ends, because a message without an outcome comes again.
     static void subscribe(String routers, String address, int total, int size) throws Exception {
         Connection connection = connect(routers, "&jms.clientID=durable");
         Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
@@ -96,21 +109,24 @@ public class JmsClient {
         List<Integer> numbers = new ArrayList<>();
         Set<Integer> seen = new HashSet<>();
         int damaged = 0;
+        new Thread(JmsClient::awaitEndOfInput).start();
         tell("attached", "");
-        while (seen.size() < total) {
-            BytesMessage message = (BytesMessage) consumer.receive();
+        while (!inputHasEnded) {
+            BytesMessage message = (BytesMessage) consumer.receive(100);
+            if (message == null) continue;
             byte[] body = new byte[(int) message.getBodyLength()];
             message.readBytes(body);
             int number = new Scanner(new String(body, StandardCharsets.US_ASCII)).nextInt();
             numbers.add(number);
-            seen.add(number);
             if (body.length != size) damaged++;
             message.acknowledge();
+            if (!seen.add(number)) continue;
             if (seen.size() == total / 3 || seen.size() == total * 2 / 3) tell("part", "");
+            if (seen.size() == total) {
+                tell("received", "");
+                tell("complete", "");
+            }
         }
-        tell("received", "");
-        tell("complete", "");
-        while (System.in.read() >= 0);
         consumer.close();
         if (from instanceof Topic) session.unsubscribe("durable");
         connection.close();
