@@ -97,6 +97,7 @@ class Topic:
         self.records.drop_messages()
         self.edge.reports.wait(now, self.settings.settle_delay)
         self.edge.drains.wait(now)
+        self.home.balancing.rests.wait(now)
         return self.outlet.batches.take(now)
 
     @property
@@ -485,8 +486,9 @@ class Topic:
     def deadline(self) -> float:
         """The time at which `handle_timer` next has work, in seconds of the shell's clock; infinity if never."""
         waiting = self.outlet.batches.due, self.edge.reports.due, self.edge.drains.due, self.home.publishing.ttl.due
+        rested = self.home.balancing.rests.due
         termini = self.attaches.deadline(), self.expiry.deadline(), self.grace.deadline()
-        return min(self.boot.deadline(), *termini, *waiting)
+        return min(self.boot.deadline(), rested, *termini, *waiting)
 
     @event
     def handle_timer(self, now: float) -> None:
@@ -495,6 +497,7 @@ class Topic:
         self.edge.reports.handle_timer(now)
         self.edge.drains.handle_timer(now)
         self.home.publishing.ttl.handle_timer(now)
+        self.home.balancing.handle_timer(now)
         self.boot.check(now)
         self.generations.begin_unknown(now)
         self.expiry.handle_timer(now)

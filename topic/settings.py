@@ -1,5 +1,6 @@
 """The settings in the topology file that the topic core of every router needs."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -13,7 +14,6 @@ TOPIC, BALANCED, CLOSEST, QUEUE = KINDS = ("topic", "balanced", "closest", "queu
 """The kinds of addresses, named as in a topology file. At a topic, each subscriber gets every message. At a balanced
 address, one subscriber gets each message (protocol 12); at a closest address, the nearest one that has room (12.10). At
 a queue, a replica set stores the messages (protocol 13, 14)."""
-
 OF_THE_MESH: Final = (DYNAMIC, INSIDE, "_topo/", "$")
 """The beginnings of addresses that only the mesh itself makes."""
 
@@ -28,6 +28,35 @@ def is_under(address: str, prefixes: tuple[str, ...]) -> bool:
 
 def is_dynamic(address: str) -> bool:
     return address.startswith(DYNAMIC)
+
+
+DAY_S: Final = 86_400.0
+MOST_FACTOR: Final = 100
+"""The limit of `BackOff.factor`."""
+
+
+@attrs.frozen(slots=True)
+class BackOff:
+    """The pauses before subscribers get a delivery again that comes back again and again (protocol 12.11, 14.17). All
+    times are in seconds."""
+
+    after: float
+    """The first pause."""
+    factor: int = 1
+    """How many times longer each further pause is."""
+    most: float = DAY_S
+    """The longest pause."""
+
+    def pause(self, times: int) -> float:
+        """The pause of a delivery that has come back this many times. 0 if it has not come back."""
+        if not times:
+            return 0.0
+        pause = self.after
+        for _ in range(times - 1):
+            if pause >= self.most or self.factor == 1:
+                break
+            pause *= self.factor
+        return min(pause, self.most)
 
 
 @attrs.frozen(slots=True)
@@ -64,3 +93,6 @@ class Settings:
     kinds: tuple[tuple[str, str], ...] = ()
     """Pairs of an address prefix and the kind of the addresses with this prefix, one of `KINDS`. `topic.delivery.kinds`
     finds the kind of an address."""
+    pauses: Mapping[str, BackOff] = attrs.Factory(dict)
+    """For each of these prefixes whose deliveries rest when a subscriber gives them back, the pauses (protocol
+    12.11)."""

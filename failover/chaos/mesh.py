@@ -20,7 +20,7 @@ from failover.chaos.power import cut_power
 from failover.client.status import fetch_status
 from router.cli.router import FULL_DISK
 from router.entities.replicas import LEADER
-from router.mesh.config import FILES, Topology
+from router.mesh.config import FILES, AddressRule, Topology
 from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
@@ -217,7 +217,7 @@ def _write(topology: Topology, path: Path) -> None:
         "mesh": topology.mesh,
         "routers": {name: {"amqp": str(one.amqp), "inter": str(one.inter)} for name, one in topology.routers.items()},
         "links": links,
-        "addresses": [attrs.asdict(rule) for rule in topology.addresses],
+        "addresses": [_rule(rule) for rule in topology.addresses],
         "timing": timing,
         "limits": limits,
         "security": _security(topology),
@@ -226,6 +226,12 @@ def _write(topology: Topology, path: Path) -> None:
         queues = attrs.evolve(topology.queues, replicas=min(topology.queues.replicas, len(topology.routers)))
         plan["queues"] = attrs.asdict(queues, filter=lambda field, value: value is not None)
     path.write_text(yaml.safe_dump(plan, sort_keys=False))
+
+
+def _rule(rule: AddressRule) -> dict[str, Any]:
+    """A rule for addresses, as the topology's file has it."""
+    said = {name: value for name, value in attrs.asdict(rule).items() if value is not None}
+    return {name: f"{value:.6f}s" if isinstance(value, float) else value for name, value in said.items()}
 
 
 def _security(topology: Topology) -> dict[str, Any]:

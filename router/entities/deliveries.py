@@ -81,8 +81,9 @@ WAIT: Final = Entity[DeliveryWait](
     _waits,
     (
         Attribute("for", Type.TEXT, "a router, a subscriber, an orphan or an absent publisher; a router that has "
-            "`to receive` what is under way; `any subscriber of` a balanced address `with credit`; or an attached "
-            "publisher that has `to settle` accepted deliveries or `to show that it is alive` (protocol.md, 6.5, 6.6)",
+            "`to receive` what is under way; `any subscriber of` a balanced address `with credit`; `the end of its "
+            "rest`, if a subscriber has given it back; or an attached publisher that "
+            "has `to settle` accepted deliveries or `to show that it is alive` (protocol.md, 6.5, 6.6)",
             lambda at, wait: wait.awaited, Where.STATUS),
         Attribute("publishers", Type.TEXTS, "the publishers of the waiting deliveries",
             lambda at, wait: wait.publishers,

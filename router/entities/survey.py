@@ -149,6 +149,8 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
     yield from (f"router {name}" for name in sorted(record.awaited))
     if isinstance(record.stream, HomeStream) and record in record.stream.unassigned:
         yield f"any subscriber of {shown_address(record.stream.address)} with credit"
+    if isinstance(record.stream, HomeStream) and record in record.stream.resting:
+        yield f"the end of its rest at {shown_address(record.stream.address)}"
     directory = node.topic.directory
     yield from (f"orphan {_name(directory.subscriber(name))}" for name in sorted(record.orphans))
 

@@ -12,7 +12,7 @@ import attrs
 
 from router.mesh.quantities import Address
 from topic.queues.moving.policy import PREFER, MovePolicy
-from topic.settings import TOPIC
+from topic.settings import DAY_S, TOPIC, BackOff
 
 
 @attrs.frozen
@@ -65,6 +65,20 @@ class LinkConfig:
 class AddressRule:
     prefix: str
     kind: str = TOPIC
+    retry_after: float | None = None
+    """For how many seconds a delivery rests that a subscriber has given back (protocol 12.11). None: it does not
+    rest."""
+    retry_factor: int | None = None
+    """How many times longer it rests after each further return. None: equally long."""
+    retry_most: float | None = None
+    """The most seconds for which it rests. None: a day."""
+
+    @property
+    def pauses(self) -> BackOff | None:
+        """The pauses of these settings; None if deliveries do not rest."""
+        if self.retry_after is None:
+            return None
+        return BackOff(self.retry_after, self.retry_factor or 1, self.retry_most or DAY_S)
 
 
 DISK, MEMORY = "disk", "memory"

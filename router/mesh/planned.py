@@ -37,6 +37,7 @@ def settings_of(topology: Topology) -> Settings:
         grace=timing.grace,
         largest=limits.max_message + BESIDES,
         kinds=topology.kinds,
+        pauses={rule.prefix: rule.pauses for rule in topology.addresses if rule.pauses is not None},
     )
 
 

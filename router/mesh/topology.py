@@ -4,8 +4,10 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import attrs
 
 from linkstate.plan.names import NAME, ROUTER_NAME
 from router.mesh.config import (
@@ -28,9 +30,10 @@ from router.mesh.config import (
 from router.mesh.errors import FileError
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.mesh.quantities import Address, format_duration
-from router.mesh.reading import Reader, document, expected, given, shown
+from router.mesh.reading import Reader, document, expected, given, joined_with_or, shown
 from router.mesh.topology_parts import CONVERTER, LinkPart, RouterPart
 from router.mesh.topology_queues import read_queues
+from topic.delivery.kinds import NAMED
 
 PARTS = ("mesh", "routers", "links", "addresses", "queues", "timing", "limits", "log", "security")
 
@@ -178,7 +181,10 @@ class _Reader(Reader):
                     f'addresses[{index}]: prefix "{rule.prefix}" has two rules, expected one',
                 )
             elif rule is not None:
+                assert isinstance(value, MarkedMap)
                 rules[rule.prefix] = rule
+                for key, problem in _problems(rule):
+                    self.fail(value[MarkedText(key)].line, f"addresses[{index}].{key}: {problem}")
         return tuple(rules.values())
 
     def timing(self, root: MarkedMap) -> Timing:
@@ -237,6 +243,22 @@ class _Reader(Reader):
         line = root[MarkedText("timing")].line
         text = f"{name} is {format_duration(value)}, expected at least {other} ({format_duration(least)})"
         self.fail(line, f"timing: {text}")
+
+
+def _problems(rule: AddressRule) -> Iterator[tuple[str, str]]:
+    """Yield the keys of a rule that do not go together with its other keys, each with the reason."""
+    said = [field.name for field in attrs.fields(AddressRule) if field.name.startswith("retry_")]
+    for key in [key for key in said if getattr(rule, key) is not None]:
+        if NAMED[rule.kind].in_sets:
+            yield key, "each queue has its own pauses, expected oncemesh queue declare NAME --retry-after"
+        elif not NAMED[rule.kind].rests:
+            resting = joined_with_or(name for name, kind in NAMED.items() if kind.rests)
+            yield key, f"a {rule.kind} has no pauses, expected kind: {resting}"
+        elif rule.retry_after is None:
+            yield key, "no effect without retry_after, expected both"
+    if (rule.retry_after or 0.0) > (rule.retry_most or math.inf):
+        after, most = format_duration(rule.retry_after or 0.0), format_duration(rule.retry_most or 0.0)
+        yield "retry_most", f"{most} is below retry_after ({after}), expected at least as much"
 
 
 def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:

@@ -36,7 +36,7 @@ from router.mesh.quantities import Address, parse_duration
 from router.mesh.reading import KEY, converter, expected, joined_with_or, shown, size, text, whole
 from topic.identity import INSIDE
 from topic.queues.moving.policy import POLICIES
-from topic.settings import DYNAMIC, KINDS
+from topic.settings import DYNAMIC, KINDS, MOST_FACTOR
 
 MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
@@ -225,7 +225,13 @@ CONVERTER = converter(
             "advertise": text(_dialled),
         },
         LinkPart: {"between": _pair, "cost": text(whole(1, MOST_COST)), "address": text(_dialled)},
-        AddressRule: {"prefix": text(_prefix), "kind": text(_kind)},
+        AddressRule: {
+            "prefix": text(_prefix),
+            "kind": text(_kind),
+            "retry_after": text(parse_duration),
+            "retry_factor": text(whole(1, MOST_FACTOR)),
+            "retry_most": text(parse_duration),
+        },
         Timing: {field.name: text(parse_duration) for field in attrs.fields(Timing)},
         Limits: {
             "window": text(whole(1, 1_000_000)),

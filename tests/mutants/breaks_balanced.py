@@ -6,6 +6,7 @@ from tests.mutants.mutant import KILLS, MOVING, RESUMING, Method, mutant
 from tests.topic import test_balanced as balanced
 from tests.topic import test_dynamic as dynamic
 from tests.topic import test_kinds as of_kinds
+from tests.topic import test_rests as resting
 from topic.delivery import kinds
 from topic.delivery.kinds import AddressKinds, BalancedKind
 from topic.delivery.outcomes import NOT_HAD, Refusals
@@ -14,6 +15,8 @@ from topic.edge.consumers import Consumers
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.audiences import Audiences
 from topic.home.balancing import Balancing
+from topic.home.rests import Rests
+from topic.settings import BackOff
 
 SHARED = {"balanced": True, "subscribers": 3, "messages": 25}
 BUSY = SHARED | {"think": 2.0}
@@ -215,5 +218,57 @@ def first_prefix_counts(original: Method) -> Method:
         self._prefixes.sort(key=lambda pair: len(pair[0]))
         found: AddressKind = original(self, address)
         return found
+
+    return broken
+
+
+@mutant(Rests, "begin", by="1", scenario=resting.test_other_deliveries_go_on_meanwhile)
+def offered_again_at_once(_: Method) -> Method:
+    """12.11: a delivery that a subscriber has given back rests before it is offered again."""
+
+    def broken(rests: Rests, stream: HomeStream, record: Record) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(BackOff, "pause", by="1", scenario=resting.test_each_pause_is_longer_until_the_last_return_is_final)
+def pauses_are_equal(_: Method) -> Method:
+    """12.11: each rest of a delivery is longer than the one before it."""
+
+    def broken(back_off: BackOff, times: int) -> float:
+        return back_off.after
+
+    return broken
+
+
+@mutant(Rests, "ended", by="5", scenario=resting.test_with_nobody_left_it_waits_after_its_rest)
+def rests_for_ever(_: Method) -> Method:
+    """12.11: a delivery whose rest is over is offered again."""
+
+    def broken(rests: Rests, now: float) -> list[tuple[HomeStream, list[Record]]]:
+        return []
+
+    return broken
+
+
+@mutant(HomeStream, "is_waiting", by="1", scenario=resting.test_it_rests_for_all_also_for_who_comes_meanwhile)
+def rest_ends_with_the_next_decision(_: Method) -> Method:
+    """12.11: no news of other subscribers ends a rest."""
+
+    def broken(stream: HomeStream, record: Record) -> bool:
+        return record in stream.unassigned
+
+    return broken
+
+
+@mutant(HomeStream, "wait_no_more", by="4", scenario=resting.test_what_its_publisher_settles_or_leaves_rests_no_more)
+def settled_deliveries_rest_on(original: Method) -> Method:
+    """12.11: a delivery that its publisher settles rests no longer."""
+
+    def broken(stream: HomeStream, records: list[Record]) -> None:
+        resting = {**stream.resting}
+        original(stream, records)
+        stream.resting.update(resting)
 
     return broken

@@ -19,8 +19,10 @@ from router.mesh.config import (
     Topology,
     kind_of,
 )
+from router.mesh.planned import settings_of
 from router.mesh.quantities import Address
 from router.mesh.topology import TopologyError, load
+from topic.settings import BackOff
 
 TOPOLOGIES = sorted((Path(__file__).parents[2] / "topologies").glob("*.yaml"))
 
@@ -377,6 +379,47 @@ def test_nested_prefixes_and_the_empty_one_may_be_of_different_kinds(tmp_path: P
     assert list(topology.routers) == ["eu.a"]
 
 
+def test_rules_may_have_pauses(tmp_path: Path) -> None:
+    text = (
+        "mesh: m\nrouters: {a: {amqp: 127.0.0.1:0}}\naddresses:\n"
+        "- {prefix: work/, kind: balanced, retry_after: 1s, retry_factor: 2, retry_most: 1h}\n"
+        "- {prefix: work/near/, kind: closest, retry_after: 200ms}\n"
+        "- {prefix: work/now/, kind: balanced}\n"
+    )
+    settings = settings_of(load(write(tmp_path, text)))
+    assert settings.pauses == {"work/": BackOff(1.0, 2, 3600.0), "work/near/": BackOff(0.2)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ("kind: balanced, retry_after: 5",
+         'retry_after: "5" is not a duration, expected a number above 0 and a unit, such as 200ms, 2s, 5m or 1h'),
+        ("kind: balanced, retry_after: 5s, retry_factor: 0",
+         'retry_factor: "0", expected a whole number from 1 to 100'),
+        ("kind: closest, retry_factor: 2", "retry_factor: no effect without retry_after, expected both"),
+        ("kind: closest, retry_most: 2s", "retry_most: no effect without retry_after, expected both"),
+        ("kind: balanced, retry_after: 5s, retry_most: 1s",
+         "retry_most: 1.0s is below retry_after (5.0s), expected at least as much"),
+        ("retry_after: 5s", "retry_after: a topic has no pauses, expected kind: balanced or closest"),
+    ],
+)  # fmt: skip
+def test_pauses_that_do_not_go_together_are_named(tmp_path: Path, rule: str, complaint: str) -> None:
+    text = f"mesh: m\nrouters: {{a: {{amqp: 127.0.0.1:0}}}}\naddresses:\n- {{prefix: x/, {rule}}}\n"
+    assert complaints(tmp_path, text) == [f"mesh.yaml:4: addresses[0].{complaint}"]
+
+
+def test_a_queue_has_pauses_of_its_own(tmp_path: Path) -> None:
+    text = (
+        "mesh: m\nrouters: {a: {amqp: 127.0.0.1:0}}\nqueues: {}\naddresses:\n"
+        "- {prefix: q/, kind: queue,\n   retry_after: 5s}\n"
+    )
+    assert complaints(tmp_path, text) == [
+        "mesh.yaml:6: addresses[0].retry_after: each queue has its own pauses, "
+        "expected oncemesh queue declare NAME --retry-after"
+    ]
+
+
 @pytest.mark.parametrize(
     ("prefix", "whose"),
     [
@@ -415,7 +458,8 @@ limits: {links: 1}
         'mesh.yaml:6: links[0]: unknown key "via", expected between, cost or address',
         "mesh.yaml:7: links[1].between: a list, expected the names of two routers such as [a, b]",
         'mesh.yaml:9: addresses[0].kind: unknown kind "queues", expected topic, balanced, closest or queue',
-        'mesh.yaml:9: addresses[0]: "prefix" is missing, expected the keys prefix, kind',
+        'mesh.yaml:9: addresses[0]: "prefix" is missing, '
+        "expected the keys prefix, kind, retry_after, retry_factor, retry_most",
         'mesh.yaml:10: limits.links: "1", expected a whole number from 2 to 1000000',
     ]
 

@@ -45,6 +45,7 @@ class TopicKind(AddressKind):
     in_sets = False
     ends_with_subscribers = False
     is_of_set = False
+    rests = False
     unfit = DeliveryOutcome.REJECTED
 
     def nobody_has(self, records: Iterable[Record]) -> None:
@@ -139,6 +140,7 @@ class BalancedKind(AddressKind):
     in_sets = False
     ends_with_subscribers = False
     is_of_set = False
+    rests = True
     # The outcome is *modified*, because another subscriber may be able to take the delivery.
     unfit = DeliveryOutcome.MODIFIED
 
@@ -272,6 +274,7 @@ class DynamicKind(BalancedKind):
     __slots__ = ()
 
     ends_with_subscribers = True
+    rests = False
 
 
 class QueueKind(BalancedKind):
@@ -281,6 +284,7 @@ class QueueKind(BalancedKind):
 
     name = QUEUE
     in_sets = True
+    rests = False
 
 
 class EgressKind(BalancedKind):
@@ -294,6 +298,7 @@ class EgressKind(BalancedKind):
 
     name = QUEUE
     is_of_set = True
+    rests = False
 
     def counts_again(self, state: int) -> bool:
         return True
@@ -408,6 +413,10 @@ class AddressKinds:
         if address.startswith(INSIDE):
             return OF_EGRESSES if is_egress(address) else EACH_TO_ALL
         return next((kind for prefix, kind in self._prefixes if address.startswith(prefix)), EACH_TO_ALL)
+
+    def prefix_of(self, address: str) -> str | None:
+        """The longest prefix of the topology with which the address begins; None if there is none."""
+        return next((prefix for prefix, _ in self._prefixes if address.startswith(prefix)), None)
 
 
 def verdict(record: Record) -> Refusals | None:

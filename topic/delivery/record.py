@@ -632,6 +632,8 @@ class AddressKind(ABC):
     is_of_set: ClassVar[bool]
     """Whether the publisher is a replica set. A home waits for such a publisher without limit, because a set comes back
     even if it has long had no leader (protocol 14.7)."""
+    rests: ClassVar[bool]
+    """Whether the topology may say how long a delivery rests that a subscriber gives back (protocol 12.11)."""
     unfit: ClassVar[DeliveryOutcome]
     """The outcome of a delivery that its subscriber cannot take (protocol 5, Unfit)."""
 
@@ -876,6 +878,7 @@ class HomeStream(Stream):
         "refusers",
         "reply",
         "reserving",
+        "resting",
         "served",
         "serves_one",
         "settled_again",
@@ -954,6 +957,9 @@ class HomeStream(Stream):
         after them (`topic.home.publishing`)."""
         # Used for balanced addresses: the records that wait for a subscriber with room, in order.
         self.unassigned: dict[Record, None] = {}
+        self.resting: dict[Record, float] = {}
+        """Used for balanced addresses: the records that rest, because a subscriber has given them back, and the end of
+        each rest, in seconds of the shell's clock (`topic.home.rests`)."""
         self.reserving: dict[bytes, dict[Record, None]] = {}
         """Used for queues: maps each subscriber's name to the records for which the home has chosen it, and for which
         the queue has not agreed yet."""
@@ -1017,14 +1023,18 @@ class HomeStream(Stream):
         """End this stream, because the publisher has a later attach."""
         self.leave()
         self.gates.clear()
-        self.unassigned.clear()
-        self.reserving.clear()
+        self._forget_waiting()
 
     def abandon(self, followed_by: bytes | None) -> None:
         super().abandon(followed_by)
-        self.unassigned.clear()
-        self.reserving.clear()
+        self._forget_waiting()
         self.leave()
+
+    def _forget_waiting(self) -> None:
+        """Let no record wait for a subscriber any more, because this stream offers no record again."""
+        self.unassigned.clear()
+        self.resting.clear()
+        self.reserving.clear()
 
     # The methods from here on are about transfers, and about settlements that belong to earlier attaches.
 
@@ -1214,14 +1224,24 @@ class HomeStream(Stream):
         return records if waiting is None else [*takewhile(lambda record: place(record) < waiting, records)]
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
-        """Remove these records from the waiting ones: each has a chosen subscriber, or has ended."""
+        """Remove these records from the waiting and the resting ones: each has a chosen subscriber, or has ended, or
+        waits in another way from now on."""
+        for record in records if self.resting else ():
+            self.resting.pop(record, None)
         for waiting in (self.unassigned, *self.reserving.values()):
             for record in records if waiting else ():
                 waiting.pop(record, None)
 
+    def rest(self, records: Iterable[Record], until: float) -> None:
+        """Let these records rest until this time. The home offers them to nobody before."""
+        self.resting.update(dict.fromkeys(records, until))
+
     def is_waiting(self, record: Record) -> bool:
-        """Whether the record waits for a subscriber with room, or for the queue to agree to a subscriber."""
-        return record in self.unassigned or any(record in chosen for chosen in self.reserving.values())
+        """Whether the record waits for a subscriber with room, for the end of its rest, or for the queue to agree to a
+        subscriber."""
+        if record in self.unassigned or record in self.resting:
+            return True
+        return any(record in chosen for chosen in self.reserving.values())
 
     def reserved_before(self, holders: Mapping[bytes, bytes]) -> None:
         """The queue had agreed to these subscribers before this attach. `holders`: for each such delivery-tag, the name

@@ -25,8 +25,10 @@ from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
 from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.decisions import Decisions
+from topic.home.rests import Rests
 from topic.identity import Epoch
 from topic.journal import ONE_OF_MANY, Event
+from topic.settings import Settings
 from topic.wire.segments import OFFER
 
 FAR = 1 << 30
@@ -69,7 +71,7 @@ class Balancing:
         self,
         edge: Edge,
         streams: Streams[HomeStream],
-        redeliveries: int,
+        settings: Settings,
         home: Decisions,
     ) -> None:
         """`home` answers the publisher for records that wait for fewer subscribers and routers than before."""
@@ -78,7 +80,8 @@ class Balancing:
         self._edge = edge
         self._kinds = edge.kinds
         self._streams = streams
-        self._redeliveries = redeliveries
+        self._redeliveries = settings.redeliveries
+        self.rests = Rests(streams, edge.kinds, settings.pauses)
         self._home = home
         self.asked: set[Record] = set()
         """The deliveries of queues that a consumer may have had before this router booted. Until the home has booted,
@@ -393,6 +396,12 @@ class Balancing:
         room = self._room_of(entry)
         return room.size <= 0 < room.deliveries
 
+    def handle_timer(self, now: float) -> None:
+        """Offer the records whose rest is over."""
+        for stream, records in self.rests.ended(now):
+            stream.wait_for_room(records)
+            self.offer_waiting(stream)
+
     def offer_waiting_to(self, address: str) -> None:
         """Give waiting records to a subscriber of this address, which has room now."""
         for stream in list(self._streams.at(address)):
@@ -508,15 +517,18 @@ class Balancing:
         return {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
 
     def choose_again(self, stream: HomeStream, records: Iterable[Record]) -> None:
-        """Let these records wait for another subscriber, because the chosen one has not got them or has gone. Leave out
-        records that were decided meanwhile."""
+        """Let these records wait for another subscriber, because the chosen one has not got them, has given them back,
+        or has gone. A record that was given back first rests (12.11). Leave out records that were decided meanwhile."""
         records = [record for record in records if not stream.is_waiting(record) and self._is_free(record)]
         if not records:
             return
+        rested: list[Record] = []
         for record in records:
             _, released, modified, _ = record.refusals or NOT_HAD
             record.offer_again(UNASSIGNED, given_back=bool(released or modified))
-        stream.wait_for_room(records)
+            if not (released and self.rests.begin(stream, record)):
+                rested.append(record)
+        stream.wait_for_room(rested)
         without = [record for record in records if record.without]
         if without:
             self._home.leave_out(stream, without)

@@ -64,7 +64,7 @@ class Home:
         self.liveness = Liveness(outlet, records, self)
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self)
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self, links)
-        self.balancing = Balancing(self.edge, self.streams, settings.redeliveries, self)
+        self.balancing = Balancing(self.edge, self.streams, settings, self)
         self.resolution = Resolution(self.edge, self.liveness, self)
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
         self.publishing = Publishing(self.edge, self.settlement, self, self.streams, settings.piece)

@@ -33,7 +33,7 @@ import msgpack
 from topic.directory.addresses import is_misplaced, is_pattern
 from topic.identity import INSIDE, KEY_LENGTH, NAME_LENGTH
 from topic.queues.positions import Run, read_runs
-from topic.settings import is_dynamic
+from topic.settings import MOST_FACTOR, BackOff, is_dynamic
 
 MOST_NAME: Final = 255
 """The limit of the name of a queue, in bytes."""
@@ -44,8 +44,6 @@ MOST: Final = 2**63 - 1
 MOST_BOUND: Final = 16
 """The largest number of addresses to which one queue is bound."""
 DAY_MS: Final = 86_400_000
-MOST_FACTOR: Final = 100
-"""The limit of `retry_factor`, by which the pause of a message grows with each failure."""
 _TIMES: Final[Mapping[str, int]] = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _SIZES: Final[Mapping[str, int]] = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 REDELIVERIES: Final = 20
@@ -137,14 +135,10 @@ class QueueSettings:
 
     def pause_s(self, failed: int) -> float:
         """The pause, in seconds, of a message that has failed this many times."""
-        if self.retry_after_ms is None or not failed:
+        if self.retry_after_ms is None:
             return 0.0
-        most_ms, pause_ms, factor = self.retry_most_ms or DAY_MS, self.retry_after_ms, self.retry_factor or 1
-        for _ in range(failed - 1):
-            if pause_ms >= most_ms or factor == 1:
-                break
-            pause_ms *= factor
-        return min(pause_ms, most_ms) / 1000
+        most_ms = self.retry_most_ms or DAY_MS
+        return BackOff(self.retry_after_ms / 1000, self.retry_factor or 1, most_ms / 1000).pause(failed)
 
     @property
     def serves_one(self) -> bool:

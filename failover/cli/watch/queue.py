@@ -31,7 +31,8 @@ from router.mesh.quantities import format_duration, format_size, parse_duration,
 from router.mesh.reading import whole
 from router.mesh.shown.waits import counted
 from router.text.printable import printable, printable_json
-from topic.queues.operations import MOST_FACTOR, QueueSettings
+from topic.queues.operations import QueueSettings
+from topic.settings import MOST_FACTOR
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

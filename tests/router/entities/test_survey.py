@@ -9,7 +9,7 @@ from router.entities.survey import DeliveryWait, Survey
 from tests.topic.bench import SETTINGS, Bench
 from tests.topic.clients import NEWS
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.settings import BALANCED
+from topic.settings import BALANCED, BackOff
 
 
 def balanced(*names: str, window: int = SETTINGS.window) -> Bench:
@@ -37,6 +37,18 @@ async def test_what_waits_at_a_balanced_address_waits_for_any_subscriber_with_cr
     assert [(wait.awaited, wait.records) for wait in look(bench, survey)] == [("router b", 2)]
     reader.accept(b"1", b"2")
     assert look(bench, survey) == []
+
+
+async def test_what_a_subscriber_has_given_back_waits_for_the_end_of_its_rest() -> None:
+    settings = attrs.evolve(SETTINGS, kinds=((NEWS, BALANCED),), pauses={NEWS: BackOff(2.0)})
+    bench, survey = Bench("a", settings=settings), Survey()
+    reader, pen = bench.subscriber("a"), bench.publisher("a")
+    pen.send(b"1")
+    reader.answer(DeliveryOutcome.RELEASED, b"1")
+    waits = look(bench, survey)
+    assert [(wait.awaited, wait.records) for wait in waits] == [(f"the end of its rest at {NEWS}", 1)]
+    bench.wait(2)
+    assert [wait.awaited for wait in look(bench, survey)] == [f"subscriber {reader.end.identity}"]
 
 
 async def test_what_a_subscriber_gave_back_waits_for_any() -> None:
