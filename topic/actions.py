@@ -178,7 +178,8 @@ class Forget:
 
 @attrs.frozen(slots=True)
 class Wanted:
-    """The consumers of a queue have room for more deliveries. `Topic.demand` says for how many."""
+    """The consumers of a queue have room for more deliveries (`Topic.demand` says for how many), or deliveries wait
+    again for consumers."""
 
     link: Any
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from router.amqp.format.message import data_message
-from tests.fuzz.mesh import FuzzMesh
+from tests.fuzz.mesh import FuzzMesh, Guest
 from tests.fuzz.mutation import damaged
 from tests.router.amqp.frames import (
     ATTACH,
@@ -48,9 +48,11 @@ ACTS = 30
 class Talk:
     """The frames of one client. It knows the deliveries that its router knows, to use odd names and real ones."""
 
-    def __init__(self, rng: Random, mesh: FuzzMesh) -> None:
+    def __init__(self, rng: Random, mesh: FuzzMesh, guest: Guest) -> None:
+        """`guest`: the client's connection, as its router has it."""
         self._rng = rng
         self._mesh = mesh
+        self._guest = guest
         self._next = 0
         """The next delivery-id."""
         self._links: dict[int, tuple[str, bool]] = {}
@@ -202,10 +204,15 @@ def _play(rng: Random, bend: Callable[[bytes], bytes]) -> None:
     mesh.end()
 
 
-def visit(rng: Random, mesh: FuzzMesh, bend: Callable[[bytes], bytes] = lambda said: said) -> None:
+def visit(
+    rng: Random,
+    mesh: FuzzMesh,
+    bend: Callable[[bytes], bytes] = lambda said: said,
+    talk: Callable[[Random, Any, Guest], Talk] = Talk,
+) -> None:
     """A few clients connect to routers, act at the same time, and leave. Now and then c loses a contact."""
     guests = [mesh.guest(rng.choice(list(mesh.routers))) for _ in range(rng.randint(3, 6))]
-    there = [(guest, _said(rng, mesh, bend)) for guest in guests]
+    there = [(guest, _said(rng, talk(rng, mesh, guest), bend)) for guest in guests]
     while there:
         at = rng.randrange(len(there))
         guest, said = there[at]
@@ -223,8 +230,7 @@ def visit(rng: Random, mesh: FuzzMesh, bend: Callable[[bytes], bytes] = lambda s
             mesh.part(rng.choice("ab"), "c")
 
 
-def _said(rng: Random, mesh: FuzzMesh, bend: Callable[[bytes], bytes]) -> Iterator[bytes]:
-    talk = Talk(rng, mesh)
+def _said(rng: Random, talk: Talk, bend: Callable[[bytes], bytes]) -> Iterator[bytes]:
     yield bend(talk.beginning() + talk.act())
     for _ in range(rng.randrange(ACTS)):
         yield bend(b"".join(talk.act() for _ in range(rng.choice((1, 1, 1, 4)))))

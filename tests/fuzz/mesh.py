@@ -7,7 +7,7 @@ Each has a node, the edge for AMQP clients and their connections. Time is virtua
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
@@ -32,8 +32,9 @@ from tests.deaf import Deaf
 from tests.store import MemoryStore
 from topic.actions import LinkAction
 from topic.core import Topic
+from topic.identity import LinkIdentity
 from topic.journal import Block
-from topic.node import Happening, Node
+from topic.node import Happening, Node, SetPort
 from topic.settings import Settings
 
 LONGEST_S = 5
@@ -118,13 +119,20 @@ class FuzzRouter(Deaf):
         self.contacts = Contacts(partial(mesh.carry, name))
         self.journal = Block(name, "router", incarnation)
         self.clock, known = HybridClock(self.store.reserved), self.store.remembered
-        topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, mesh.settings, mesh.now, known)
-        self.node = Node(self.contacts, topic, self.store, self)
+        configured = mesh.configured
+        topic = Topic(
+            name, incarnation, mesh.names, self.clock, self.journal, mesh.settings, mesh.now, known, configured
+        )
+        self.node = Node(self.contacts, topic, self.store, self, self.port(topic))
         self.guard = Guard(Rules({}, mesh.limits, mesh.names), mesh.limits)
         others = (AddressRule(prefix, kind) for prefix, kind in mesh.settings.kinds)
         addresses = AddressRule("topic/"), *others
         topics = Topics(self.node, addresses, MAX_MESSAGE, LONGEST_S, self.guard, Callers())
         self.clients = ClientEdge(self.node, topics, self.guard)
+
+    def port(self, topic: Topic) -> SetPort | None:
+        """The replica sets of the node that is about to be made; None if the mesh has no queues."""
+        return None
 
     def now(self) -> float:
         return self.mesh.now
@@ -163,6 +171,9 @@ class FuzzRouter(Deaf):
 
 
 class FuzzMesh:
+    configured: Sequence[LinkIdentity] = ()
+    """The links that a router knows from its configuration."""
+
     def __init__(
         self, *names: str, bend: Callable[[str, bytes], bytes] = lambda _, payload: payload, liar: str = "",
         settings: Settings = SETTINGS, limits: Limits = Limits(),  # noqa: B008 - frozen
@@ -179,7 +190,7 @@ class FuzzMesh:
         }
         """Keyed by sender and receiver: payloads under way, each with the sender's clock."""
         self._parted: set[frozenset[str]] = set()
-        self.routers = {name: FuzzRouter(self, name) for name in names}
+        self.routers = {name: self.make(name) for name in names}
         for here, there in combinations(names, 2):
             self._meet(here, there)
         self.flow()
@@ -190,6 +201,9 @@ class FuzzMesh:
         self.sent = 0
         self.check()
         self._bend = bend
+
+    def make(self, name: str) -> FuzzRouter:
+        return FuzzRouter(self, name)
 
     def guest(self, router: str) -> Guest:
         guest = Guest(self.routers[router])

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fuzz.__main__ import KINDS, play
 
-ROUNDS = {"frames": 6, "maps": 6, "odd": 80, "wrong": 30, "routers": 6, "logs": 6, "yaml": 25}
+ROUNDS = {"frames": 6, "maps": 6, "queues": 3, "odd": 80, "wrong": 30, "routers": 6, "logs": 6, "yaml": 25}
 FOUND = [
     ("maps", 2, 55),
     ("frames", 2, 236),
@@ -12,11 +12,14 @@ FOUND = [
     ("routers", 2501, 3239),
     ("maps", 2601, 2264),
     ("odd", 9941, 15386),
+    ("queues", 3, 24),
+    ("queues", 3, 43),
 ]
 """Rounds that have ended a router: by transfers on a link whose attach had not been answered; by the end of a session
 with a link that had been attached again and detached, while what it continued had a delivery; by a publisher that at
 once settled what had an outcome and what had none. And a round that kept a gate closed: by a publisher that settled a
-delivery, and in the same write told its state without settling it."""
+delivery, and in the same write told its state without settling it. The rounds of queues: a message stayed reserved for
+a consumer that had ended behind a cut, and a consumer ended a router by a drain and a close in one write."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

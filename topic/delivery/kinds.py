@@ -339,6 +339,9 @@ class EgressKind(BalancedKind):
         if over:
             home.accept(stream, over)
         home.balancing.choose_again(stream, left)
+        if left and stream.link is not None:
+            # The queue may still keep these messages for a consumer that has ended behind a cut (protocol 14.5).
+            home.balancing.tell(stream)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
         """Choose another consumer for records that the chosen consumer had no room for. The home offers these records

@@ -550,6 +550,9 @@ class Choosing(Protocol):
     def want(self, stream: "HomeStream") -> None:
         """If subscribers have room for more deliveries, tell the publisher, which is a queue."""
 
+    def tell(self, stream: "HomeStream") -> None:
+        """Let the publisher, which is a queue, look again at the deliveries that wait for a subscriber."""
+
     def is_there(self, subscriber: bytes) -> bool:
         """Whether the subscriber can get deliveries, now or later."""
 

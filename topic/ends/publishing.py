@@ -136,7 +136,8 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         raise AssertionError("the end of a publisher that is no queue is not told of its subscribers")
 
     def want(self) -> None:
-        """Handle the news that subscribers take more deliveries. Only a queue overrides this."""
+        """Handle the news that subscribers take more deliveries, or that deliveries wait again. Only a queue overrides
+        this."""
         raise AssertionError("the end of a publisher that is no queue is not told what subscribers take")
 
     def ask(self) -> None:

@@ -173,7 +173,11 @@ class Balancing:
     def want(self, stream: HomeStream) -> None:
         """If the queue's subscribers have room for more deliveries, tell the queue."""
         if self.demand(stream).room:
-            self.outlet.actions.append(Wanted(stream.link))
+            self.tell(stream)
+
+    def tell(self, stream: HomeStream) -> None:
+        """Let the queue look again at the deliveries that wait for a subscriber."""
+        self.outlet.actions.append(Wanted(stream.link))
 
     def demand(self, stream: HomeStream) -> Demand:
         """The deliveries that the queue's subscribers would take now: the names of the subscribers with room, their
@@ -391,7 +395,7 @@ class Balancing:
     def _lacks_bytes(self, asked: Drain) -> bool:
         """Whether the subscriber would take more deliveries now, but no more bytes."""
         entry = self.directory.subscriber(asked.subscriber)
-        if entry is None or entry.epoch != asked.attach:
+        if entry is None or not entry.live or entry.epoch != asked.attach:
             return False
         room = self._room_of(entry)
         return room.size <= 0 < room.deliveries

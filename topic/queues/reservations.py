@@ -105,6 +105,11 @@ class Reservations:
         """The name of the consumer for which the message at this position is reserved."""
         return self._runs[position].consumer
 
+    def holds(self, consumer: bytes) -> bool:
+        """Whether messages are reserved for the consumer of this name."""
+        known = self._consumers.get(consumer)
+        return known is not None and known.held > 0
+
     def reserve(self, positions: list[int], consumer: LinkEntry) -> int:
         """Reserve the messages at these positions for this consumer and no other. The messages must exist. Returns how
         many of them were already reserved."""

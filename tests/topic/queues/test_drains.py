@@ -15,6 +15,7 @@ from tests.topic.queues.test_bodies import filled as filled_disk
 from tests.topic.queues.test_egress import at_rest, filled, plain, purge
 from tests.topic.raft.mutants import Broken, must_notice
 from topic.actions import Drained
+from topic.delivery.kinds import EgressKind
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.edge.drains import BUSY_S, SILENT_S
 from topic.queues.leader.egress import Egress
@@ -210,6 +211,21 @@ def test_nothing_is_kept_of_a_drain() -> None:
     assert egress._draining == {}
 
 
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_a_consumer_that_drains_and_closes_in_one_write_is_forgotten(router: str) -> None:
+    """The home is to answer when the consumer has ended. There are messages that its credit does not reach."""
+    bench, _ = filled(b"1", b"2", b"3")
+    reader = plain(bench, router, credit=0)
+    topic = bench.tick(router)
+    for _ in range(2):
+        topic.credit(reader.end, 1)
+        topic.drain(reader.end)
+    reader.close()
+    bench.wait(1)
+    other = plain(bench, "e", "other")
+    assert other.delivered == [b"1", b"2", b"3"] and drained(reader) == []
+
+
 def reserved(bench: QueueBench) -> int:
     return bench.sets(bench.leader).state(SET).messages.reserved.count
 
@@ -237,6 +253,37 @@ def test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody(router: str) -> 
     decide(bench)
     assert reader.delivered == [] and reserved(bench) == 1
     reader.close()
+    assert reserved(bench) == 0 and purge(bench) == 1
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
+@pytest.mark.parametrize("drains", [False, True])
+def test_what_is_decided_for_a_consumer_that_has_ended_is_kept_for_nobody(router: str, drains: bool) -> None:
+    bench, _ = filled(b"1")
+    reader = plain(bench, router, credit=0)
+    bench.hanging |= {*"abc"}
+    if drains:
+        drain(reader, 10)
+    else:
+        reader.grant(10)
+    reader.close()
+    decide(bench)
+    assert reader.delivered == [] and reserved(bench) == 0 and purge(bench) == 1
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_what_waits_for_a_consumer_that_ends_behind_a_cut_is_kept_for_nobody() -> None:
+    bench, reader = set_aside("d")
+    reader.grant(0)
+    decide(bench)
+    bench.part("a", "d")
+    reader.close()
+    bench.wait(1)
+    bench.meet("a", "d")
+    bench.flow()
     assert reserved(bench) == 0 and purge(bench) == 1
     bench.wait(1)
     assert at_rest(bench)
@@ -278,10 +325,12 @@ def test_what_waits_for_a_consumer_that_ends_can_be_its_successors() -> None:
 
 
 BROKEN: list[Broken] = [
-    (Egress, "forget_refusals", "self._kept |= kept", "pass",
+    (Egress, "forget_refusals", "self._ended_with.add(subscriber)", "pass",
      partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "d")),
-    (Egress, "_wanted", "self._kept & self._unassigned()", "{*()}",
+    (Egress, "_wanted", "kept := self._kept_in_vain()", "kept := []",
      partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "a")),
+    (EgressKind, "decide", "home.balancing.tell(stream)", "pass",
+     test_what_waits_for_a_consumer_that_ends_behind_a_cut_is_kept_for_nobody),
     (QueuedMessages, "unreserve", "-self.reserved.free(positions)", "0",
      partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "a")),
 ]  # fmt: skip

@@ -131,8 +131,8 @@ class Egress(SetPublisher):
         """The positions of messages put aside, as heaps, by the names of the consumers that have refused them. The home
         does not get these messages as long as it has no other consumers."""
 
-        self._kept: set[int] = set()
-        """The positions of messages that the state keeps for consumers that have ended without them."""
+        self._ended_with: set[bytes] = set()
+        """The consumers that have ended, and for which the state still keeps messages."""
         self._failed: set[int] = set()
         """The positions of messages whose deliveries are just ending and have failed."""
         self._resting: dict[int, bool] = {}
@@ -361,8 +361,8 @@ class Egress(SetPublisher):
         for failed in (False, True):
             if back := [record for record in self._back if _has_failed(record) is failed]:
                 wanted += self._frees(back, failed=failed)
-        if self._kept and (kept := sorted(self._kept & self._unassigned() - self._for_nobody)):
-            wanted.append((Unreserve(self.queue, runs_of(kept)), Proposed([])))
+        if kept := self._kept_in_vain():
+            wanted.append((Unreserve(self.queue, runs_of(kept)), Proposed([], kept=kept)))
         if self._for_nobody:
             wanted.append((Free(self.queue, runs_of(sorted(self._for_nobody)), failed=False), Proposed([])))
         if self._late:
@@ -375,6 +375,17 @@ class Egress(SetPublisher):
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted
+
+    def _kept_in_vain(self) -> list[int]:
+        """The positions of messages for which the home has no consumer, and that the state keeps for a consumer that
+        has ended. Leaves out those of proposed entries."""
+        reserved = self._messages.reserved
+        self._ended_with = {*filter(reserved.holds, self._ended_with)}
+        if not self._ended_with:
+            return []
+        asked = chain.from_iterable(one.kept for one in self._asked.values())
+        waiting = (self._unassigned() - self._for_nobody).difference(asked)
+        return sorted(at for at in waiting if reserved.has(at) and reserved.at(at) in self._ended_with)
 
     def _frees(self, records: Iterable[Record], *, failed: bool) -> Wanted:
         return [
@@ -422,7 +433,7 @@ class Egress(SetPublisher):
         return merged if len(merged) <= MOST_ANNOTATIONS else b""
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        self._chosen, self._back, self._late, self._for_nobody, self._kept = {}, [], set(), set(), set()
+        self._chosen, self._back, self._late, self._for_nobody = {}, [], set(), set()
         if is_due:
             self._over, self._rejected, self._is_asked, self._is_due = [], [], False, False
 
@@ -586,9 +597,8 @@ class Egress(SetPublisher):
             positions = self._aside.pop(names) + self._aside.get(names - {subscriber}, [])
             heapify(positions)
             self._aside[names - {subscriber}] = positions
-        reserved = self._messages.reserved
-        if kept := {at for at in self._unassigned() if reserved.has(at) and reserved.at(at) == subscriber}:
-            self._kept |= kept  # the consumer had no room when the `Reserve` was decided
+        if self._messages.reserved.holds(subscriber):  # perhaps it had no room when the `Reserve` was decided
+            self._ended_with.add(subscriber)
             self.go_on()
 
     def want(self) -> None:

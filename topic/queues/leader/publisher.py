@@ -43,6 +43,8 @@ class Proposed:
     consumer: bytes | None = None
     """The name of the consumer for which the entry reserves them; None if the entry ends them."""
     answers_echo: bool = False
+    kept: Sequence[int] = ()
+    """The positions of messages that the entry keeps for nobody any more."""
 
 
 AT_ONCE: Final = 1000
