@@ -124,8 +124,8 @@ class Strangers(Generic[S]):
             return None
         of = self._crowd if len(self._crowd) > self._crowded else self._unopened
         while (silent := of.oldest_silent) is not None and silent.has_spoken:
-            # The kernel has the greeting of this connection, but the task of the connection has not run since.
-            # Each connection comes here at most once, so the loop takes constant time on average.
+            # The kernel has the greeting of this connection, but the connection's task has not run since. A connection
+            # comes here at most once, so the loop takes constant time on average.
             self.speaks(silent)
         return of.oldest or next(iter(self._opened))
 
@@ -222,7 +222,7 @@ class Admission:
     async def serve(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
         """Accept connections until cancelled. An error of one connection ends no other one."""
         listener.setblocking(False)
-        # Accepted sockets inherit this option.
+        # Sockets inherit this option (SO_RCVLOWAT) from the listener that accepts them.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING)
         self.is_open = True
         try:

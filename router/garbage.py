@@ -28,7 +28,7 @@ def return_large_blocks() -> None:
     adapts its limits: once the process has freed a block of 15 MiB, glibc takes further blocks of this size from its
     heap, and keeps their memory when they are freed."""
     if sys.platform == "linux":
-        # This process uses another C library.
+        # Another C library than glibc lacks this function.
         with contextlib.suppress(AttributeError):
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
@@ -58,7 +58,7 @@ class FreeMemory:
     def give_back(self) -> None:
         """Return free memory to the system if there is much of it. This takes about 100 ms for a GiB, in which other
         threads wait if they allocate memory."""
-        # This process uses another C library.
+        # Another C library than glibc lacks this function.
         with contextlib.suppress(AttributeError, OSError):
             library = ctypes.CDLL(None)
             if self._process.memory_info().rss > self._left + MUCH_BYTES and self._free(library) > MUCH_BYTES:

@@ -36,13 +36,13 @@ log = logging.getLogger("oncemesh")
 
 STUCK: Final = 75
 """The exit status of a process that the watch has ended."""
-# The watch looks this many times within `dead`. More looks would wake an idle process more often.
+# The number of looks of the watch within `dead`. More looks would wake an idle process more often.
 LOOKS: Final = 4
 # A turn that has used this many times `dead` of processor time counts as endless.
 COMPUTES: Final = 5
 # A turn that has been blocked for this many times `dead` counts as endless.
 BLOCKED: Final = 30
-# The log has this many seconds to take the last line. Perhaps the log itself blocks the loop.
+# The seconds that the log has to take the last line. Perhaps the log itself blocks the loop.
 TELL_S: Final = 1.0
 
 

@@ -218,7 +218,7 @@ class Connection(DrivenConnection):
             return self._output.take()
         except Exception as error:
             self._output.failure = fault_of(error)
-            # If the connection is over, this is our close frame.
+            # After the end of the connection, the output is our close frame.
             return self._output.take()
 
     @property
@@ -372,12 +372,12 @@ class Connection(DrivenConnection):
         self._sessions.release()
         self._engine.release()
         self.proofs.clear()
-        # These objects refer to this connection, directly or through links.
-        # Without the `del`, Python would free them only when it searches for cycles.
+        # The parts of a connection refer to it, directly or through links. Without the `del`, Python would free this
+        # cycle only when it searches for cycles.
         del self.tap, self.echoes, self._endpoints
         del self._sessions, self._restated, self._inbox, self._output, self._intake
         error: BaseException | None = self.error
-        # The traceback of an error would keep the last input in memory.
+        # Drop the traceback of the error, because it would keep the last input in memory.
         while error is not None:
             error.__traceback__, error = None, error.__context__
 

@@ -54,7 +54,7 @@ class Endpoints:
         self.begun = 0
         """The number of sessions whose begin we have not written yet."""
         self._leaving: set[Place] = set()  # places of links whose detach we have not written yet
-        self._postponed: list[Link] = []  # links that wait until such a detach is written before they attach
+        self._postponed: list[Link] = []  # links that attach only once the detach in their place is written
 
     def is_behind(self, note: Note) -> bool:
         """Whether the caller must take proton's output before it gives proton this frame. Before a begin or attach,
@@ -192,7 +192,7 @@ class Endpoints:
         self._sessions.continue_former(link, former)
         for pointer in link.continued:
             partial = None if link.is_sender else lib.pn_link_current(pointer)
-            # The peer does not continue this message, so the delivery is released.
+            # An incomplete message is released, because the peer does not continue it on the new link.
             if partial:
                 lib.pn_delivery_update(partial, RELEASED)
                 lib.pn_delivery_settle(partial)
@@ -265,7 +265,8 @@ class Endpoints:
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            # An earlier link of this loop has attached and detached in this place. Its detach must be written first.
+            # An earlier link of this loop has attached and detached in the same place. Its detach must be written
+            # first.
             if link.place in self._leaving:
                 self._postponed.append(link)
             elif self._sessions.of(link.session).is_open:

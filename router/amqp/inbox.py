@@ -136,7 +136,7 @@ class Inbox:
             lib.pn_delivery_settle(delivery)
         else:
             lib.pn_link_advance(link.pointer)
-        # The events before this message take effect first.
+        # Hand over first the events that came before this message.
         self.hand_over()
         if self._are_fit(link, [tag]):
             self._recipient.on_posted(link, PostedMessage(None if settled else delivery, message, transaction, tag))
@@ -186,11 +186,11 @@ class Inbox:
         if link.balance >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:
-            # The call ends the link, because the peer has transferred without credit.
+            # A transfer without credit ends its link when it is handed over.
             self.hand_over()
 
     def _complete_resumed(self, link: Link, delivery: Any, message: bytes, aborted: bool) -> None:
-        # The gathered transfers came before the resumed one, so they go to the owner first.
+        # The gathered transfers go to the owner first, because they came before the resumed one.
         if self._transfers:
             self._hand_over_transfers()
             if link.ended:

@@ -101,11 +101,11 @@ class Intake:
             self._check_format(frame, note.format)
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
-            # The calls of the handler cause events, too.
-            # The next event has to be the event of this flow, so all other events are handled now.
+            # Calls of the handler cause events, too. They are handled now, because the next event has to be the event
+            # of this flow.
             self.handle_events()
         elif isinstance(note, LaterDisposition | TransactionalDisposition):
-            # This frame may change states that the handler has not read yet.
+            # The handler first reads the present states, because this frame may change them.
             self._inbox.hand_over()
         elif note is not None and self._endpoints.is_behind(note):
             self._inbox.hand_over()
@@ -125,7 +125,7 @@ class Intake:
             case TransferFrame():
                 link = self._link_of_next(_DELIVERY)
                 if note.transactional:
-                    # The earlier transfers go to the owner first, because they are valid.
+                    # Hand over the earlier transfers first, because they are valid.
                     self._inbox.hand_over()
                 if link is not None and not link.is_sender and not link.ended:
                     link.expect(resumed=note.resumed, message_format=note.format)
@@ -144,7 +144,7 @@ class Intake:
         what = f"the first transfer of a delivery lacks its {note.lacks}"
         if note.lacks == "delivery-id":
             return SessionError(note.channel, INVALID_FIELD, what)
-        # The earlier transfers go to the owner first, because they are valid.
+        # Hand over the earlier transfers first, because they are valid.
         self._inbox.hand_over()
         if not link.ended:
             self._endpoints.expel(link, INVALID_FIELD, what)
@@ -157,7 +157,7 @@ class Intake:
         link = self._tap.flows.ends.get((frame[6:8], handle))
         if link is None or link.is_sender or link.ended or not link.is_amid_delivery or link.format == message_format:
             return
-        # The earlier transfers go to the owner first, because they are valid.
+        # Hand over the earlier transfers first, because they are valid.
         self._inbox.hand_over()
         if not link.ended:
             what = f"the message-format is {link.format} in the first transfer of a delivery, and then {message_format}"
@@ -186,8 +186,8 @@ class Intake:
         session = self._sessions.on_channel(note.wire[0])
         if session is None:
             return frame
-        # After this output, proton has written all messages for which there was credit and room.
-        # The flow at its end names the transfer-id of the last one.
+        # Take proton's output, so that proton writes all messages for which there was credit and room. The flow at its
+        # end names the transfer-id of the last one.
         return self._tap.flows.lowered(frame, note, self._take_output([session.pointer]))
 
     def _take_output(self, asked: Sequence[Any]) -> bytes:

@@ -70,7 +70,7 @@ class Output:
         return self._closed(data) if ends and self._has_spoken else data
 
     def _take_all(self) -> bytes:
-        # This stays True only if one of the next calls raises an exception.
+        # `_has_gap` stays True only if one of the next calls raises an exception.
         self._has_gap = True
         self._pull()
         data, self._taken = b"".join((*self._taken, self._echoes.flows())), []
@@ -83,7 +83,7 @@ class Output:
         """Take proton's output, with a flow of each session of `asked` at its end."""
         if self._has_gap:
             return b""
-        # This stays True only if one of the next calls raises an exception.
+        # `_has_gap` stays True only if one of the next calls raises an exception.
         self._has_gap = True
         data = self._pull(asked)
         self._free()

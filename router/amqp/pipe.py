@@ -11,9 +11,10 @@ from typing import Protocol
 
 import trio
 
-# A read without a given size asks for this many bytes.
+# The bytes that a read asks for if its caller names no size.
 READ = 16 * 1024
-# One write to a trio stream has at most this many bytes, because each completed write shows that the peer takes output.
+# The most bytes of one write to a trio stream. Writes are short, because each completed one shows that the peer takes
+# output.
 PIECE = 64 * 1024
 
 
@@ -70,7 +71,7 @@ class SocketPipe(Pipe):
     def write(self, data: bytes | memoryview) -> int:
         try:
             return os.write(self._socket.fileno(), data)
-        # The socket has no room, or is broken. If it is broken, the following `write_on` raises the error.
+        # The socket has no room, or is broken. In the second case, the following `write_on` raises the error.
         except OSError:
             return 0
 

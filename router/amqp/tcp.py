@@ -108,7 +108,7 @@ def remote_address(stream: trio.abc.Stream) -> str:
         return ""
     try:
         host, port = stream.socket.getpeername()[:2]
-    # This error means that the socket is closed.
+    # The socket is closed.
     except OSError:
         return ""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -72,7 +72,7 @@ class TlsPipe(Pipe):
     async def read(self, size: int) -> bytes:
         """The decrypted input of one read of `size` bytes from the socket. An end without TLS's goodbye counts as an
         end, because the connection above knows whether it expects one."""
-        # The first call finds the input that came together with the end of the handshake.
+        # Begin with input that came together with the end of the handshake.
         data = self._decrypt() if self._come.pending else b""
         while not (data or self._over):
             self._take(await self._below.read(size))
@@ -110,7 +110,7 @@ class TlsPipe(Pipe):
                 if not went:
                     break
         except trio.BrokenResourceError:
-            # The following `write_on` raises the error again.
+            # The following `write_on` raises the same error.
             pass
         return written
 
@@ -126,7 +126,7 @@ class TlsPipe(Pipe):
         """Encrypt the beginning of `data`. After a write that wrote nothing, the caller passes the same bytes again."""
         try:
             self._means = self.tls.write(data if len(data) <= PIECE else data[:PIECE])
-        # The error means that a TLS record was damaged.
+        # A TLS record was damaged.
         except ssl.SSLError as error:
             raise trio.BrokenResourceError(reason_of(error)) from None
         return self._go.read()
@@ -176,7 +176,7 @@ class TlsStream(LayeredStream):
         return peer_of(self.pipe.tls)
 
     async def send_eof(self) -> None:
-        # The error says only that TLS expects the peer's goodbye, for which we do not wait.
+        # TLS complains only that the peer's goodbye is missing, for which we do not wait.
         with contextlib.suppress(ssl.SSLError):
             self.pipe.tls.unwrap()
         await self.pipe.write_pending()

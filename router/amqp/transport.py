@@ -34,9 +34,9 @@ LATE_S = 0.1
 # The first pause between two looks at the bytes that the peer's machine has acknowledged.
 PROOF_FIRST_S = 0.001
 PROOF_MOST_S = 0.25  # the longest of these pauses
-# A peer that takes none of our output for so long is disconnected, even if its machine lives.
+# The seconds after which a peer that takes none of our output is disconnected, even if its machine lives.
 STALL_S = 30.0
-# A peer has this time to answer a close, and to take the last output.
+# The seconds that a peer has to answer a close, and to take the last output.
 GOODBYE_S = 1.0
 
 
@@ -256,7 +256,7 @@ class _Driver:
             self._connection.is_behind = len(self._unsent) > 0
 
     async def _wait(self, connection: DrivenConnection) -> None:
-        # The deadline stays the first one, although every tick ends this wait and begins it anew.
+        # Every tick ends this wait and begins it anew, but the deadline for a closing connection stays the first one.
         if connection.closing:
             self._patience = min(self._patience, trio.current_time() + GOODBYE_S)
         with trio.move_on_at(self._patience) as patience:
@@ -295,7 +295,7 @@ class _Driver:
             pause = min(2 * pause, PROOF_MOST_S)
         if not kernel.is_open():
             return False
-        # The sleep lets `read` count the input that it has taken.
+        # During the sleep, `read` counts the input that it has taken.
         await trio.sleep(PROOF_FIRST_S)
         come = self._pipe.taken + kernel.unread()
         while self._handled + self._pipe.ignored < come:

@@ -17,8 +17,8 @@ import click
 from router.cli.loading import interruptible
 from router.mesh.errors import FileError, RunError
 
-# Commands report lost connections themselves.
-# Without this handler, Python would also print the log's warnings. Routers have their own handlers.
+# Commands report lost connections themselves. Without a handler, Python would also print warnings of the log. Routers
+# have their own handlers.
 logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
 INTERRUPTED: Final = 130
@@ -47,7 +47,7 @@ class Subcommands(click.Group):
     """A group that lists its commands in the order of use, each with the whole first sentence of its help."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        # Without this limit, click would cut the sentence on a narrow terminal.
+        # With no limit for the length, click does not cut the sentence on a narrow terminal.
         cmd.short_help = cmd.get_short_help_str(limit=1000)
         super().add_command(cmd, name)
 
@@ -67,7 +67,7 @@ class Commands(Subcommands):
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         if (columns := shutil.get_terminal_size().columns) < NARROW:
             extra.setdefault("terminal_width", columns)
-        # The options --help and --version print their texts in this call.
+        # The options --help and --version print their texts here.
         with plain_errors():
             return super().make_context(*arguments, **extra)
 
@@ -89,8 +89,8 @@ def plain_errors() -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
             nobody_reads_on()
             raise click.ClickException(f"standard output: {error.strerror}") from None
-        # An OSError with a file name is about a file that the user has given.
-        # Any other OSError is a bug, and keeps its traceback.
+        # An OSError that names a file is about a file that the user has given. Any other OSError is a bug, and keeps
+        # its traceback.
         if error.filename is None or isinstance(error, BrokenPipeError):
             raise
         raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None

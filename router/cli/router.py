@@ -195,7 +195,7 @@ def _serve(
     from router.plan.request import Start
     from router.process import run_router
 
-    # If the disk has no room for a line, the line is lost. Without this setting, a traceback would take its place.
+    # If the disk has no room for a line of the log, the line is lost, and no traceback takes its place.
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.INFO, handlers=handlers)
     for handler in handlers:

@@ -78,7 +78,7 @@ class GroupCommit(Generic[Change, Failure]):
         if not self._store.threaded:
             self.add(changes, then)
             self._check()
-            # The call returns without a checkpoint of trio, because it runs for every message.
+            # Return without a checkpoint of trio, because this runs for every message.
             return
         done = False
 

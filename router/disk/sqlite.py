@@ -111,10 +111,10 @@ class SqliteFile:
                     connection.execute(statement, values)
                 connection.execute("COMMIT")
             os.link(fresh, self._where)
-        # Another process was faster, and may have locked its file by now.
+        # Another process was faster. It may have locked its file by now.
         except FileExistsError:
             pass
-        # This error means that the file system has no links.
+        # The file system has no hard links.
         except PermissionError:
             os.replace(fresh, self._where)
         finally:
@@ -134,7 +134,7 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         if self._where == IN_MEMORY:
             return sqlite3.connect(IN_MEMORY, timeout=0, isolation_level=None, check_same_thread=False)
-        # Without this check, SQLite would create an empty file where there is none.
+        # With `mode=rw`, SQLite does not create an empty file if there is none.
         there = f"{Path(self._where).absolute().as_uri()}?mode=rw"
         return sqlite3.connect(there, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
 
@@ -147,7 +147,7 @@ class SqliteFile:
             self._check()
         else:
             execute("PRAGMA locking_mode = EXCLUSIVE")
-            # The statement takes SQLite's lock, which the connection then keeps.
+            # A transaction takes SQLite's lock, which the connection then keeps.
             with self.transaction():
                 self._check()
         for setting in self._form.settings:
@@ -202,7 +202,7 @@ class SqliteFile:
             raise kind(self.why(error)) from error
         except OSError as error:
             raise UnusableError(self._unwritable() or error.strerror or str(error)) from error
-        # This error means that a text in the file is damaged.
+        # A text in the file is damaged.
         except UnicodeError as error:
             raise DamagedError(str(error)) from error
 

@@ -120,7 +120,7 @@ class ClientEdge(Handler):
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         ends: list[End] = [link.context for link in connection.links if link.context is not None]
         for end in ends:
-            # The end leaves the link, because a re-attach on this connection is impossible.
+            # Separate the ends from their links, because no link can attach again on this connection.
             end.part()
         self.node.put_off(partial(self._left, end) for end in ends)
         self.leave(connection)
@@ -203,7 +203,7 @@ class ClientEdge(Handler):
         end: End | None = link.context
         if end is not None:
             if closed or not end.lasts:
-                # A terminus that lasts keeps its end, because the client may re-attach the link.
+                # The link keeps its end if the terminus lasts, because the client may re-attach the link.
                 end.part()
             end.gone(now, closed=closed)
 

@@ -112,7 +112,7 @@ class Guard:
 
     def closed(self, connection: Visiting) -> None:
         """A connection is closed and its links have ended."""
-        # The excess is logged already, so it is only counted.
+        # The engine has already logged that the client exceeded the limit, so it is only counted.
         if isinstance(connection.error, LimitError):
             self.exceeded[connection.error.limit] += 1
         if self._paces.pop(connection, None) is not None:

@@ -95,7 +95,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """Continue the former link. Returns the claim with the map that the client would have sent. The map lacks the
         deliveries that the client has released. The answer has our map only if the former link had not yet resumed all
         deliveries of a map that the client had sent; otherwise its map is null."""
-        # If the engine has freed the former link, nothing on it was unsettled.
+        # If the engine has freed the former link, no delivery on it was unsettled.
         if former.link.pointer in self.link.continued:
             former.forget_unsent()
         named = {key: state for key, state in former.named.items() if key not in former.again}
@@ -341,7 +341,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             return
         aborted = action.settled and not action.state
         message = NOTHING if action.state or aborted else self.message(record)
-        # The client takes only smaller messages on this link than on its former link.
+        # On this link the client takes only smaller messages than on its former link.
         if not self.link.takes(message):
             self.link.send(record.key, NOTHING, settled=True, resume=True, aborted=True)
             refuse_for(

@@ -95,7 +95,7 @@ class Site:
         """The page of the request. Raises WebRefusal."""
         if request.method not in ("GET", "HEAD"):
             raise WebRefusal(405, f"{request.method}, expected GET or HEAD", ("Allow", "GET, HEAD"))
-        # Browsers always send the header. Health checks in HTTP/1.0 may leave it out.
+        # Browsers always send the header `Host`. Health checks in HTTP/1.0 may leave it out.
         named = request.headers.get("host")
         if self._is_loopback and named is not None and not is_loopback(_host(named)):
             raise WebRefusal(421, "the host name is not allowed on loopback, expected localhost or 127.0.0.1")

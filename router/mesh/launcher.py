@@ -139,7 +139,7 @@ class Launcher:
             self.directory.keep(topology)
             with self.directory.edit() as record:
                 for name in fresh:
-                    # A process of an earlier start of this router may have begun to run meanwhile.
+                    # Perhaps a process of an earlier start of this router has begun to run meanwhile.
                     self.directory.check_idle(name)
                 record.forced = sorted(forced)
                 record.base = str(topology.base.resolve())
@@ -334,8 +334,8 @@ class Launcher:
         while True:
             began = trio.current_time()
             for name, reason in self.endings():
-                # Ctrl-C may have ended the router while it started.
-                # During this sleep, Ctrl-C ends the launcher as well.
+                # Perhaps Ctrl-C has ended the router while it started. Then it ends the launcher during this sleep,
+                # too.
                 await trio.sleep(LOOK_EVERY_S)
                 raise LaunchError(f"router {name} cannot start: {reason}")
             lacking = unfinished(topology, await look(self.directory, self.fetch), names)
@@ -367,7 +367,7 @@ class Launcher:
             if child is not None:
                 # The poll lets the kernel forget the ended process.
                 child.process.poll()
-        # An error is ignored, because readers of mesh.json check each process id anyway.
+        # If mesh.json cannot be written, its process ids stay: its readers check each id anyway.
         with contextlib.suppress(RunError), self.directory.edit() as record:
             for name in names:
                 record.routers[name].pid = None

@@ -274,7 +274,7 @@ class RunDirectory:
             return None
         try:
             process = psutil.Process(entry.pid)
-            # The error, or an empty list, means that the process has ended, and that its parent has not collected it.
+            # An error or an empty list means that the process has ended and its parent has not collected it.
             arguments = process.cmdline()
             if name not in arguments:
                 return None
@@ -322,7 +322,7 @@ def _named_directory(arguments: Sequence[str], mesh: str) -> Path | None:
 
 
 def _remove(lock: Path, directories: Sequence[Path]) -> None:
-    # The error means that another program has put a file into the directory.
+    # An error is raised if another program has put a file into the directory. The directory then stays.
     with contextlib.suppress(OSError):
         lock.unlink()
         for directory in directories:

@@ -81,7 +81,7 @@ class Files:
         SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = demand
-        # Without tickets, a peer that connects again shows its certificate again.
+        # Without session tickets, a peer that connects again has to show its certificate again.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         return self._filled(context)
@@ -103,7 +103,7 @@ class Files:
             _readable(path, "a file in PEM")
         try:
             context.load_verify_locations(self._ca)
-        # TLS errors are OSErrors, too. The file may also have gone since it was read.
+        # TLS errors are OSErrors, too. Perhaps the file has also gone since it was read.
         except OSError:
             raise SecurityError(self._ca, [f"{self._ca}: expected certificates of a CA, in PEM"]) from None
         try:

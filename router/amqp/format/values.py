@@ -10,7 +10,7 @@ from attrs import frozen
 
 Handle: TypeAlias = Any  # a cffi pointer; only Link looks into it
 
-# Delivery states as they come in `states`: the AMQP descriptor codes, and 0 for none.
+# The descriptor codes of delivery states, as lists of states have them. 0 stands for no state.
 NO_STATE: Final = 0
 RECEIVED: Final = 0x23
 ACCEPTED: Final = 0x24

@@ -97,7 +97,8 @@ class Additions:
         at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
         while at < len(data):
             size = int.from_bytes(data[at : at + 4], "big")
-            # Proton writes all its frames and descriptors in one form, so the place of the code is fixed.
+            # The code of the performative is at a fixed place, because proton writes all its frames and descriptors in
+            # one form.
             code = data[at + 10] if size > HEAD else 0
             if code == ATTACH or (code == TRANSFER and transfers):
                 frame = data[at : at + size]
@@ -133,13 +134,13 @@ class Additions:
         assert decode(properties[0])[0] == LINK_NUMBER
         link = self._announced.pop(decode(properties[1])[0])
         fields[13] = performative.join_map(properties[2:]) if len(properties) > 2 else NULL
-        # Proton wrote the alias of the link in place of its name.
+        # Replace proton's alias of the link by the link's name.
         fields[0] = encode(link.name)
         link.wire = frame[6:8], fields[1]
         self._wires[link.wire] = link
         if link.is_sender and link.answered and fields[5] != NULL:
             fields[5] = with_outcomes(fields[5])
-        # A link that has ended is not noted as a publisher, because its channel may be used again.
+        # Do not enter a link that has ended among the publishers, because its channel may be used again.
         is_publisher = link.answered and not link.is_sender and not link.ended
         if is_publisher and link.remote_rcv_settle_mode == RCV_SECOND:
             self._settlements.begin(link.remote_channel, link)
@@ -194,7 +195,8 @@ class Additions:
         """The payload without its envelope. The message-format of the envelope goes into the transfer's field."""
         more = len(fields) > MORE and fields[MORE] in TRUES
         if link in self._going_on:
-            # Proton writes message-format 0, but the first transfer of this delivery has named another format.
+            # Leave message-format out: proton writes 0, but the first transfer of this delivery has named another
+            # format.
             fields[MESSAGE_FORMAT] = NULL
             if not more:
                 self._going_on.remove(link)
@@ -216,8 +218,8 @@ class Additions:
         whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self.max_frame:
             return whole
-        # This happens only at the smallest max-frame-size, for which proton has no reserve (`RESERVE` in `tap`).
-        # The rest of the payload goes into a second frame.
+        # Only at the smallest max-frame-size can the frame be too large, because proton keeps no reserve there
+        # (`RESERVE` in `tap`). The rest of the payload goes into a second frame.
         resumed[5] = TRUE
         cut = len(payload) - (len(whole) - self.max_frame) - 1
         first = performative.build(channel, TRANSFER, resumed, payload[:cut])

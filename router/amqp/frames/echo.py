@@ -33,7 +33,7 @@ from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-_LEAST: Final = 14  # a flow has at least this many bytes
+_LEAST: Final = 14  # the least size of a flow frame, in bytes
 
 
 class LinkStates(Protocol):
@@ -85,7 +85,7 @@ class Echoes:
         asked = self._tap.asked
         if link.is_sender and flow.properties != NULL and len(flow.properties) <= LARGE:
             link.told = flow.properties
-        # The peer asks for an echo with this flow, so the flow is not an answer to ours.
+        # A flow with which the peer asks for an echo is no answer to our echo.
         if flow.echo:
             (self._asked or self.answer)(link)
             return False
@@ -112,7 +112,7 @@ class Echoes:
         senders: dict[Wire, list[tuple[Link, bool]]] = {}
         for link, asks in to_send:
             if not link.ended and not link.wire[0]:
-                # The flow waits, because the attach of its link is not written yet.
+                # The flow of a link waits until the attach of the link is written.
                 self._to_send[link, asks] = None
             elif link.is_sender and not link.ended and link.wire[0]:
                 senders.setdefault((link.wire[0], NULL), []).append((link, asks))

@@ -145,7 +145,8 @@ class Flows:
             frame = performative.build(channel, FLOW, fields)
         if link is not None and link.is_sender:
             is_vast, former = (credit or 0) >= HALF, link.limit
-            # Without a count the peer has not read our attach, whose delivery-count is 0.
+            # A flow without delivery-count shows that the peer has not read our attach. The delivery-count in our
+            # attach is 0.
             link.limit = ((count or 0) + (credit or 0)) % UINTS
             turns = is_vast != link.is_vast
             lowers = lowers or (not is_vast and (turns or is_less(link.limit, former)))
@@ -164,7 +165,7 @@ class Flows:
         sent = _checked(performative.parse(ours).fields[NEXT_OUTGOING])
         room = _take_off(fields, NEXT_INCOMING, WINDOW, sent)
         if self._rooms[note.wire[0]] is not None:
-            # The next flow is compared with this room, because proton knows only this room.
+            # Remember the reduced room, because proton knows only this room: the next flow is compared with it.
             self._rooms[note.wire[0]] = room
         link = self._usual.get(note.wire)
         if link is not None and link.is_sender:

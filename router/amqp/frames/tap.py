@@ -73,7 +73,7 @@ from router.amqp.proton.link import Link
 
 NOTHING: Final = b""
 UNLIMITED: Final = 2**32 - 1
-# The fields `resume` and `aborted` may add this many bytes to a transfer.
+# The most bytes that the fields `resume` and `aborted` add to a transfer.
 RESERVE: Final = 8
 
 _NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}
@@ -101,7 +101,7 @@ class Tap:
         self._let_gone: set[tuple[bytes, int]] = set()
         # The beginning of an incomplete frame that must not go to proton in parts.
         self._held = b""
-        # This many of the next bytes go to proton unread: the AMQP header, or the rest of a frame.
+        # The number of following bytes that go to proton unread: the AMQP header, or the rest of a frame.
         self._skip = len(AMQP_HEADER)
         # True if the input is malformed. Proton then gets the rest, and ends the connection.
         self._broken = False
@@ -236,7 +236,7 @@ class Tap:
                 channel, HANDLE_IN_USE, f"the peer sent an attach on handle {handle}, which is in use"
             ), frame
         end = channel, name, fields[2] not in TRUES
-        # The peer has a link of this name already, attached or stolen, and has not detached it.
+        # True if the peer already has a link of this name, attached or stolen, and has not detached it.
         steals = end in self._places
         if steals:
             self._stolen += 1

@@ -368,7 +368,7 @@ class LinkDeliveries:
             self.took_back = self.took_back or credit < 0
             due = self._debt + credit
             lacks = lib.pn_link_queued(self.pointer) - lib.pn_link_credit(self.pointer)
-            # The limit is needed because a peer may claim to have used more credit than it had.
+            # `MOST_CREDIT` limits the credit, because a peer may claim to have used more credit than it had.
             given = max(due, min(lacks, MOST_CREDIT))
             self._debt = due - given
             lib.pn_link_flow(self.pointer, given)

@@ -92,7 +92,7 @@ class Engine:
         """All output, and then a flow for each session. Proton writes such a flow when the session's window is set
         again. One call handles all sessions, because a pull visits every link.
         """
-        # Without this pull, a settlement of a freed link would make proton write a flow without a handle.
+        # Take the output first: otherwise a settlement on a freed link would make proton write a flow without a handle.
         before = self.pull()
         for session in sessions:
             lib.pn_session_set_incoming_capacity(session, 0)
@@ -106,7 +106,7 @@ class Engine:
         data = self.pull()
         for link, was_draining in zip(links, draining, strict=True):
             if not was_draining:
-                # The call takes drain back.
+                # A flow of 0 ends drain.
                 lib.pn_link_flow(link, 0)
         return data
 
@@ -121,7 +121,7 @@ class Engine:
         # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter.
         # Connections with the same timeout tick at the same instants, so that idle ones wake the process once.
         step = max(min(timeouts) / 4000, LEAST_STEP_S)
-        # Rounding may put `now` slightly before such an instant.
+        # `now + step / 1000` is used, because rounding may put `now` slightly before such an instant.
         return ((now + step / 1000) // step + 1) * step
 
     def release(self) -> None:

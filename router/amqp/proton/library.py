@@ -79,7 +79,7 @@ class Memory(threading.local):
         self.output = ffi.new("char[]", OUTPUT_SIZE)
         self._bytes = ffi.new("char[]", MAX_TAG)
         self.tag_view = memoryview(ffi.buffer(self._bytes, MAX_TAG))
-        # Holds each tag that we send. To fill this object is cheaper than to allocate one.
+        # Holds each tag that we send. Filling one object again is cheaper than allocating a new one.
         self.tag = ffi.new("pn_bytes_t *")
         self.tag.start = self._bytes
 

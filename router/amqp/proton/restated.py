@@ -11,15 +11,15 @@ from typing import Any, Final
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.proton.library import lib
 
-# A peer may cause this many events for each delivery.
+# The number of events that a peer may cause for each delivery.
 OFTEN: Final = 8
-# A peer may cause this many events beyond `OFTEN` for each delivery.
+# The number of events that a peer may cause beyond `OFTEN` for each delivery.
 AT_FIRST: Final = 10_000
-# Proton makes at most this many events before we handle them.
+# The most events that proton makes before we handle them.
 AT_ONCE: Final = 100_000
-# An input of up to this many bytes cannot cause many events, so proton gets it without a look at the limit.
+# The most bytes of an input that goes to proton without a check of the limit, because it cannot cause many events.
 SHORT: Final = 512
-# A disposition has at least this many bytes.
+# The least bytes of a disposition frame.
 FRAME: Final = 23
 
 
