@@ -151,7 +151,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """Use up the rest of the credit of a draining link, once the homes have given all their messages and all of
         these were sent, so that none waits for room."""
         waits = self.subscriber.room <= 0 and self.subscriber.ready
-        if self.link.draining and self.subscriber.answered and self._has_all and not waits:
+        if self.link.draining and self.subscriber.answered and self._has_all and not waits and self.is_there:
             self.link.drained(self._left)
             self.node.topic.credit(self.subscriber, 0)
 
@@ -287,7 +287,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def drained(self, action: Drained) -> None:
         self._has_all, self._left = True, action.left
-        self._drain()
+        # The core may have given a delivery behind this action, which needs its credit.
+        self.node.later(self._drain)
 
     def deliver(self, records: list[Record]) -> None:
         settled = self.sends_settled or records[0].presettled
