@@ -419,17 +419,18 @@ class Topic:
         *,
         final: bool = False,
         failed: bool = False,
+        settled: bool = False,
         annotations: bytes = b"",
     ) -> None:
         """Take a subscriber's outcome of deliveries that were sent to it.
 
         `final`: the subscriber does not want them again (undeliverable-here). `failed`: it could not process them
-        (delivery-failed). `annotations`: what it adds to a message of a queue, as the shell encodes it; at most
-        `MOST_ANNOTATIONS` bytes.
+        (delivery-failed). `settled`: it has settled them, so it has forgotten them. `annotations`: what it adds to a
+        message of a queue, as the shell encodes it; at most `MOST_ANNOTATIONS` bytes.
         """
         for record in records if annotations else ():
             record.annotate(annotations)
-        self.edge.delivery.outcomes(subscriber, records, outcome, final=final, failed=failed)
+        self.edge.delivery.outcomes(subscriber, records, outcome, final=final, failed=failed, settled=settled)
 
     # The methods from here on are about other routers.
 

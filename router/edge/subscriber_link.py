@@ -198,8 +198,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         details = self._details(handles, records, states) if REJECTED in states or MODIFIED in states else {}
         if gone:
             self.settle_here(gone)
-        if states.count(ACCEPTED) == len(states):
-            self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED)
+        if states.count(ACCEPTED) == len(states) and len(gone) in (0, len(records)):
+            self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED, settled=bool(gone))
             return
         for record, modification in details.items():
             if modification.state == MODIFIED:
@@ -216,6 +216,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
                 outcome,
                 final=modification.undeliverable,
                 failed=modification.failed,
+                settled=is_settled,
                 annotations=self._added(modification),
             )
 

@@ -62,6 +62,46 @@ def forgotten_on_attach(attached_again: Method) -> Method:
     return broken
 
 
+@mutant(Receipts, "settled_by_client", by="5", **KILLS | REUSING | {"hasty": 1.0})
+def settled_not_heeded(_: Method) -> Method:
+    """5 Forget: the edge waits for no receipt of a subscriber that has settled the delivery itself."""
+
+    def broken(receipts: Receipts, subscriber: LocalSubscriber, records: list[Record]) -> None:
+        """The edge waits."""
+
+    return broken
+
+
+@mutant(
+    Receipts,
+    "settled_by_client",
+    by="5",
+    scenario=test_reused_tags.test_a_delivery_that_is_given_back_settled_and_comes_again_needs_a_receipt,
+)
+def given_back_counts_as_settled(_: Method) -> Method:
+    """5 Forget: a settlement of the client counts only with a final outcome."""
+
+    def broken(receipts: Receipts, subscriber: LocalSubscriber, records: list[Record]) -> None:
+        subscriber.client_has_settled.update(records)
+
+    return broken
+
+
+@mutant(
+    LocalSubscriber,
+    "_doubt_settled",
+    by="5",
+    scenario=test_reused_tags.test_a_settlement_of_the_client_counts_until_a_map_names_the_delivery,
+)
+def settled_whatever_its_map_says(_: Method) -> Method:
+    """5 Forget: a settlement of the client counts until a map names the delivery."""
+
+    def broken(subscriber: LocalSubscriber, client_map: object, *, complete: bool) -> None:
+        """It counts."""
+
+    return broken
+
+
 @mutant(HomeSettlement, "_settle", by="5", **KILLS | REUSING)
 def home_forgets_early(settle: Method) -> Method:
     """5 Forget: home remembers a settled delivery until every router to which it forwarded it confirms."""

@@ -95,7 +95,7 @@ class Judge:
         return name in self.inexact or name in self.memory.overtaken
 
     def add_reader(self, client: "SubscriberClient") -> None:
-        first = client.first or client.changes_modes
+        first = client.settles or client.changes_modes
         exact = not (client.plain or first or client.sends_settled)
         address, resumes = client.identity.address, not client.plain
         self.readers[client.name] = Reader(address, exact, resumes, first, client.sends_settled)

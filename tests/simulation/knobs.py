@@ -111,6 +111,9 @@ class Knobs:
     """The first publisher and the first subscriber have a twin: a second process under the same name."""
     clocks: float = 0.0
     """How often a router's wall clock is set, for each event."""
+    hasty: float = 0.0
+    """The share of subscribers that settle each delivery with its outcome, although they may be in settle mode
+    second."""
     reuse: bool = False
     """Plain publishers use a tag again as soon as they have settled its last delivery, and subscribers answer no echo
     until the faults stop."""

@@ -46,10 +46,18 @@ class Memory:
     def watch(self, router: "Router") -> None:
         """Check what the router's last event made it forget. (A withheld delivery may leave an older one of its
         key.)"""
+        self._check_receipts(router)
         keys = [key for key in self._forgotten if key not in router.topic.records.by_key]
         self._forgotten.clear()
         if keys:
             self._check_forgotten(router, keys)
+
+    def _check_receipts(self, router: "Router") -> None:
+        """The router waits for no receipt of a delivery that the subscriber has settled itself."""
+        for link in [client.link for client in self._judge.subscribers if client.link is not None]:
+            if link.forgotten and link.router is router and link.subscriber.link is link:
+                needless = [record.key for record in link.subscriber.unread if record in link.forgotten]
+                self._judge.check(not needless, f"5 receipt: {router.name} keeps {needless}, which {link} has settled")
 
     def _check_forgotten(self, home: "Router", keys: list[bytes]) -> None:
         for client in self._judge.subscribers:

@@ -167,6 +167,11 @@ def _reuse(knobs: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"plain": random.choice((0.3, 0.5, 0.7)), "restless": min(knobs.restless, 0.3)}
 
 
+def _hasty(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """Subscribers that settle with their outcome, often of deliveries whose publisher uses few tags."""
+    return {"hasty": random.choice((0.5, 1.0)), "tags": random.choice((0, knobs.tags)), "window": 2, "messages": 25}
+
+
 def _wildcards(knobs: Knobs, random: Random) -> dict[str, Any]:
     publishers, subscribers = max(knobs.publishers, 3), max(knobs.subscribers, 3)
     return {"wildcards": random.choice((0.3, 0.7, 1.0)), "publishers": publishers, "subscribers": subscribers}
@@ -254,6 +259,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "ttl": _ttl,
     "pieces": _pieces,
     "reuse": _reuse,
+    "hasty": _hasty,
     "wildcards": _wildcards,
     "balanced": _balanced,
     "sets": _sets,
@@ -278,6 +284,7 @@ LATER = (
     "ttl",
     "pieces",
     "reuse",
+    "hasty",
     "wildcards",
     "balanced",
     "sets",

@@ -639,7 +639,7 @@ class QueueApplications:
         consumer = self._queues.consumers[client.name]
         of_queue = self._queues.rules[consumer.queue]
         message = of_queue.messages[text]
-        if said in FINAL and not client.first:
+        if said in FINAL and not client.settles:
             of_queue.settled(consumer, text)
         if said in GIVEN_BACK or consumer.is_in_doubt or message.is_loose or message.may_be_gone:
             return

@@ -37,6 +37,8 @@ class SubscriberClient(Client):
         self._added = 0
         """How often it has added annotations."""
         self.first = self.random.random() < self.knobs.first
+        self.settles = self.first or bool(self.knobs.hasty and self.random.random() < self.knobs.hasty)
+        """Whether it settles a delivery with its outcome, also in settle mode second."""
         self.sends_settled = self.random.random() < self.knobs.settled
         self.tops_up = self.random.choice(("on delivery", "on acceptance", "on settlement"))
         self.prefetch = self.random.choice((1, 2, 5, 100))
@@ -79,6 +81,11 @@ class SubscriberClient(Client):
         link.to_router(link.attach, self.seen, self.said, not self.partial)
         self._limit = 0
         self._grant(self.random.randint(0, self.prefetch))
+
+    def ask_otherwise(self) -> None:
+        super().ask_otherwise()
+        if self.changes_modes:
+            self.settles = self.first
 
     def _perhaps_filter_otherwise(self) -> None:
         often = self.knobs.filters if self.opened else 1.0
@@ -255,17 +262,17 @@ class SubscriberClient(Client):
         handle = next((handle for handle, at in self.handles.items() if at == key), None)
         if self.link is not None and handle is not None:
             self._state(self.link, handle, message, outcome, final)
-        if self.tops_up == "on acceptance" or (self.tops_up == "on settlement" and self.first):
+        if self.tops_up == "on acceptance" or (self.tops_up == "on settlement" and self.settles):
             self._grant(1)
 
     def _state(self, link: Link, handle: int, message: bytes, outcome: DeliveryOutcome, final: bool) -> None:
         assert isinstance(link, SubscriberLink)
-        if self.first:
+        if self.settles:
             key = self.handles.pop(handle)
             del self.unsettled[key], self.texts[key]
             self.applications.settles(self.name, message)
         failed = outcome is DeliveryOutcome.MODIFIED and handle % 2 == 0
-        link.to_router(link.outcome, handle, outcome, final, self.first, failed, self._annotations(outcome))
+        link.to_router(link.outcome, handle, outcome, final, self.settles, failed, self._annotations(outcome))
 
     def _annotations(self, outcome: DeliveryOutcome) -> bytes:
         """The annotations that it adds to the message. It never adds the same ones twice."""

@@ -66,6 +66,8 @@ class SubscriberLink(Link):
         self._given_back: dict[Record, tuple[bytes, bool]] = {}
         """Deliveries that the client has given back -> the message, and whether the delivery counts as failed."""
         self.dealing = DealingEnd(self)
+        self.forgotten: set[Record] = set()
+        """Deliveries that the client has settled with a final outcome on this link, as its router knows."""
         self._due: dict[bytes, float] = {}
         """Key -> when its latest transfer reaches the client, if nothing breaks."""
 
@@ -153,10 +155,12 @@ class SubscriberLink(Link):
         self.dealing.replace(record, int(outcome), settled)
         if settled:
             del self._records[handle], self._handles[record]
+            if outcome not in GIVEN_BACK:
+                self.forgotten.add(record)
         if outcome in GIVEN_BACK and record.message is not None:
             self.gives_back(record, unmarked(record.message)[0], failed, annotations)
         self.router.topic.outcomes(
-            self.subscriber, [record], outcome, final=final, failed=failed, annotations=annotations
+            self.subscriber, [record], outcome, final=final, failed=failed, settled=settled, annotations=annotations
         )
 
     def gives_back(self, record: Record, text: bytes, failed: bool, annotations: bytes) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.simulation.report import attempt, tell
 
 CHUNK = 4
-COMPANIONS = ((), ("plain cuts",), ("pieces",), ("balanced",), ("few bytes", "detach"))
+COMPANIONS = ((), ("plain cuts",), ("hasty",), ("pieces",), ("balanced",), ("few bytes", "detach"))
 
 
 @pytest.mark.parametrize("companions", COMPANIONS, ids=lambda names: " ".join(names) or "alone")

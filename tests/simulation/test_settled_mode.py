@@ -24,7 +24,9 @@ def judge_of(*links: Any, resumes: bool = True) -> Judge:
     schedule: Any = SimpleNamespace(now=0.0)
     knobs: Any = SimpleNamespace(redeliveries=0, grace=0.0)
     judge = Judge(schedule, {}, knobs, lambda who, what: None)
-    client = SimpleNamespace(first=False, changes_modes=False, plain=False, identity=SimpleNamespace(address="topic/0"))
+    client = SimpleNamespace(
+        first=False, settles=False, changes_modes=False, plain=False, identity=SimpleNamespace(address="topic/0")
+    )
     sent_on: Any = SimpleNamespace(epoch=FIRST, client=client)
     judge.messages[TEXT] = Message(TEXT, "p0", 1, 1, False, KEY, False, sent_on, published=1.0)
     reader = judge.readers["s0"] = Reader("topic/0", False, resumes, False, True)

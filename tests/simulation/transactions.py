@@ -125,7 +125,7 @@ class DealingClient:
         assert deal is not None
         is_refused = self._dice.random() < min(client.knobs.refusing, 0.5)
         outcome = self._dice.choice(OUTCOMES) if is_refused else DeliveryOutcome.ACCEPTED
-        one = Retirement(key, text, outcome, client.first or self._dice.random() < 0.3)
+        one = Retirement(key, text, outcome, client.settles or self._dice.random() < 0.3)
         client.note(client.name, f"{outcome.name} {text.decode()} in its transaction{', settled' * one.is_settled}")
         deal.retired.append(one)
         self._add(deal, one)

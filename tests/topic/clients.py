@@ -166,18 +166,19 @@ class Reader(Party):
         *messages: bytes,
         final: bool = False,
         failed: bool = False,
+        settled: bool = False,
         annotations: bytes = b"",
     ) -> None:
-        """Send the outcome of the latest delivery of each of these messages."""
+        """Send the outcome of the latest delivery of each of these messages. `settled`: settle the delivery, too."""
         delivered = {message: record for record, message in self.handed if message in messages}
         assert len(delivered) == len(messages), "answers what was delivered"
         records = [*delivered.values()]
         topic = self.bench.tick(self.router)
-        topic.outcomes(self.end, records, outcome, final=final, failed=failed, annotations=annotations)
+        topic.outcomes(self.end, records, outcome, final=final, failed=failed, settled=settled, annotations=annotations)
         self.bench.flow()
 
-    def accept(self, *messages: bytes) -> None:
-        self.answer(DeliveryOutcome.ACCEPTED, *messages)
+    def accept(self, *messages: bytes, settled: bool = False) -> None:
+        self.answer(DeliveryOutcome.ACCEPTED, *messages, settled=settled)
 
     def answer_echo(self) -> None:
         self.bench.tick(self.router).echoed(self.end)

@@ -450,3 +450,78 @@ def test_what_is_withheld_before_its_backlog_comes_after_it() -> None:
     assert reader.delivered == [b"1"]
     reader.answer_echo()
     assert reader.delivered == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_a_subscriber_that_settles_with_its_acceptance_holds_up_no_tag(router: str) -> None:
+    """It answers no echo, and is given one delivery at a time."""
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, router, credit=1), pen_at(bench, "a")
+    for body in (b"1", b"2", b"3"):
+        pen.send(body, tags=[b"x"])
+        reader.accept(body, settled=True)
+        reader.grant(1)
+        pen.settle(body)
+    assert reader.delivered == [b"1", b"2", b"3"]
+    assert bench.records() == {}
+
+
+def test_a_subscriber_that_settles_what_it_has_accepted_holds_up_no_tag() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "b"), pen_at(bench, "a")
+    pen.send(b"1", tags=[b"x"])
+    reader.accept(b"1")
+    reader.accept(b"1", settled=True)
+    pen.settle(b"1")
+    assert bench.records() == {} and reader.end.accepted == 1
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_a_plain_publisher_goes_on_after_a_cut_if_its_subscriber_settles(*, is_settled: bool) -> None:
+    """The publisher's life ends at b with the contact, while its delivery is in doubt. Its home forwards the delivery
+    again, under the same key. The reader answers no echo."""
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "b"), bench.publisher("a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    reader.accept(b"1", settled=is_settled)
+    bench.meet("a", "b")
+    bench.flow()
+    assert reader.delivered == ([b"1", b"1"] if is_settled else [b"1"])
+    if is_settled:
+        reader.accept(b"1", settled=True)
+        pen.send(b"2")
+        assert reader.delivered == [b"1", b"1", b"2"] and pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_a_delivery_that_is_given_back_settled_and_comes_again_needs_a_receipt() -> None:
+    """The publisher gives up the delivery, which the reader has for the second time."""
+    bench = Bench("a")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1")
+    reader.answer(DeliveryOutcome.RELEASED, b"1", settled=True)
+    assert reader.redelivered == [1]
+    pen.settle(b"1")
+    assert bench.records() == {"a": 1}
+    reader.answer_echo()
+    assert bench.records() == {}
+
+
+def settled_by_reader_that_comes_back(named: tuple[bytes, ...]) -> Bench:
+    """The reader has settled 1 itself, and attaches again with a map of `named`. Then the publisher settles 1."""
+    bench = Bench("a")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
+    pen.send(b"1")
+    reader.accept(b"1", settled=True)
+    reader_at(bench, "a", unsettled={key_of(pen, tag): 0 for tag in named})
+    pen.settle(b"1")
+    return bench
+
+
+def test_a_settlement_of_the_client_outlives_its_link() -> None:
+    assert settled_by_reader_that_comes_back(()).records() == {}
+
+
+def test_a_settlement_of_the_client_counts_until_a_map_names_the_delivery() -> None:
+    """A map may name it, because another router may have given it to the reader again."""
+    assert settled_by_reader_that_comes_back((b"1",)).records() == {"a": 1}

@@ -227,12 +227,13 @@ class EdgeDelivery:
         *,
         final: bool = False,
         failed: bool = False,
+        settled: bool = False,
     ) -> None:
         """Take a subscriber's outcome of deliveries that were sent to it.
 
         A released or modified record is sent again, to this subscriber or to another one, at most `redeliveries` times.
         `final`: the client has set undeliverable-here, so this subscriber does not get the record again. `failed`: the
-        client has set delivery-failed.
+        client has set delivery-failed. `settled`: the client has settled the deliveries.
         """
         # This comes first, because the loop below may make another record the marker.
         if subscriber.marker is not None and subscriber.marker in records:
@@ -247,6 +248,8 @@ class EdgeDelivery:
         elif outcome in GIVEN_BACK and not final:
             sent = subscriber.kind.given_back(self, subscriber, sent, failed=failed)
         finished = answer(sent, subscriber, outcome, failed=failed)
+        if settled:
+            self._receipts.settled_by_client(subscriber, records)
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)

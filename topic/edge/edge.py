@@ -124,6 +124,7 @@ class Edge:
         """Remove the subscriber from the placeholders among these records. Drop each placeholder that no map names any
         more."""
         placeholders = [record for record in records if record.is_placeholder]
+        subscriber.client_has_settled.difference_update(placeholders)
         for record in placeholders:
             record.drop(subscriber)
         unnamed = [record for record in placeholders if not record.locals and not self._is_listed(record)]

@@ -7,6 +7,7 @@ the settlement.
 
 A subscriber has read a settlement when it gives an outcome for a delivery that was transferred later, or answers an
 echo that was sent later. If a subscriber cannot come back, the edge counts the settlement as read once it is written.
+If a subscriber has settled the delivery itself, together with its outcome, it needs no receipt.
 
 `topic.edge.settlement` sends the settlements.
 """
@@ -18,6 +19,7 @@ from topic.delivery.record import HomeStream, Record, State
 from topic.delivery.records import RecordTable, by_stream
 from topic.directory.addresses import meets
 from topic.edge.subscriber import LocalSubscriber
+from topic.edge.unconfirmed import FINAL
 from topic.journal import Event
 from topic.outlet import Outlet
 
@@ -35,6 +37,13 @@ class Receipts:
         assert record.state is State.SETTLED
         record.unread += 1
         self.settlement_sent(subscriber, record)
+
+    def settled_by_client(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
+        """Note that the client has settled these deliveries. If its outcome is final, this router does not transfer the
+        delivery to it again, so the router need not wait for its receipt of the publisher's settlement."""
+        if subscriber.lifetime.timeout:
+            over = [record for record in records if record.locals.get(subscriber) in FINAL]
+            subscriber.client_has_settled.update(over)
 
     def settlement_sent(self, subscriber: LocalSubscriber, record: Record) -> None:
         """The record's settlement has been written to the subscriber's link."""

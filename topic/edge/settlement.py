@@ -106,9 +106,20 @@ class Settlement:
                 subscriber.attempts.pop(record, None)
         if subscriber.link is not None:
             self.outlet.actions.append(SettleSubscriber(subscriber.link, settled))
+        owing = self._owing_receipts(subscriber, settled)
         if subscriber.lifetime.timeout:
             if subscriber.marker in settled:
                 subscriber.unmark()
-            for record in settled:
+            for record in owing:
                 self.receipts.remember(subscriber, record)
             self.receipts.ask(subscriber)
+
+    @staticmethod
+    def _owing_receipts(subscriber: LocalSubscriber, settled: list[Record]) -> list[Record]:
+        """The records among these that the client has not settled itself."""
+        over = subscriber.client_has_settled
+        if not over:
+            return settled
+        owing = [record for record in settled if record not in over]
+        over.difference_update(settled)
+        return owing

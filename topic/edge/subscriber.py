@@ -15,7 +15,7 @@ import attrs
 
 from topic.delivery.gates import UNBOUNDED, UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, AddressKind, Record, State
+from topic.delivery.record import AWAITING_HOME, OPEN, QUEUED, SENT, WITHHELD, AddressKind, Record, State
 from topic.delivery.records import sizes
 from topic.delivery.room import NO_ROOM, SubscriberRoom
 from topic.directory.entry import Lifetime
@@ -62,6 +62,7 @@ class LocalSubscriber:
         "armed",
         "attempts",
         "claims",
+        "client_has_settled",
         "client_map",
         "confirmable",
         "credit",
@@ -149,6 +150,9 @@ class LocalSubscriber:
         self.resuming: dict[Record, int] = {}
         """The records to transfer with resume=true, with the state that each transfer has; 0 for a transfer with the
         payload."""
+        self.client_has_settled: set[Record] = set()
+        """The records that the client has settled with a final outcome, and the publisher has not settled yet. No later
+        map of the client names them, so the edge need not keep them for it (5, Settled by S)."""
         self.unread: deque[Record] = deque()
         """The settled records whose settlement the client may not have read, the oldest first (5, Forget)."""
         self.echo_covers: int | None = None
@@ -290,10 +294,17 @@ class LocalSubscriber:
         self.epoch = epoch
         self.client_map = client_map
         self.incomplete = not complete
+        self._doubt_settled(client_map or {}, complete=complete)
         self.wants = wants if complete else None
         self.exempt.clear()
         self.offered.clear()
         self.claims.clear()
+
+    def _doubt_settled(self, client_map: Mapping[bytes, int], *, complete: bool) -> None:
+        """Drop each settlement of the client that the map of a new attach does not confirm. If the map names the
+        delivery, the client may have got the delivery again at another router."""
+        confirmed = [r for r in self.client_has_settled if r.key not in client_map] if complete else []
+        self.client_has_settled = set(confirmed)
 
     @property
     def spare(self) -> SubscriberRoom:
@@ -393,7 +404,10 @@ class LocalSubscriber:
         return now
 
     def check(self) -> None:
-        """Assert what must hold between events: no record waits twice."""
+        """Assert what must hold between events: no record waits twice, and the client has answered what it has
+        settled."""
+        for record in self.client_has_settled:
+            assert record.state is not State.SETTLED and record.locals[self] not in OPEN, "kept after its settlement"
         if self.ready or self.gated:
             waiting = [*self.ready, *(record for gate in self.gated.values() for record in gate.records)]
             assert len(waiting) == len(set(waiting)), "a record waits twice"
