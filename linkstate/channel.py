@@ -247,7 +247,7 @@ class Channel:
 
     def receive_ack(self, acknowledged: int, now: float) -> None:
         if acknowledged > self._sent:
-            return  # this channel has no such number
+            return  # the acknowledged number is not of this channel
         first = self._sent - len(self._unacked)
         if acknowledged <= first:
             return

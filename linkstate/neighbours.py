@@ -78,7 +78,7 @@ class Neighbour:
         if incarnation != self.heard:
             self._fall(NeighbourState.ONE_WAY, now, Loss.RESTARTED, f"router {self.name} was started again")
             self.incarnation = incarnation
-            self.hello_at = now  # the neighbour has to learn at once that it is heard
+            self.hello_at = now  # send a HELLO, because the neighbour has to learn at once that this router hears it
         self._lost_at = now + self._dead
         if hears_us:
             self._enter(NeighbourState.UP, now)

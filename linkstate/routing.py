@@ -61,7 +61,7 @@ class LinkState:
         self.plan = plan
         self.neighbours: dict[str, Neighbour] = {}
         self.routes: dict[str, Route] = {}
-        self.changes: list[Reachability] = []  # the owner empties it after each call
+        self.changes: list[Reachability] = []  # emptied by the owner after each call
         self.database = Database(
             name, incarnation, plan, clock.believes, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
         )
@@ -180,7 +180,7 @@ class LinkState:
         merged = self.plan.merge(frame.plan)
         if merged == self.plan:
             return
-        # A larger plan would not be accepted by a neighbour, nor by this router after a restart.
+        # A larger plan is refused, because neighbours, and this router after a restart, would not accept it.
         if merged.size > MOST_TAKEN:
             raise PeerError(
                 f"merged with the plan of this router, the plan would have more than {MOST_TAKEN} routers or links"

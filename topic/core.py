@@ -165,8 +165,8 @@ class Topic:
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
-            # The leader of a set makes each attach with a `clock`, and the clocks of leaders never go back. So this
-            # attach cannot have a lower epoch than an earlier one.
+            # The clocks of a set's leaders never go back, so an attach with a `clock` cannot have a lower epoch than an
+            # earlier one.
             unordered=unsettled is not None and seen == NOWHERE and not clock,
             afresh=unsettled is None and seen == NOWHERE and not clock,
         )

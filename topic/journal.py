@@ -1,7 +1,7 @@
 """The format of the delivery log, which routers and clients write for the audit (docs/architecture.md).
 
-A writer owns one `Block` and appends one entry for each *batch* of deliveries. An entry tells of a message or frame.
-Before the writer sends this frame, it puts the result of `unsaved()` into the tail of the current segment
+A writer owns one `Block` and appends one entry for each *batch* of deliveries. An entry is about a message or
+frame. Before the writer sends this frame, it puts the result of `unsaved()` into the tail of the current segment
 (`topic.tail`). From time to time, and when the tail is full, it appends the result of `encode()` to the segment, and
 begins the next block. Routers write the log and never read it.
 
@@ -17,7 +17,7 @@ Block
     b"OML2", u32be length of the payload, u32be crc32 of the payload, payload: a msgpack map of
     source str, role "router"|"publisher"|"subscriber", incarnation int;
     host str: writers with the same host share a wall clock; "" if unknown;
-    number: the number of the block, from 0 on across all segments of the incarnation. It shows whether one is lost;
+    number: the number of the block, from 0 on across all segments of the incarnation. A gap shows that a block is lost;
     strings [str]: the table of the texts that columns have by index;
     keys bin: the delivery keys of the entries, 32 bytes each;
     and columns, lists with one element per entry:
@@ -26,113 +26,121 @@ Block
     indexes into strings, -1 = none;
     count: the number of the entry's keys, and at: the index of the first of them in keys. Entries may share keys,
     because most deliveries have several entries;
-    n: that of the first key, the others follow on, -1 = unknown; ns: nil or the n of every key;
+    n: the n of the first key, from which the others count up; -1 = unknown; ns: nil or the n of every key;
     tags: nil or the delivery-tag of every key.
 
 Entries
     `publisher` and `subscriber` are the 12 characters of `identity.link_name`. The writer appends an entry *before* it
-    sends the frame, or hands on the message, that the entry tells of. An entry about a delivery has the delivery's home
-    as its `peer` if an edge writes it, and no peer if the home itself does.
+    sends the frame, or passes on the message, that the entry is about. An entry about a delivery has the delivery's
+    home as its `peer` if an edge writes it, and no peer if the home writes it.
 
-    router, on deliveries: all with keys, address, publisher, and the epoch of the home
-    RECEIVED     home: a transfer began a record (tags, n, generation). Edge: a Forward did (peer, n)
-    AUDIENCE     home: the subscribers awaited, remote ones and orphans included. detail = JSON list of them; again when
-                 the audience grows, with all or with the new ones. At a balanced address detail = "one of many", a JSON
-                 string: the delivery is for the subscriber of FORWARDED or DELIVERED, or for another if this one gives
-                 it back
+    Of a router, about deliveries. All have keys, address, publisher, and the epoch of the home.
+    RECEIVED     home: a transfer has begun a record (tags, n, generation). Edge: a Forward has begun it (peer, n)
+    AUDIENCE     home: the awaited subscribers, also the remote ones and orphans. detail = a JSON list of their names.
+                 When the audience grows, the home writes another entry, with all subscribers or with the new ones. At a
+                 balanced address, detail = "one of many", a JSON string: the delivery is for the subscriber of
+                 FORWARDED or DELIVERED, or for another one if this one gives it back
     FORWARDED    home: the delivery goes to router `peer`
-    DELIVERED    transferred to the local `subscriber`; again for every further transfer of the message
-    OUTCOME      the outcome of the local `subscriber`, also if the message is redelivered after it. detail = "map": the
-                 unsettled map of its attach states the outcome
-    APART        home: the delivery is accepted without `subscriber`. For all that is known this subscriber lives, but
-                 it was out of contact (or suspended) for longer than its timeout. No home awaits it any more, and no
-                 AUDIENCE lists it. One entry per subscriber, right before ACCEPTED
-    ACCEPTED     home: the publisher gets `outcome`, whichever it is. detail = "ttl": the time to live ended before any
-                 subscriber had the delivery; its last AUDIENCE may be empty. For the egress of a queue, RELEASED and
-                 MODIFIED say that the message came back: SETTLED follows when the queue has it, then RECEIVED under
-                 another key. The tags of both keys begin with the position of the message
-    SETTLED      home: the publisher settled after the outcome. Edge (peer): the settlement was applied here
-    ABANDONED    the publisher settled before an outcome, or its life has ended: no subscriber is owed the delivery any
-                 more. detail = the generation (hex) of the publisher's next life, if that has ended this one
-    PASSED       the filter of the local `subscriber` leaves the delivery out: the subscriber does not get it on this
-                 attach
-    FORGOTTEN    the record is gone
-    PLACEHOLDER  a record without its message: the map of `subscriber` names it
-    RESOLVED     the home (peer) said that the delivery is settled
-    REHOMED      from now on the record belongs to `epoch`, with home `peer`
-    FENCED       a Forward of `peer` was dropped because its epoch is too low
+    DELIVERED    edge: the delivery was transferred to the local `subscriber`. Each further transfer has an entry, too
+    OUTCOME      edge: the local `subscriber` has given this outcome, even if the message is then transferred again.
+                 detail = "map": the unsettled map of the subscriber's attach states the outcome
+    APART        home: the delivery is accepted without `subscriber`. As far as the home knows, this subscriber lives,
+                 but it was out of contact (or suspended) for longer than its timeout. No home awaits it any more, and
+                 no AUDIENCE lists it. Each such subscriber has an entry, right before ACCEPTED
+    ACCEPTED     home: the publisher gets `outcome`, which may be any outcome. detail = "ttl": the time to live ended
+                 before any subscriber had the delivery; its last AUDIENCE may be empty. If the publisher is the egress
+                 of a queue, RELEASED and MODIFIED mean that the message came back. When the queue has it, SETTLED
+                 follows, and then RECEIVED under another key. The tags of both keys begin with the position of the
+                 message
+    SETTLED      home: the publisher has settled after the outcome. Edge (peer): the edge has applied the settlement
+    ABANDONED    the publisher has settled before an outcome, or its life has ended: no subscriber is owed the delivery
+                 any more. detail = the generation (hex) of the publisher's next life, if that life has ended this one
+    PASSED       edge: the filter of the local `subscriber` leaves the delivery out, so the subscriber does not get it
+                 on this attach
+    FORGOTTEN    the router has forgotten the record
+    PLACEHOLDER  edge: a record without a message has begun, because the map of `subscriber` names the delivery
+    RESOLVED     edge: the home (peer) has answered that the delivery is settled
+    REHOMED      edge: from now on the record belongs to `epoch`, with home `peer`
+    FENCED       edge: the router has dropped a Forward of `peer`, because its epoch is too low
 
-    router with a replica of a set, on messages of queues (protocol 14): all with keys. n is the position of the first
-    message. address is the address of the queue's egress (`identity.egress_address`). The replica writes these entries
-    as it applies the log of the set, and writes them again if it applies the same log entries again
-    ENQUEUED     the queue has these messages. The keys are those of the deliveries that brought the messages. If their
-                 publisher had settled these deliveries, or a transaction has put the messages there, they are the keys
-                 of the first deliveries of the egress
-    RETURNED     the egress' deliveries with these keys have ended, and the messages are for no consumer
-    LEFT         the messages are gone. The keys are those of the last deliveries of the egress, or of those that would
-                 have been next. detail = "dequeued" (a consumer has accepted or rejected it), "transacted" (the
-                 same, in a transaction), "sent" (it is in the outbox of the set, and goes to another address as a dead
-                 letter, or back), "expired", "purged", "deleted" (with its queue)
+    Of a router with a replica of a set, about messages of queues (protocol 14). All have keys. n is the position of the
+    first message. address is the address of the queue's egress (`identity.egress_address`). The replica writes these
+    entries when it applies the log of the set. If it applies the same log entries again, it writes them again.
+    ENQUEUED     the queue has these messages. The keys name the deliveries that brought the messages. But if the
+                 publisher of these deliveries had settled them, or if a transaction has put the messages there, the
+                 keys name the first deliveries of the egress
+    RETURNED     the deliveries of the egress with these keys have ended, and no consumer has the messages
+    LEFT         the messages have left the queue. The keys name the last deliveries of the egress, or the deliveries
+                 that would have been next. detail = "dequeued" (a consumer has accepted or rejected the message),
+                 "transacted" (the same, in a transaction), "sent" (the message is in the outbox of the set, and goes to
+                 another address as a dead letter, or back), "expired", "purged", "deleted" (together with the queue)
 
-    router with a replica of a set, on the set: no keys
-    CONTENT      the content of the replica, when the replica starts and whenever replicas compare their states. detail
-                 = JSON {"set", "life", "index": the last entry of the set's log that is applied, "messages": how many,
-                 "positions": the sum of their positions, "begins": whether the replica starts with this content}
+    Of a router with a replica of a set, about the set. No keys.
+    CONTENT      the content of the replica. The replica writes it when it starts, and whenever replicas compare their
+                 states. detail = JSON {"set", "life", "index": the last entry of the set's log that is applied,
+                 "messages": their number, "positions": the sum of their positions, "begins": whether the replica starts
+                 with this content}
 
-    router, on links and routers: no keys
-    ATTACHED     a local link's attach was answered: publisher or subscriber, address, epoch, a publisher's
-                 generation; detail = JSON {"role": "publisher"|"subscriber", "container", "link", "address",
-                 "mode": "first"|"second" (receiver settle mode), "timeout": seconds}; and "afresh": true, of a
-                 subscriber whose map was null, and of a publisher whose map was null and that echoed no epoch;
-                 "unordered": true, of a client that brought a map and did not echo its last epoch
-    SUSPENDED    a local link lost its connection and its terminus lives on
-    CLOSED       publisher or subscriber left for good; `epoch` names the attach that ended. The link is owed nothing
-                 from here on. Its owner writes this; the same entry at another router does no harm
-    EXPIRED      the terminus of the attach that `epoch` names has expired in the view of this router. The link is owed
-                 nothing that is not ACCEPTED yet, and whose home is here or is a router that has heard of the expiry
-                 since. JOINED may follow in the same epoch. detail = text, if something was accepted without the
-                 subscriber: the router that accepted it, and why
-    STOLEN       a local link is attached at router `peer` now: it is gone here, and is owed as before
-    JOINED       subscriber (address, epoch of its attach; peer = its custodian, none if local) is in the
-                 audience of all messages published here from now on. A higher epoch than before: a new stay
-    GATED        subscriber gets no newer messages that `publisher` publishes here. Joining anew ends older gates, so
-                 the present gates follow JOINED
-    ADMITTED     that gate has ended
-    CONTACT      a contact with router `peer` begins; detail = JSON {"incarnation": int}
-    LOST         that contact has ended. detail = JSON {"grace": seconds}: homes wait for the plain subscribers of the
-                 router; no detail: they do not
-    GIVEN_UP     homes wait no longer for the plain subscribers of router `peer`, until these are JOINED anew; detail =
-                 JSON {"incarnation": int}
-    BOOT         first entry of every log, written to disk at once; also a client's. A router's: detail = JSON {"dead":
-                 `timing.dead` in seconds}
-    KEPT         the content of the state store when the router started: (no link) detail = JSON {"found": whether there
-                 was a store}; then each subscriber that the router waits for (address, epoch)
-    STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
-                 may lack its end, if its machine lost power
-    CONTINUED    first entry of a segment, if a router keeps only its latest segments: detail = JSON {"first":
+    Of a router, about links and routers. No keys.
+    ATTACHED     the router has answered the attach of a local link: publisher or subscriber, address, epoch, and the
+                 generation of a publisher. detail = JSON {"role": "publisher"|"subscriber", "container", "link",
+                 "address", "mode": "first"|"second" (receiver settle mode), "timeout": seconds}. Also "afresh": true,
+                 if a subscriber's map was null, or if a publisher's map was null and it echoed no epoch. Also
+                 "unordered": true, if the client brought a map and did not echo its last epoch
+    SUSPENDED    a local link has lost its connection, and its terminus lives on
+    CLOSED       the publisher or subscriber has left for good; `epoch` names the attach that has ended. From here on
+                 the link is owed nothing. The owner of the link writes this; the same entry of another router does no
+                 harm
+    EXPIRED      this router regards the terminus of the attach in `epoch` as expired. The link is not owed a delivery
+                 that was not ACCEPTED before, and whose home is this router or a router that has heard of the expiry
+                 since. JOINED may follow in the same epoch. If a message was accepted without the subscriber, detail =
+                 a text that names the router that accepted it, and the reason
+    STOLEN       a local link is now attached at router `peer`. It has left this router, and is owed deliveries as
+                 before
+    JOINED       the subscriber is in the audience of all messages that are published here from now on (address; epoch
+                 of its attach; peer: its custodian, none if local). If the epoch is higher than before, a new stay
+                 begins
+    GATED        the subscriber gets no newer messages that `publisher` publishes here. JOINED ends older gates, and the
+                 present gates follow it
+    ADMITTED     the gate has ended
+    CONTACT      a contact with router `peer` begins. detail = JSON {"incarnation": int}
+    LOST         the contact has ended. detail = JSON {"grace": seconds}: homes wait for the plain subscribers of the
+                 router. Without detail, they do not wait
+    GIVEN_UP     homes no longer wait for the plain subscribers of router `peer`, until JOINED names them again. detail
+                 = JSON {"incarnation": int}
+    BOOT         the first entry of every log, also of a client's, written to disk at once. In a router's log, detail =
+                 JSON {"dead": `timing.dead` in seconds}
+    KEPT         the content of the state store when the router started. The first entry has no link, and detail = JSON
+                 {"found": whether there was a store}. Then each subscriber that the router waits for has an entry
+                 (address, epoch)
+    STOPPED      the last entry of every log that ends in a clean shutdown, also of a client's. A log without it may
+                 lack its end, if its machine lost power
+    CONTINUED    the first entry of a segment, if a router keeps only its latest segments. detail = JSON {"first":
                  [incarnation, number] of the first segment that it keeps, or null if none was deleted; "dead": as in
-                 BOOT}. The present state of links and routers follows in further entries: CONTACT and ATTACHED, with
-                 "again": true in their details; JOINED, GATED, SUSPENDED
-    GAP          any writer's: the log could not be written, and entries are missing from here on, detail = JSON {"why":
-                 text}; and when it is written again, detail = JSON {"entries": how many are missing}. The second
-                 may never come
+                 BOOT}. Entries with the present state of links and routers follow: CONTACT and ATTACHED, with "again":
+                 true in their details; JOINED, GATED, SUSPENDED
+    GAP          any writer: the log could not be written, and from here on entries are missing. detail = JSON {"why":
+                 text}. When the log can be written again: detail = JSON {"entries": the number of missing entries}. The
+                 second entry may never come
 
-    publisher: ATTACHED as above with generation, also in the detail, and epoch, if the router named one; on deliveries:
-    all with keys, address, publisher
-    PUBLISHED    sent for the first time, in this order (tags, generation); all within 1 ms of the entry's time
-    OUTCOME      the publisher read `outcome` from its router
+    Of a publisher: ATTACHED as above, with the generation, also in the detail, and with the epoch if the router named
+    one. About deliveries, all with keys, address and publisher:
+    PUBLISHED    the publisher has sent the deliveries for the first time, in this order (tags, generation), all within
+                 1 ms of the entry's time
+    OUTCOME      the publisher has read `outcome` from its router
     SETTLED      the publisher has settled
 
-    KEPT         the publisher came back with the content of its store: (no keys) detail = JSON {"published": how many
-                 it ever had}; then (keys) the unsettled deliveries of these, in order, `outcome` 0 for one without
+    KEPT         the publisher came back with the content of its store. The first entry has no keys, and detail = JSON
+                 {"published": the number of deliveries that it ever had}. The next ones have the keys of the unsettled
+                 deliveries among these, in order, with `outcome` 0 if there is none
 
-    subscriber: ATTACHED as above with epoch, "afresh" also if it was the router's map that was null; on deliveries: all
-    with keys, address, subscriber
-    DELIVERED    handed to the application; again for every further transfer
-    PROCESSED    the application is done with the message and answers `outcome`
-    SETTLED      the key is forgotten
-    KEPT         as a publisher's, without detail
-    CLOSED       (no keys) its own closing detach: owed nothing from here on
+    Of a subscriber: ATTACHED as above, with the epoch, and "afresh" also if the router's map was null. About
+    deliveries, all with keys, address and subscriber:
+    DELIVERED    the application has got the delivery. Each further transfer has an entry, too
+    PROCESSED    the application has processed the message and answers `outcome`
+    SETTLED      the subscriber has forgotten the key
+    KEPT         as for a publisher, without detail
+    CLOSED       without keys: the subscriber has closed its link. From here on it is owed nothing
 """
 
 import zlib

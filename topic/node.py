@@ -434,7 +434,7 @@ class Node:
             elif received.payload.startswith(WILLS):
                 self.wills.receive(received.router, received.payload, now)
             elif received.payload.startswith(SETS):
-                if self._port is not None:  # if this router's topology has no queues, there is no port for sets
+                if self._port is not None:  # a router whose topology has no queues has no port for sets
                     self._port.sets.receive(received.router, received.payload, now)
             else:
                 self.topic.receive(received.router, received.payload)

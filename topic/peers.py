@@ -86,7 +86,7 @@ class Peers:
         said = segments.decode(payload)
         for kind, *columns in said:
             HANDLERS[kind](self, router, *columns)
-        # The home may withhold transfers until one of these keys is free.
+        # A home may withhold transfers until one of these keys is free.
         if all(segment[0] == Segment.SETTLE for segment in said):
             self.outlet.batches.end_delays()
 

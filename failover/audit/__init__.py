@@ -20,7 +20,7 @@ from failover.audit.report.report import Finding, Report, Verdict
 
 def write_page(report: Report, path: Path | str) -> None:
     """Write audit.html to the path."""
-    from failover.audit.report.page import write  # imported here, because to import a library that draws takes long
+    from failover.audit.report.page import write  # imported late, because importing a library that draws takes long
 
     write(report, path)
 

@@ -62,7 +62,7 @@ def _run_with_tables(
 ) -> Report:
     """Audit, and write the tables. If the folder belongs to another program, this raises before any log is read; if the
     folder is on this machine, even before Spark starts."""
-    # The module is imported here, because the import takes as long as the audit of a short run.
+    # Imported late, because the import takes as long as the audit of a short run.
     from failover.audit.read.spark import spark_logs
     from failover.audit.tables import TablesFolder, write_tables
 

@@ -116,7 +116,7 @@ def _body(spec: Spec, number: int, due: int) -> bytes:
 
 async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> None:
     async with trio.lowlevel.FdStream(sys.stdin.fileno()) as orders:
-        # An order is a few bytes that were written at once, so one read returns all of it.
+        # One read returns the whole order, because an order is a few bytes that were written at once.
         async for order in orders:
             for line in order.splitlines(keepends=True):
                 told[bytes(line)].set()

@@ -60,8 +60,7 @@ def _always(address: Address) -> Callable[[], Address]:
 
 def free_ports() -> Iterator[int]:
     """Yield ports, each of which was free when it was tried."""
-    # The choice does not use the run's own random generator: other ports are free in each run, so it could not repeat
-    # the choice.
+    # The run's own random generator is not used: other ports are free in each run, so it could not repeat the choice.
     random = Random()
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:

@@ -159,7 +159,7 @@ class ChaosMesh:
                 processes[name].send_signal(number)
                 self.lives[name] = life
             except (KeyError, psutil.NoSuchProcess):
-                # The process has ended by itself. `crashed` reports it.
+                # The process ended by itself, which `crashed` reports.
                 pass
 
     def crashed(self) -> Iterator[tuple[str, str]]:

@@ -116,7 +116,7 @@ def _guarded(auditing: Callable[[], int]) -> int:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return auditing()
-    except SystemExit:  # rich raises this when standard output is closed
+    except SystemExit:  # standard output is closed
         return NO_VERDICT
     except (KeyboardInterrupt, Exception) as error:
         if interrupted or isinstance(error, KeyboardInterrupt):  # after an interrupt, Spark may fail while it closes
@@ -256,7 +256,7 @@ def lasting_stderr() -> Iterator["Console"]:
     out = console(stderr=True)
     try:
         own = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # this stderr is not a file
+    except (OSError, ValueError):  # stderr is not a file
         yield out
         return
     with open(own, "w", buffering=1, encoding="utf-8", errors="backslashreplace") as out.file:

@@ -80,7 +80,7 @@ def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = 
     except (RunError, FileError) as error:
         click.echo(f"Error: {error}", err=True)
         return NO_VERDICT
-    except SystemExit:  # rich raises this when nobody reads the output any more
+    except SystemExit:  # standard output is closed
         return NO_VERDICT
     if ending is None:
         click.echo("Error: interrupted: the mesh was stopped, and there is no verdict", err=True)

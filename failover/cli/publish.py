@@ -242,7 +242,7 @@ async def _send_all(
                     account.begin(delivery)
                     await to_await.send(delivery)
                     number += 1
-            except RunError as error:  # the source raises this
+            except RunError as error:  # the source has failed
                 account.error = error
 
 

@@ -143,7 +143,7 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
-            # If there is a refusal here, it came while no request waited, and concerns a former link.
+            # A refusal that is here came while no request waited, so it concerns a former link.
             self._refused.pop(address, None)
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()

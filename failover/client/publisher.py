@@ -74,7 +74,7 @@ class Publisher(Endpoint):
         self._queue: deque[Handle] = deque()  # the deliveries that wait to be transferred on this link
         self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, and still without an outcome
         self._theirs: Mapping[bytes, int] = {}  # the unsettled map that the router sent on this link
-        self._incomplete = False  # whether one of the two maps of this link is incomplete
+        self._incomplete = False  # whether the router's map or the client's map is incomplete
         self._count = SubscriberCount(self._news)
 
     @property

@@ -251,7 +251,7 @@ def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: 
     if old.standing is Standing.LEAVING:
         raise PlanError(f"router {name} is still leaving: wait until it has left, then add it again")
     if old.standing is Standing.REMOVED:
-        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # this entry must count as later than the removal
+        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # the new entry must count as later than the removal
         return attrs.evolve(said, since=since, version=version)
     if (old.inter, old.amqp) == (said.inter, said.amqp):
         return old

@@ -66,8 +66,8 @@ have; accepted records that gate subscribers until the publisher has read their 
 class Record:
     """What this router knows about one delivery."""
 
-    _offer: Any  # this slot is not set until the home offers the record at another router
-    _annotations: bytes  # this slot is not set in nearly all records, to save memory
+    _offer: Any  # not set until the home offers the record at another router
+    _annotations: bytes  # not set in nearly all records, to save memory
 
     __slots__ = (
         "_annotations",
@@ -167,7 +167,8 @@ class Record:
         assert n >= 0 and self.state is not State.SETTLED
         if n != self.n:
             self.n = n
-            # This message may come from a zombie home, and belong to an older delivery with the same tag.
+            # Replace the message: the former one may come from a zombie home, and belong to an older delivery with this
+            # tag.
             self.message = message
             self.stream.records[n] = self
         self.moved = moved
@@ -919,7 +920,7 @@ class HomeStream(Stream):
         self.lifetime = lifetime
         self.settles_first = settles_first
         """Whether the publisher's link has receiver settle mode first: the home then sends outcomes already settled."""
-        # The client did not know of the attach that this one replaces, so this attach may be late (6.12).
+        # Whether the client did not know of the attach that this one replaces. If so, this attach may be late (6.12).
         self.overtook = overtook
         self.unordered = unordered
         """Whether the publisher resumes its life without an echo of its last epoch. If so, this attach may have a lower

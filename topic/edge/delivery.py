@@ -235,7 +235,7 @@ class EdgeDelivery:
         `final`: the client has set undeliverable-here, so this subscriber does not get the record again. `failed`: the
         client has set delivery-failed. `settled`: the client has settled the deliveries.
         """
-        # This comes first, because the loop below may make another record the marker.
+        # Count these receipts first, because the loop below may make another record the marker.
         if subscriber.marker is not None and subscriber.marker in records:
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]

@@ -126,12 +126,12 @@ class Home:
             record
             for record in records
             if not record.open and not record.awaited and not record.orphans
-            if record.state is State.IN_DOUBT and record.n >= 0  # without `n`, the record has no audience yet
+            if record.state is State.IN_DOUBT and record.n >= 0  # a record without `n` has no audience yet
         ]
         presettled = [record for record in done if record.presettled]
         if presettled:
             self._handed_on(stream, presettled)
-        # These records come last, because their acceptance may end the link of a lapsed subscriber.
+        # Accept these records last, because that may end the link of a lapsed subscriber.
         if len(presettled) < len(done):
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
@@ -174,7 +174,7 @@ class Home:
             records = [record for record in records if record not in stream.settled_again]
         if records:
             self._accept(stream, records)
-        if over:  # for the same reason as in `decide`, these records come last
+        if over:  # accepted last, for the same reason as in `decide`
             stream.settle_again(over)
             self.settlement.settle(stream, over)
 

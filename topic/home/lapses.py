@@ -79,7 +79,7 @@ class Lapses:
         alike = [without for without, _ in groupby(record.without for record in records)]
         for name in dict.fromkeys(chain.from_iterable(alike)):
             entry, since_us = directory.subscriber(name), directory.lapsed.get(name)
-            # The first of these records suffices to end a plain subscriber, so the others are not looked at.
+            # The first of these records suffices to end a plain subscriber.
             if entry is None or entry.lifetime.timeout:
                 theirs = [record for record in records if name in record.without]
                 self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)

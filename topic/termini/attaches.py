@@ -199,8 +199,8 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        # The attach in `_later` has replaced the former attach here. It does not replace this attach, which is at least
-        # as late.
+        # `_later` has an attach that has replaced the former attach here. It is not later than the new attach, so drop
+        # it.
         self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)

@@ -79,7 +79,7 @@ class Forgetting:
             return row.log_name, row.event
         if link in self._closed:
             return None
-        # Reports name the last attach of a client, so this attach stays.
+        # A report may name the last attach of a client, so the row of this attach stays.
         if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:
             return (link,)
         if ended:

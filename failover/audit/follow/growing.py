@@ -127,7 +127,7 @@ class GrowingLog:
         if self.current is None and not self._begin_next():
             return None
         assert self.current is not None
-        # Look for the next segment first: if it exists, the current one does not grow any more.
+        # Look for the next segment first: if there is one, the current segment does not grow any more.
         following = self._following()
         blocks = self.current.read(self._opened(), CHUNK) if self._open() else []
         if blocks:

@@ -68,7 +68,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
             "accepted too early": owed.got & too_early & ~vague,
             "accepted though refused": accepted_though_refused(each, owed) & ~vague,
             "never published": unasked,
-            # the kind "never published" already covers these deliveries
+            # the kind "never published" covers these deliveries
             "sent by nobody": sent_by_nobody(each) & ~unasked & sure,
             "sent though left out": sent_though_left_out(each) & sure,
             "outcome disputed": outcome_disputed(each, owed) & sure,

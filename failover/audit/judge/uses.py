@@ -203,7 +203,7 @@ def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
             ends.setdefault(len(starts), _stamp(row))
             ended = True
         elif row.event == Event.RESOLVED and epoch > latest:
-            # This answer is from a later home that never received the key, so the use is over.
+            # An answer of a later home, which never received the key, shows that the use is over.
             ends.setdefault(len(starts), _stamp(row))
     return _Routed(starts, [ends[use] for use in range(1, len(starts) + 1) if use in ends], places, sent_again)
 

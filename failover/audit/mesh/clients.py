@@ -213,7 +213,7 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
     for client in publishers.values():
         broken = list(_broken_custody(client, by_name, left))
         client.custody = [span(log, end) for log, end in broken]
-        # No router's log has this attach, so any open log may have lost it.
+        # No router's log has the attach, so any open log may have lost it.
         if len(client.present) > len(client.lives):
             client.custody += open_windows(logs)
         if not client.logged:
@@ -312,13 +312,13 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     if row.event == Event.ATTACHED and row.generation is not None:
         client.generations[life] = row.generation
         if client.generation not in ("", row.generation):
-            # The answer tells the client that its old life has ended.
+            # The router's answer tells the client that its old life has ended.
             client.closings.append((client.last_life, life, ""))
         client.generation = row.generation
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in client.lives):
-        # KEPT is from the router's start. The router attached the link of its state store earlier, at the clock of the
+        # A KEPT row is written when the router starts. The router attached the link before, at the clock of the link's
         # life.
         opened = life if row.event == Event.KEPT else row.hlc
         client.lives.append((life, opened, _custodian(row)))

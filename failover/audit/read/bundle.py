@@ -71,7 +71,7 @@ def _distributions(root: str) -> Iterator[Distribution]:
         try:
             found = distribution(name)
         except PackageNotFoundError:
-            continue  # this requirement is for another operating system
+            continue  # the requirement is for another operating system
         for requirement in found.requires or ():
             match = NAME.match(requirement)
             needed = "extra ==" not in requirement or requirement.endswith(AUDIT)

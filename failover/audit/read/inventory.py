@@ -205,7 +205,7 @@ def _kept(segments: Sequence[ControlRow], kept: Kept) -> list[ControlRow]:
 def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
     last = segments[-1]
     times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
-    # A time of 0 is from before the clock was set. The start of the incarnation stands in for it.
+    # The start of the incarnation replaces a time of 0, which is from before the clock was set.
     known = [time or last.incarnation * 1000 for time in times if time is not None]
     role = next((row.role for row in segments if row.details["blocks"]), last.role)
     first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2

@@ -98,7 +98,7 @@ def open_logs(
         if wanted is not None or size <= LOCAL_BYTES:
             yield LocalLogs(contents(files, size, progress), size, wanted)
             return
-    # The module is imported here, because the import takes as long as the audit of a short run.
+    # Imported late, because the import takes as long as the audit of a short run.
     from failover.audit.read.spark import spark_logs
 
     with spark_logs(run_dirs, master, progress) as logs:

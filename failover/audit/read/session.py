@@ -173,7 +173,7 @@ def _settings(master: str) -> dict[str, str]:
         # The packed rows are already cached in groups by bucket, so Spark need not move rows again.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Otherwise Spark asks Python for the line number of each column, which takes a third of the planning time.
+        # Keep Spark from asking Python for the line number of each column, which takes a third of the planning time.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if SUBMITTED in os.environ:

@@ -59,7 +59,7 @@ class SparkLogs:
             raise AuditError(f"{', '.join(run_dirs)}: no mesh.json and no delivery logs found")
         self._size, self._read = size, spark.sparkContext.accumulator(0)
         number = buckets(size)
-        # The type is `Any`, because the annotation in pyspark is narrower than what it accepts.
+        # Typed as `Any`, because the annotation in pyspark is narrower than what Spark accepts.
         pack: Any = partial(_pack, number, self._read, tagged)
         packed = self.files.select("path", "content").mapInArrow(pack, PACKED_SCHEMA)
         self._packed = packed.repartition(number, "bucket").persist()

@@ -111,7 +111,7 @@ def _events(logs: SparkLogs) -> DataFrame:
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return event_rows(contents_of(batches))
 
-    # The type is `Any`, because the annotation in pyspark is narrower than what it accepts.
+    # Typed as `Any`, because the annotation in pyspark is narrower than what Spark accepts.
     told: Any = read
     segments = logs.files.filter(F.col("path").endswith(".oml")).select("path", "content")
     return segments.mapInArrow(told, spark_schema(EVENTS))

@@ -17,11 +17,11 @@ from typing import Final
 
 from router.mesh.errors import RunError
 
-# This is CLONE_NEWNET of linux/sched.h. Python 3.11 has neither the number nor the system calls.
+# CLONE_NEWNET of linux/sched.h. Python 3.11 has neither the number nor the system calls.
 NEW_NETWORK: Final = 0x40000000
 OURS: Final = "/proc/thread-self/ns/net"
 TUN: Final = "/dev/net/tun"
-# This is TUNSETIFF of linux/if_tun.h.
+# TUNSETIFF of linux/if_tun.h.
 SET_INTERFACE: Final = 0x400454CA
 PACKETS_ONLY: Final = 0x0001 | 0x1000  # IFF_TUN, IFF_NO_PI
 PROGRAMS: Final = {"ip": "iproute2", "setpriv": "util-linux"}

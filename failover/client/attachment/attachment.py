@@ -83,8 +83,8 @@ class Attachment(Handler):
         # Whether the client has reported `Searching` since the last loss. It reports this when no router takes the
         # link.
         self._searches = False
-        # True once a router has ended the link with MISSED. Each attach then states this, until a router has answered
-        # one.
+        # True from the time a router ends the link with MISSED, until a router has answered an attach. Each attach
+        # states it.
         self._told = False
         self._connection: Connection | None = None  # the connection that the client uses at present
         self._beside: trio.Nursery  # the tasks that end with the connection
@@ -147,7 +147,7 @@ class Attachment(Handler):
                 with trio.fail_after(LAST_CONNECT_S if self._routers.at_last else CONNECT_S):
                     stream = await self._connect(router)
             except (OSError, ValueError, trio.TooSlowError) as reason:
-                # ValueError means that the host name is not valid
+                # The host name is not valid.
                 why = why_unreachable(reason)
                 self._not_taken(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
@@ -189,7 +189,7 @@ class Attachment(Handler):
         finally:
             connection.close()
             connection.wake()
-            if not connection.opened:  # a peer that has not sent its open would not answer a close
+            if not connection.opened:  # a peer that has not sent its open does not answer a close
                 serving.cancel()
 
     async def _await_attach(self, router: RouterAddress) -> None:
@@ -239,7 +239,7 @@ class Attachment(Handler):
         elif self._timeout == 0:
             self._give_up(error)
         else:
-            # The same router comes first: if it lives, it knows most about the unsettled deliveries of this link.
+            # Try the same router first: if it lives, it knows most about the unsettled deliveries of this link.
             self._routers.succeeded()
             if elsewhere:  # the router sent the client away, or fell silent
                 self._routers.choose_next()
@@ -310,7 +310,7 @@ class Attachment(Handler):
         self._granted(link, generation)
         self.generation = generation
         self._settled_on()
-        if self._may_move and self._connection is not None:  # the connection is None if a call above has ended the link
+        if self._may_move and self._connection is not None:  # None if the link has ended in one of the calls above
             self._listening = self._connection.receiver(ROUTERS, ROUTERS)
             self._listening.flow(LISTS)
         self._news.unpark_all()

@@ -41,7 +41,7 @@ class RouterAddress(NamedTuple):
 def parse_url(url: str) -> RouterAddress:
     """Parse amqp://host:port or amqps://host:port; scheme and port are optional. Raises ValueError for a URL with any
     other part, such as a user or a path, because the client would ignore that part."""
-    # The message leaves out the URL, because any part of it may be a password.
+    # The error does not quote the URL, because any part of it may be a password.
     if "@" in url:
         raise ValueError(
             "a router's URL must not have a user or password; use --user and --password-file (Credentials)"

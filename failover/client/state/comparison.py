@@ -28,7 +28,7 @@ class ResumeStep(Enum):
     # Transfer the agreed state without the message, with `resume` true. Settle when the order of writes allows it.
     STATE = auto()
     SETTLED = auto()  # do as for STATE, but settle at once: both ends know the outcome
-    # Transfer with `resume` and `aborted` true. The receiver then discards the delivery, so this also settles it.
+    # Transfer with `resume` and `aborted` true, so that the receiver discards the delivery. This settles it, too.
     ABORTED = auto()
     FORGET = auto()  # send nothing, because the receiver has settled the delivery
     IGNORE = auto()  # send nothing: the receiver settles the delivery because the sender's map lacks it
@@ -47,14 +47,14 @@ class Theirs(Enum):
     """The state that the delivery has in the receiver's map."""
 
     NOTHING = auto()
-    UNPROVEN = auto()  # the map lacks the delivery but is incomplete, so this proves nothing
+    UNPROVEN = auto()  # the map lacks the delivery, but is incomplete, so its absence proves nothing
     UNDECIDED = auto()  # its state is null or received
     SAME = auto()  # its state is terminal, and the same as the sender's
     OTHER = auto()  # its state is terminal, and not the sender's
 
 
 TABLE: Final = {
-    # The receiver has never had the delivery, or has forgotten it. The sender has no outcome, so it sends the message.
+    # The receiver has never had the delivery, or has forgotten it. Without an outcome, the sender sends the message.
     (Mine.UNDECIDED, Theirs.NOTHING): ResumeStep.NEW,
     (Mine.UNDECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.UNDECIDED, Theirs.UNDECIDED): ResumeStep.WHOLE,

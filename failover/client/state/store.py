@@ -160,7 +160,7 @@ _MADE: Final = "INSERT INTO oncemesh_link (role, container, name, address, user)
 
 FORM: Final = FileForm(
     name="a client's state",
-    application=0x6F6E636C,  # this spells "oncl" in ASCII
+    application=0x6F6E636C,  # the ASCII text "oncl"
     version=2,
     tables=(
         """CREATE TABLE IF NOT EXISTS oncemesh_link (

@@ -96,7 +96,7 @@ class Awaiting:
         return {**options, "events": self._tell}
 
     def _tell(self, event: Event) -> None:
-        with suppress(RuntimeError):  # RuntimeError means that the event loop is closed
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._events, event)
 
 

@@ -53,7 +53,7 @@ class Call(Generic[Result]):
         """Hand the caller the result. If the caller has a result already, do nothing."""
         if not self._is_finished:
             self._is_finished = True
-            with suppress(RuntimeError):  # RuntimeError means that the caller no longer waits
+            with suppress(RuntimeError):  # the caller no longer waits
                 self.post(partial(self._done, ended))
 
     async def run(self, act: Callable[[], Awaitable[Result]]) -> None:
@@ -233,7 +233,7 @@ class ClientThread:
                 except _FailedError:
                     pass
                 except Exception as error:
-                    # The exception is raised outside of the nursery, because the nursery would wrap it in a group.
+                    # Raise the exception outside of the nursery, which would wrap it in a group.
                     failure = error
                 calls.cancel_scope.cancel()
         if failure is not None:

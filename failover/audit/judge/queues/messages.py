@@ -227,7 +227,7 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
     consumer answered so."""
     facts = each.facts
     answered = facts.at_home & facts.flags_of(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
-    # A key may have several uses. An answer to any of them counts.
+    # If a key has several uses, a consumer's answer to any of them counts.
     has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])
     is_open = bool(each.case.open_homes or each.case.cut)
     doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]
