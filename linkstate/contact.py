@@ -92,8 +92,7 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        # If this call has given this end a new number, the sender of the GREET cannot know it, even if `named` is equal
-        # to it.
+        # If this call has given this end a new number, the sender cannot know it, even if `named` is equal.
         if named == self.ours == former and same_plan:
             change = self._establish()
         if same_plan and not (self.established and established):

@@ -46,8 +46,7 @@ class InstallResult(Enum):
     NEWER = auto()  # the router keeps the advertisement, and passes it on
     KNOWN = auto()
     OLDER = auto()  # the router has a newer one, and sends that one back
-    # The advertisement names this router as its author, but this router did not write it. So the router writes a newer
-    # one.
+    # The advertisement names this router, which did not write it. So this router writes a newer one.
     DISPUTED = auto()
     # The advertisement is too old, or is from the future, or it is about a router that the mesh does not have.
     REFUSED = auto()

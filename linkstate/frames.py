@@ -36,8 +36,7 @@ GREET = 0
 DATA = 1
 # ACK acknowledges. x: the acknowledged number. y: the `highest` of the PROBE that it answers, or 0.
 ACK = 2
-# PROBE asks how far the target has got. x: the acknowledged number of the other direction. y: the highest sequence
-# number sent so far.
+# PROBE asks how far the target is. x: the acknowledged number of the other direction. y: the highest number sent.
 PROBE = 3
 # PART has a chunk that is not the last one of its payload. x and y are as in DATA.
 PART = 4

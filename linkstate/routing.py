@@ -36,8 +36,7 @@ from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
-# Of the two ends of a link, one only answers HELLOs. If no HELLO comes for this number of HELLO intervals, this end
-# sends one by itself.
+# The end of a link that only answers HELLOs sends one by itself if none comes for this many HELLO intervals.
 ANSWERS = 1.25
 REFRESH_DEADS = 10  # an advertisement is renewed after this number of `dead` times
 # An advertisement that was not renewed is forgotten after this number of `dead` times.
@@ -121,8 +120,7 @@ class LinkState:
                     f"the incarnation {frame.incarnation} lies in the future: the clocks of the two routers differ"
                 )
         if neighbour.connected:
-            # Of all HELLOs of the body only the last one counts, and likewise of all SUMMARYs, because the answer to
-            # each may be long.
+            # Only the last HELLO of the body counts, and only its last SUMMARY, because the answer to each may be long.
             last = {type(frame): frame for frame in frames}
             for frame in frames:
                 if isinstance(frame, Entries) or frame is last[type(frame)]:

@@ -105,8 +105,7 @@ class Strangers(Generic[S]):
     often it is called."""
 
     def __init__(self, places: int) -> None:
-        # A stranger that makes way keeps its place until its task ends. Meanwhile the next connections take the last
-        # quarter of the places.
+        # A stranger that makes way keeps its place until its task ends: the last quarter of the places is for this.
         self._most = 3 * places // 4
         self._crowded = places // 2
         self._unopened = Unopened[S]()

@@ -171,8 +171,7 @@ class _Segment:
         self._path = path
         self._file = path.open("x+b", buffering=0)
         try:
-            # If the disk is full, this call raises an error. Without the call, the first write to the mapping would
-            # kill the process.
+            # A full disk raises an error here. Later, a write to the mapping would kill the process instead.
             self._write(bytes(REGION))
         except OSError:
             self._file.close()

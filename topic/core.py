@@ -165,8 +165,7 @@ class Topic:
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
-            # The clocks of a set's leaders never go back, so an attach with a `clock` cannot have a lower epoch than an
-            # earlier one.
+            # With `clock`, the epoch cannot be lower than an earlier one, because the clocks of leaders never go back.
             unordered=unsettled is not None and seen == NOWHERE and not clock,
             afresh=unsettled is None and seen == NOWHERE and not clock,
         )

@@ -93,8 +93,8 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                # Each client has a session of its own, so ctrl-c reaches only the nemesis, which then ends the clients
-                # in order.
+                # Each client has its own session, so that ctrl-c reaches only the nemesis, which then ends them in
+                # order.
                 start_new_session=True,
             )
         self.running = True

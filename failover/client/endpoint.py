@@ -39,16 +39,13 @@ class Options(TypedDict, total=False):
 
     log: Path | None  # the directory for the client's delivery log
     store: Store | None  # without a store the link ends with the block; with one it may be resumed
-    # The seconds for which the mesh waits for the client, and for which the client looks for a router. 0: neither
-    # waits.
+    # The seconds for which the mesh waits for the client, and the client looks for a router. 0: neither waits.
     timeout: int
-    # The seconds of silence after which a router counts as gone. If the router's mesh states a shorter time, that
-    # counts.
+    # The seconds of silence after which a router counts as gone, unless its mesh states a shorter time.
     idle: float
     events: Listener | None
     credentials: Credentials  # without credentials, the client is anonymous
-    # Whether the client moves to another router when its router asks for this. A router asks if the other one has fewer
-    # links.
+    # Whether the client moves when its router asks it to. A router asks if another one has fewer links.
     moves: bool
 
 

@@ -265,8 +265,7 @@ class Endpoints:
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            # An earlier link of this loop has attached and detached in the same place. Its detach must be written
-            # first.
+            # An earlier link of this loop has attached and detached here. Its detach must be written first.
             if link.place in self._leaving:
                 self._postponed.append(link)
             elif self._sessions.of(link.session).is_open:

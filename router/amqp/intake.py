@@ -101,8 +101,7 @@ class Intake:
             self._check_format(frame, note.format)
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
-            # Calls of the handler cause events, too. They are handled now, because the next event has to be the event
-            # of this flow.
+            # Handle the events that the handler's calls cause, because the next event has to be the event of this flow.
             self.handle_events()
         elif isinstance(note, LaterDisposition | TransactionalDisposition):
             # The handler first reads the present states, because this frame may change them.

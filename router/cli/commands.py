@@ -17,8 +17,7 @@ import click
 from router.cli.loading import interruptible
 from router.mesh.errors import FileError, RunError
 
-# Commands report lost connections themselves. Without a handler, Python would also print warnings of the log. Routers
-# have their own handlers.
+# Without a handler, Python would print warnings of the log, which commands report themselves.
 logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
 INTERRUPTED: Final = 130
@@ -89,8 +88,7 @@ def plain_errors() -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
             nobody_reads_on()
             raise click.ClickException(f"standard output: {error.strerror}") from None
-        # An OSError that names a file is about a file that the user has given. Any other OSError is a bug, and keeps
-        # its traceback.
+        # An OSError that names a file is about a file of the user. Any other OSError is a bug, and keeps its traceback.
         if error.filename is None or isinstance(error, BrokenPipeError):
             raise
         raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None

@@ -334,8 +334,7 @@ class Launcher:
         while True:
             began = trio.current_time()
             for name, reason in self.endings():
-                # Perhaps Ctrl-C has ended the router while it started. Then it ends the launcher during this sleep,
-                # too.
+                # Perhaps Ctrl-C has ended the router while it started. Then it ends the launcher during this sleep.
                 await trio.sleep(LOOK_EVERY_S)
                 raise LaunchError(f"router {name} cannot start: {reason}")
             lacking = unfinished(topology, await look(self.directory, self.fetch), names)

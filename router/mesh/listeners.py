@@ -36,8 +36,7 @@ def listen(address: Address) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        # A host's name may stand for an address of another host. So the error text also names the address that was
-        # tried.
+        # A host's name may stand for another host's address, so the error names the address that was tried.
         meant = "" if where[0] == address.host else f" ({where[0]})"
         raise ListenError(f"{address}{meant}: {os.strerror(error.errno or 0)}") from None
     return listener

@@ -143,8 +143,7 @@ def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
     unseen = sorted(peers - contacts_of(view))
     if unseen:
         return f"is not in contact with {', '.join(unseen)}"
-    # If `whole` is false, other parts of the mesh may be down, and a router may wait for their routers for up to
-    # boot_wait.
+    # If other parts of the mesh may be down (not `whole`), a router may wait for them for up to boot_wait.
     if whole and view.status["state"] != "ready":
         return f"is {view.status['state']}"
     return ""

@@ -54,8 +54,7 @@ class RoutersNode:
         if not link.is_sender:
             raise Refusal(NOT_ALLOWED, f"{ROUTERS} accepts no messages, expected a receiver")
         former = self._ends.get(link.connection)
-        # A client may have a second link only if the first one has ended: the client has attached it again, and its
-        # detach comes next.
+        # A second link is allowed only if the first has ended: the client attaches again, and its detach comes next.
         if former is not None and not former.link.ended:
             raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
         end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._young)

@@ -111,8 +111,7 @@ class Record:
         # `None` means that a subscriber already has the delivery, and the home offers it to nobody else.
         self.chosen: bytes | None = None
         self.taken = False  # used for balanced addresses: whether a subscriber, at any router, has accepted the record
-        # Used at the home: whether the publisher has surely stored the outcome. It has if it has answered an echo that
-        # was sent after the outcome.
+        # Used at the home: whether the publisher has surely stored the outcome, as its answer to a later echo shows.
         self.known = False
         self.tries = 0  # used for balanced addresses, at the home: how often subscribers gave the record back
         # Used for balanced addresses, at the home: the subscribers that refused the delivery for themselves.
@@ -167,8 +166,7 @@ class Record:
         assert n >= 0 and self.state is not State.SETTLED
         if n != self.n:
             self.n = n
-            # Replace the message: the former one may come from a zombie home, and belong to an older delivery with this
-            # tag.
+            # Replace the message, which may come from a zombie home and belong to an older delivery with this tag.
             self.message = message
             self.stream.records[n] = self
         self.moved = moved
@@ -925,8 +923,7 @@ class HomeStream(Stream):
         self.unordered = unordered
         """Whether the publisher resumes its life without an echo of its last epoch. If so, this attach may have a lower
         epoch than the last one, because the clocks of the two routers may differ."""
-        # The client's map was null, and it has echoed no epoch. So this attach, too, may have a lower epoch than the
-        # publisher's last one.
+        # True if the client had a null map and echoed no epoch: this attach, too, may have a lower epoch than the last.
         self.afresh = afresh
         self.begun = False  # False while the attach waits for routers that may know the publisher's life
         self.answered = False

@@ -80,8 +80,7 @@ class Settlement:
                     continue
                 if state == QUEUED:
                     subscriber.skip_settled()
-                # If a record is in `attempts`, it was released on this link, and has to be settled on it even while it
-                # is queued.
+                # A record in `attempts` was released on this link. It has to be settled on it even if it is queued.
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():

@@ -223,8 +223,7 @@ class Audiences:
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
                 record.await_by_name_no_more([subscriber.name])
-            # No router has to tell a plain client of further messages that it misses: the client learns that its link
-            # has ended, or is gone.
+            # A plain client learns that its link has ended, or is gone, so no other message that it misses matters.
             if not subscriber.lifetime.timeout:
                 for record in stream.records.values():
                     record.is_back(subscriber.name)

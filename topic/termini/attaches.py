@@ -199,8 +199,7 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        # `_later` has an attach that has replaced the former attach here. It is not later than the new attach, so drop
-        # it.
+        # Drop an attach in `_later` that has replaced the former attach here: it is not later than the new one.
         self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)

@@ -318,8 +318,7 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in client.lives):
-        # A KEPT row is written when the router starts. The router attached the link before, at the clock of the link's
-        # life.
+        # A KEPT row is written when the router starts. The link was attached before, at the clock of its life.
         opened = life if row.event == Event.KEPT else row.hlc
         client.lives.append((life, opened, _custodian(row)))
         client.opened[life] = min(row.time, wall_us(life)) if row.event == Event.KEPT else row.time

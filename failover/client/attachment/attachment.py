@@ -34,8 +34,7 @@ from topic.properties import EPOCH, GENERATION, ROUTERS, SERVER_LIST
 
 # The seconds that the client waits until a router accepts a connection, while there is another router to try.
 CONNECT_S: Final = 1.0
-# The seconds that the client waits at the last router of a round, because a busy host, or a busy client, may need
-# longer.
+# The seconds that the client waits at the last router of a round. They are more, because hosts and clients may be busy.
 LAST_CONNECT_S: Final = 5.0
 # The seconds that the client waits for the answer to an attach. The router may have to ask other routers first.
 ATTACH_S: Final = 30.0
@@ -80,11 +79,9 @@ class Attachment(Handler):
         self._tell = events or (lambda event: None)
         self._log = log
         self._resumes = False  # whether a router has ever answered an attach of this link
-        # Whether the client has reported `Searching` since the last loss. It reports this when no router takes the
-        # link.
+        # Whether the client has reported since the last loss that no router takes the link (`Searching`).
         self._searches = False
-        # True from the time a router ends the link with MISSED, until a router has answered an attach. Each attach
-        # states it.
+        # True from the time a router ends the link with MISSED, until an attach is answered. Each attach states it.
         self._told = False
         self._connection: Connection | None = None  # the connection that the client uses at present
         self._beside: trio.Nursery  # the tasks that end with the connection
@@ -93,8 +90,7 @@ class Attachment(Handler):
         self._listening: Link | None = None  # the link on which `$routers` sends its lists
         self._rest_s = REST_S
         self._rested = 0.0  # the time before which the client does not move again
-        # The number of attaches that the client has sent and given up before their answer. A router may still read such
-        # an attach.
+        # The number of attaches that were sent and given up before their answer. A router may still read them.
         self._ghosts = 0
         self._over = trio.Event()  # set when the client stops using the current connection
         self._since = 0.0  # the time when the link was attached or lost, or when the search for a router began

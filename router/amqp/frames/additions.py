@@ -97,8 +97,7 @@ class Additions:
         at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
         while at < len(data):
             size = int.from_bytes(data[at : at + 4], "big")
-            # The code of the performative is at a fixed place, because proton writes all its frames and descriptors in
-            # one form.
+            # Proton writes all its frames and descriptors in one form, so the code is at a fixed place.
             code = data[at + 10] if size > HEAD else 0
             if code == ATTACH or (code == TRANSFER and transfers):
                 frame = data[at : at + size]
@@ -195,8 +194,7 @@ class Additions:
         """The payload without its envelope. The message-format of the envelope goes into the transfer's field."""
         more = len(fields) > MORE and fields[MORE] in TRUES
         if link in self._going_on:
-            # Leave message-format out: proton writes 0, but the first transfer of this delivery has named another
-            # format.
+            # Proton writes message-format 0 again, but the first transfer of this delivery has named another one.
             fields[MESSAGE_FORMAT] = NULL
             if not more:
                 self._going_on.remove(link)

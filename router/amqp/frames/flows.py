@@ -145,8 +145,7 @@ class Flows:
             frame = performative.build(channel, FLOW, fields)
         if link is not None and link.is_sender:
             is_vast, former = (credit or 0) >= HALF, link.limit
-            # A flow without delivery-count shows that the peer has not read our attach. The delivery-count in our
-            # attach is 0.
+            # A flow without delivery-count shows that the peer has not read our attach, which has the count 0.
             link.limit = ((count or 0) + (credit or 0)) % UINTS
             turns = is_vast != link.is_vast
             lowers = lowers or (not is_vast and (turns or is_less(link.limit, former)))

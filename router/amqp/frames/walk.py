@@ -69,8 +69,7 @@ def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
 
 
 MOST_ROWS: Final = 256
-# The most patterns that one input may compile. A pattern costs as much as hundreds of frames, and a peer can force
-# many.
+# The most patterns that one input may compile, because a pattern costs as much as hundreds of frames.
 MOST_NEW: Final = 8
 # The latest patterns, at most MOST_ROWS.
 _rows: Final[dict[tuple[bytes, int, tuple[tuple[int, int], ...]], Row]] = {}
