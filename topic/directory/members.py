@@ -26,7 +26,8 @@ class Members:
         until the first acknowledgement in it."""
         self._told: dict[str, Epoch] = {router: Epoch(0, router, incarnation)}
         """For each contact, the epoch up to which the contact has announced its attaches. A router announces its
-        attaches in the order of their epochs. For this router, the epoch of the latest attach in its section."""
+        attaches in the order of their epochs. The entry of this router itself has the epoch of the latest attach in its
+        section."""
         self.untold: dict[bytes, int] = {}
         """Maps publishers to the clocks of their attaches here that this router does not announce yet (7.9)."""
 

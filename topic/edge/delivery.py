@@ -166,7 +166,7 @@ class EdgeDelivery:
             self._deliver(subscriber, stream, records)
 
     def take_back(self, stream: Stream, records: list[Record], gates: Mapping[bytes, Gate]) -> None:
-        """Remove these records from their subscribers, to none of which they were sent yet. `gates`: maps the name of a
+        """These records were sent to no subscriber yet. Remove their subscribers. `gates`: maps the name of a
         subscriber to the gate behind which its later records now wait."""
         gone = set(records)
         for subscriber in dict.fromkeys(subscriber for record in records for subscriber in record.locals):

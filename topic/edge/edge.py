@@ -85,7 +85,7 @@ class Edge:
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
         if not subscriber.incomplete:
             self._unname(subscriber, [record for record in named if record.key not in (subscriber.client_map or ())])
-        for stream in self.records.unblocked:  # records may have waited for a key that the subscriber's map names
+        for stream in self.records.unblocked:  # the subscriber's map may name a key for which records have waited
             self.release(stream)
 
     def drop(self, subscriber: LocalSubscriber) -> list[Record]:

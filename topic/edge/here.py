@@ -11,8 +11,8 @@ class HomeHere(Protocol):
     """The methods that an edge calls at the home of its own router; `topic.home.home` implements them."""
 
     def decide(self, stream: HomeStream, records: list[Record]) -> None:
-        """Answer the publisher for each of these records that waits for nobody any more. This router is their home, and
-        they wait for fewer subscribers and routers than before."""
+        """Some of these records wait for fewer subscribers and routers than before. Answer the publisher for each that
+        waits for nobody any more."""
 
     def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
         """Find which of these keys the publisher, which is attached here, has settled, and tell the edge."""

@@ -29,7 +29,7 @@ class Reports:
         short time while other records of the stream have no outcome, so that one report can cover whole ranges."""
         self.due = inf
         self.unjoined: dict[str, set[bytes]] = {}
-        """For each home in contact, the local subscribers that it has not joined in this contact."""
+        """For each home in contact, the local subscribers that the home has yet to join in this contact."""
         self.unreported: dict[str, list[Record]] = {}
         """For each home, the finished records whose report is delayed."""
         self._unproven: dict[bytes, dict[bytes, None]] = {}

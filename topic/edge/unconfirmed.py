@@ -25,7 +25,7 @@ from topic.journal import BY_MAP, Event
 from topic.outlet import Outlet
 
 FINAL = (DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED)
-"""The outcomes in a map that are final. The edge sends a delivery that the client has released to the client again."""
+"""The outcomes in a map that are final. *Released* is not: the edge sends a released delivery again."""
 UNKNOWN = bytes(GENERATION_LENGTH)
 """Stands for the generation of a publisher that no router in contact knows."""
 
@@ -113,8 +113,8 @@ class Unconfirmed:
                 record.hold()  # the refusal of a removed subscriber no longer counts
 
     def hold_for(self, subscriber: LocalSubscriber, records: Iterable[Record]) -> None:
-        """Let records that the subscriber has not answered wait until the home names it again, because it has attached
-        anew."""
+        """The subscriber has attached anew. Until the home names it again, hold back the records that it has not
+        answered."""
         for record in records:
             record.hold_for(subscriber)
 

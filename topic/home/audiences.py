@@ -45,7 +45,7 @@ class Audiences:
         streams: Streams[HomeStream],
         home: Decisions,
     ) -> None:
-        """`home` answers the publisher for records that wait for fewer subscribers and routers than before."""
+        """`home` answers the publisher of a record when the record waits for nobody any more."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self.edge = edge
@@ -331,8 +331,8 @@ class Audiences:
                 self._expect(record, name)
 
     def adopt(self, subscriber: LinkEntry) -> None:
-        """Await a subscriber of which a contact has told, for all deliveries in doubt that publishers have resumed here
-        (6.4)."""
+        """Await a subscriber for all deliveries in doubt that publishers have resumed here. This router has learned of
+        the subscriber from a section or gossip (6.4)."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
             for record in stream.records.values():

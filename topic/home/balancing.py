@@ -74,7 +74,7 @@ class Balancing:
         settings: Settings,
         home: Decisions,
     ) -> None:
-        """`home` answers the publisher for records that wait for fewer subscribers and routers than before."""
+        """`home` answers the publisher of a record when the record waits for nobody any more."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge

@@ -45,7 +45,7 @@ class Lapses:
         home: Decisions,
         links: Endings,
     ) -> None:
-        """`home` answers the publisher for records that wait for fewer subscribers and routers than before."""
+        """`home` answers the publisher of a record when the record waits for nobody any more."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge

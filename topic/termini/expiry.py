@@ -95,7 +95,7 @@ class Expiry:
         is not."""
         self._polls: dict[Index, _Poll] = {}
         self._bound_to: dict[Attach, set[str]] = {}
-        """Maps each attach to whose expiry this router has agreed to the routers that have proposed it. A router that
+        """For each attach that this router has agreed to let expire: the routers that have proposed it. A router that
         withdraws its proposal is removed."""
         self._ended: dict[Attach, float] = {}
         self._looked = -math.inf
