@@ -20,19 +20,20 @@ from tests import engine, forks
 
 ROOT = Path(__file__).parent
 COMPUTES = "exhaustive", "simulation", "topic/raft", "topic", "linkstate", "golden", "mutants"
-"""Folders whose tests only compute, those with the longest tests first. One worker begins with them, and yields to
-processes whose timers run. The other workers take the rest of them when they have nothing else."""
+"""Folders whose tests only compute, beginning with the folders of the longest tests. One worker begins with these
+tests, and yields to processes whose timers run. The other workers take the rest of them when they have no other tests
+left."""
 APART = "exhaustive", "simulation", "topic/raft", "mutants"
-"""A worker takes the tests of these folders one by one: so all workers finish together."""
+"""Folders whose tests a worker takes one by one, so that all workers finish together."""
 FIRST = "processes", "interop", "failover/audit", "test_wheel.py", "failover", "fuzz"
-"""The longest of the other tests."""
+"""The folders and files of the longest other tests, which begin early."""
 NICE = 10
 
-# Hundreds of processes start. Their imports are compiled once, even if the environment forbids that.
+# Compile imports once even if the environment forbids it, because hundreds of processes start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A shell makes background processes ignore ctrl-C. Tests and their children would inherit that.
+# Restore ctrl-C: a shell makes background processes ignore it, and tests and their children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 forks.install()
@@ -41,7 +42,7 @@ engine.let_faults_through()
 settings.register_profile(
     "ci",
     derandomize=True,
-    deadline=None,  # shared machines are slow at times, which these tests do not measure
+    deadline=None,  # a slow machine is no fault of these tests
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci")
@@ -49,9 +50,9 @@ settings.load_profile("ci")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without searches for garbage. No module and no test is ever garbage, and they have millions of objects,
-    so later searches skip them, and begin as late as in a router. In tests that only compute, searches took a third of
-    the time."""
+    """Collect without searches for garbage. Modules and tests are never garbage, and have millions of objects. So later
+    searches skip them, and begin as late as in a router. In tests that only compute, searches took a third of the
+    time."""
     gc.disable()
     try:
         return (yield)
@@ -62,7 +63,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def _place(nodeid: str, folders: Sequence[str]) -> int | None:
-    """The index of the first of these folders that contains the test."""
+    """The index of the first of these folders that has the test; None if none has it."""
     path = nodeid.removeprefix("tests/")
     return next((place for place, folder in enumerate(folders) if path.startswith(folder)), None)
 

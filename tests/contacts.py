@@ -10,13 +10,13 @@ class Contacts:
     """The contacts of one router."""
 
     def __init__(self, carry: Callable[[str, bytes], None]) -> None:
-        """`carry` gets payloads for another router, in contact or not."""
+        """`carry` gets all payloads for other routers, in contact or not."""
         self.out: list[Action] = []
         self.costs: dict[str, int] = {}
-        """The cost of the path to each router, as a test says it."""
+        """The cost of the path to each router, as set by the test."""
         self._carry = carry
 
-    # calls of the test
+    # The test calls the methods from here on.
 
     def made(self, router: str, incarnation: int) -> None:
         self.out.append(ContactMade(router, incarnation))
@@ -27,7 +27,7 @@ class Contacts:
     def received(self, router: str, payload: bytes) -> None:
         self.out.append(Received(router, payload))
 
-    # calls of the node
+    # The node calls the methods from here on.
 
     def cost_to(self, router: str) -> int | None:
         return self.costs.get(router)
@@ -43,7 +43,7 @@ class Contacts:
         self.lost(router, cause, reason)
 
     def handle_timer(self, now: float) -> None:
-        """Nothing to do: nothing happens by itself."""
+        """Do nothing: no contact begins or ends by itself."""
 
     def deadline(self) -> float:
         return inf

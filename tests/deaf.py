@@ -1,4 +1,4 @@
-"""A shell that ignores everything except topics (`topic.node.NodeShell`)."""
+"""A shell that ignores all outputs of a node, except the topics' (`topic.node.NodeShell`)."""
 
 from topic.errors import BreachError
 

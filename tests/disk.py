@@ -1,4 +1,4 @@
-"""A full disk, for a test that needs no file system of its own."""
+"""Makes a full disk for a test, without a file system of its own."""
 
 import resource
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import psutil
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file that this process writes can grow, nor any file of children that start meanwhile. The kernel answers
-    EFBIG where a full disk would answer ENOSPC."""
+    """Keep all files of this process from growing, and all files of children that start meanwhile. The kernel answers
+    EFBIG, where a full disk would answer ENOSPC."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
@@ -20,5 +20,5 @@ def full_disk() -> Iterator[None]:
 
 
 def set_full(pid: int, most: int) -> None:
-    """The same for a running process, with room for `most` bytes in each file. -1: without a limit again."""
+    """Keep the files of a running process from growing beyond `most` bytes. -1: without a limit again."""
     psutil.Process(pid).rlimit(psutil.RLIMIT_FSIZE, (most, psutil.Process(pid).rlimit(psutil.RLIMIT_FSIZE)[1]))

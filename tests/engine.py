@@ -1,4 +1,4 @@
-"""A fault of the AMQP engine ends its connection in production. In tests it fails the test."""
+"""Makes faults of the AMQP engine fail a test. In production a fault only ends its connection."""
 
 from router.amqp import connection
 from router.amqp.connection import fault_of
@@ -12,10 +12,10 @@ def _let_through(error: Exception) -> AmqpError:
 
 
 def let_faults_through() -> None:
-    """From now on such a fault propagates out of the connection."""
+    """From now on, let a fault of the engine propagate out of its connection."""
     connection.fault_of = _let_through
 
 
 def end_connections() -> None:
-    """From now on such a fault ends its connection, as in production."""
+    """From now on, let a fault of the engine end its connection, as in production."""
     connection.fault_of = fault_of

@@ -1,5 +1,5 @@
-"""How shells of tests mark a message that has come back to its queue, or was a dead letter
-(`topic.queues.leader.log.Marking`): "TEXT with ANNOTATIONS died NUMBER failed NUMBER", where absent parts are left out.
+"""Marks a message of a test that has come back to its queue, or was a dead letter (`topic.queues.leader.log.Marking`):
+"TEXT with ANNOTATIONS died NUMBER failed NUMBER", where absent parts are left out.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ FAILED: Final = b" failed "
 DIED: Final = b" died "
 MOST_DEATHS: Final = 16
 NO_ANNOTATIONS: Final = b"none"
-"""What a consumer may send in place of annotations."""
+"""The annotations of a consumer that sends none."""
 
 
 def marked(message: bytes, failures: int) -> bytes:
@@ -19,7 +19,7 @@ def marked(message: bytes, failures: int) -> bytes:
 
 
 def unmarked(message: bytes) -> tuple[bytes, int]:
-    """The message without annotations of consumers, and how often they have failed."""
+    """The message without annotations of consumers, and the number of their failures."""
     text, _, failures = message.partition(FAILED)
     return bare(text), int(failures or 0)
 
@@ -31,19 +31,19 @@ def bare(message: bytes) -> bytes:
 
 
 def added(message: bytes) -> bytes:
-    """The annotations of consumers on the message."""
+    """The annotations that consumers have added to the message."""
     text, _, _ = message.partition(FAILED)
     return text.partition(DIED)[0].partition(WITH)[2]
 
 
 def died(message: bytes) -> bytes | None:
-    """The message as a dead letter. None if it was a dead letter too often."""
+    """The message as a dead letter; None if it was a dead letter too often."""
     text, deaths = alive(message)
     return text + DIED + b"%d" % (deaths + 1) if deaths < MOST_DEATHS else None
 
 
 def alive(message: bytes) -> tuple[bytes, int]:
-    """The message as it was published, and how often it was a dead letter."""
+    """The message as it was published, and the number of times that it was a dead letter."""
     text, _, deaths = message.partition(DIED)
     return text, int(deaths or 0)
 

@@ -27,7 +27,7 @@ import attrs
 
 LARGEST: Final = 1 << 20
 MOST_DESCRIPTORS: Final = 250
-"""Linux passes at most 253 at a time."""
+"""The most descriptors that Linux passes at a time."""
 
 PR_SET_MM: Final = 35
 PR_SET_MM_MAP: Final = 14
@@ -51,7 +51,7 @@ class Start:
     """Variables in addition to the server's."""
     directory: str
     numbers: list[int]
-    """The numbers of the descriptors in the process, in the message's order."""
+    """The numbers that the descriptors have in the new process, in the message's order."""
     new_session: bool
 
     def to_bytes(self) -> bytes:
@@ -63,14 +63,14 @@ class Start:
 
 
 def serve(requests: socket.socket) -> Start:
-    """Fork until the requesting process has ended. Returns in every forked process."""
+    """Fork until the requesting process has ended. Each forked process returns."""
     chances = [one for one in gc.get_objects() if isinstance(one, random.Random)]
     gc.collect()
     gc.freeze()
     while True:
         try:
             data, descriptors, _, _ = socket.recv_fds(requests, LARGEST, MOST_DESCRIPTORS)
-        except KeyboardInterrupt:  # the requesting process gets it, too
+        except KeyboardInterrupt:  # also for the requesting process
             data = b""
         if not data:
             os._exit(0)
@@ -80,7 +80,7 @@ def serve(requests: socket.socket) -> Start:
             pid = os.fork()
             if pid == 0:
                 os.close(adopted)
-                os.read(waits, 1)  # until it is a child of the requesting process
+                os.read(waits, 1)  # until the new process is a child of the requesting process
                 os.close(waits)
                 _become(start, descriptors, requests, chances)
                 return start
@@ -102,7 +102,7 @@ def _become(start: Start, descriptors: Sequence[int], requests: socket.socket, c
         os.setsid()
     os.chdir(start.directory)
     os.environ.update(start.environment)
-    for chance in chances:  # generators of modules; Python reseeds its own
+    for chance in chances:  # generators that modules have made; Python reseeds its own
         chance.seed()
     show(start.command)
 
@@ -114,7 +114,7 @@ def _moved(number: int, above: int) -> int:
 
 
 _shown: Any = None
-"""The memory that the kernel shows as this process's command line."""
+"""The memory that the kernel shows as the command line of this process."""
 
 
 def show(command: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ def show(command: Sequence[str]) -> None:
 
 
 def run(start: Start) -> None:
-    """Run the program as the interpreter would."""
+    """Run the program as the interpreter would run it."""
     option, program, *arguments = start.arguments
     sys.orig_argv = start.command
     if not sys.flags.safe_path:

@@ -35,20 +35,20 @@ IMPORTED: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
         "failover.cli.subscribe", "failover.cli.watch.status",
     ),
 }  # fmt: skip
-"""Program -> the modules that it imports first, including modules that it would import only when it needs them."""
+"""Maps a program to the modules that it imports first, including those that it would import only when needed."""
 
 TEST: Final = "PYTEST_CURRENT_TEST"
-"""The only variable that may differ among processes of one server."""
+"""The only variable of the environment that may differ among processes of one server."""
 PR_SET_CHILD_SUBREAPER: Final = 36
 LIMITS: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_CORE)
 UNKNOWN: Final = ("shell", "gid", "gids", "uid", "executable", "preexec_fn", "process_group")
-"""Options of a start that a message to a server cannot express."""
+"""Options of a start that a message to a server cannot carry."""
 
 is_on = True
-"""Whether forks replace starts."""
+"""Whether servers fork processes in place of starts."""
 _servers: dict[Any, "Server | None"] = {}
 _asked: Counter[Any] = Counter()
-_lock = threading.RLock()  # reentrant, as a server is started under it, too
+_lock = threading.RLock()  # reentrant, because a server is started while it is held
 
 
 class Server:
@@ -60,7 +60,7 @@ class Server:
         with its:
             command = [interpreter, *options, "-m", "tests.fork_server", str(its.fileno()), *IMPORTED[tuple(program)]]
             nothing = subprocess.DEVNULL
-            self._process = subprocess.Popen(  # in no test's folder, where it would look like a leftover
+            self._process = subprocess.Popen(  # outside of the tests' folders, where it would look like a leftover
                 command, cwd="/", stdin=nothing, stdout=nothing, pass_fds=[its.fileno()]
             )
         self._requests = ours
@@ -77,18 +77,18 @@ class Server:
         return pid
 
     def end(self) -> int:
-        """Make no more requests."""
+        """End the server: make no more requests to it."""
         self._requests.close()
         return self._process.wait(HANGS_S)
 
 
 def _adopt(orphans: bool) -> None:
-    """Whether descendants whose parent ends become our children."""
+    """Whether descendants whose parent ends become children of this process."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(orphans), 0, 0, 0)
 
 
 def install() -> None:
-    """Install the servers, for the life of this process."""
+    """Install the servers for the life of this process."""
     usual = subprocess.Popen._execute_child  # type: ignore[attr-defined]
     names = signature(usual)
 
@@ -115,14 +115,13 @@ def _options_end(program: Sequence[str]) -> int:
 
 
 def _can_be_asked(options: dict[str, Any]) -> bool:
-    """Whether a message to a server can express all that the starter wants."""
+    """Whether a message to a server can carry all options of the start."""
     usual = options["close_fds"] and options["restore_signals"] and options["umask"] == -1 and options["env"] is None
     return usual and not any(options[name] not in (None, False, -1) for name in UNKNOWN)
 
 
 def _server(program: Sequence[str]) -> Server | None:
-    """The server for this start, from the second start on, as one start is not worth a server. None if there is
-    none."""
+    """The server for this start. None at the first start of a program, because one start is not worth a server."""
     key = program, _inherited()
     _asked[key] += 1
     if key not in _servers and _asked[key] > 1:
@@ -132,9 +131,8 @@ def _server(program: Sequence[str]) -> Server | None:
 
 
 def _inherited() -> tuple[object, ...]:
-    """The state that a process inherits from its starter and that no message has; and the environment, which imports
-    may read.
-    """
+    """The state that a process inherits from its starter and that no message carries; and the environment, because
+    imports may read it."""
     ignored = [number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     limits = [resource.getrlimit(which) for which in LIMITS]

@@ -1,4 +1,4 @@
-"""How long tests wait for an event: a test that reaches the bound hangs, however busy its machine is."""
+"""The time for which tests wait for an event. A test that reaches it hangs, however busy its machine is."""
 
 from typing import Final
 

@@ -42,7 +42,7 @@ def told() -> dict[str, object]:
 def open_descriptors() -> list[int]:
     found = []
     for name in os.listdir("/proc/self/fd"):
-        if Path(f"/proc/self/fd/{name}").exists():  # not the descriptor that lists them
+        if Path(f"/proc/self/fd/{name}").exists():  # without the descriptor that lists the others
             found.append(int(name))
     return sorted(found)
 

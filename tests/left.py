@@ -1,4 +1,4 @@
-"""Finds processes that were started below a test's folder by any process: none may outlive the test."""
+"""Finds processes that were started below a test's folder. None may outlive its test."""
 
 import contextlib
 from pathlib import Path
@@ -7,7 +7,7 @@ import psutil
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Processes that run in the folder, or whose command line names it."""
+    """The processes that run in the folder, or whose command line names it."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Short notations for plans in topology files."""
+"""Short notations for plans of meshes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,8 @@ from linkstate.plan.plan import Plan, PlannedLink, PlannedRouter
 
 
 def file(routers: Iterable[str], *links: str) -> Plan:
-    """A plan of routers of one letter, and links "ab", of cost 1, or "ab5"."""
+    """A plan as a topology file has it: routers with names of one letter, and links such as "ab" with cost 1, or "ab5"
+    with cost 5."""
     return of(routers, {(link[0], link[1]): int(link[2:] or 1) for link in links})
 
 

@@ -1,4 +1,4 @@
-"""The store of the replicas of a router in memory (`topic.queues.storing.SetStore`), with the rules of a real one."""
+"""A store of a router's replicas in memory (`topic.queues.storing.SetStore`), with the rules of a real one."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -23,7 +23,7 @@ def apply(rows: dict[bytes, bytes], changes: Changes) -> None:
 
 
 def sent_behind(rows: Mapping[bytes, bytes], after: bytes) -> Iterator[Row]:
-    """The rows of a snapshot that a leader sends behind this key."""
+    """The rows of a snapshot that a leader sends after this key."""
     there = [at for key in rows if not is_body(key) and (at := position_in(key)) is not None]
     all_rows = [*rows.items(), *map(run_row, runs_of(sorted(there)))]
     behind = order_of(after)
@@ -31,8 +31,8 @@ def sent_behind(rows: Mapping[bytes, bytes], after: bytes) -> Iterator[Row]:
 
 
 def with_pieces(rows: Mapping[bytes, bytes], pieces: Iterable[tuple[int, bytes]]) -> dict[bytes, bytes]:
-    """The rows of a leader's snapshot, when its pieces are there. `rows`: those of the former state. `pieces`: each has
-    the index of its snapshot."""
+    """The rows of a leader's snapshot, made when all of its pieces are there. `rows`: the rows of the former state.
+    `pieces`: each with the index of its snapshot."""
     found = [(index, *row) for index, piece in pieces for row in read_piece(piece)]
     last = found[-1][0] if found else 0
     messages = {key: value for _, key, value in found if section_of(key) is Section.MESSAGES}
@@ -58,10 +58,11 @@ class SetPart:
         self.snapshot: Snapshot = NOTHING
         self.rows: dict[bytes, bytes] = {}
         self.pieces: list[tuple[int, bytes]] = []
-        """The pieces of the snapshot that a leader sends, and of earlier ones, each with the index of its snapshot."""
+        """The pieces of the snapshot that a leader sends, and of earlier snapshots. Each has the index of its
+        snapshot."""
         self.entries: list[Entry] = []
         self.number = 0
-        """The number of changes so far. The mark beside the store has it, too."""
+        """The number of changes so far, which the mark beside the store also has."""
 
     @property
     def content(self) -> SetContent:
@@ -104,7 +105,7 @@ class MemorySets:
     def __init__(self, parts: dict[str, SetPart]) -> None:
         self.parts = parts
         self.former: list[SetPart] = []
-        """Parts that were set aside, as no store deletes one."""
+        """The parts that were set aside. No store deletes a part."""
 
     @property
     def contents(self) -> dict[str, SetContent]:
@@ -114,11 +115,11 @@ class MemorySets:
         return MemorySets({name: part.copy() for name, part in self.parts.items()})
 
     def changed_since(self, earlier: "MemorySets") -> list[str]:
-        """The sets that have changed since then."""
+        """The sets that have changed since the store was as `earlier`."""
         return [name for name, part in self.parts.items() if part.number > earlier.parts[name].number]
 
     def put_back(self, earlier: "MemorySets", new_store: Callable[[], bytes]) -> "MemorySets":
-        """Replace this store by an earlier one. The mark shows which sets lack changes: these begin anew."""
+        """Replace this store by an earlier one. The mark shows which sets lack changes: their parts begin anew."""
         found = earlier.copy()
         for name in self.changed_since(earlier):
             self._begin_anew(found, name, new_store())
@@ -150,7 +151,7 @@ class MemorySets:
 
 @attrs.define
 class StoreNames:
-    """Identities that no store has had."""
+    """Makes identities that no store has had."""
 
     count: int = 0
 
@@ -159,5 +160,5 @@ class StoreNames:
         return f"store {self.count}".encode()
 
     def parts(self, sets: Collection[str]) -> dict[str, SetPart]:
-        """Empty parts."""
+        """Make empty parts."""
         return {name: SetPart(self()) for name in sets}

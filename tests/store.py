@@ -1,4 +1,4 @@
-"""Replaces `router.store`: data is stored at once, and outlives a kill."""
+"""Replaces `router.store`: it stores data at once, and the data outlive a kill."""
 
 from collections.abc import Iterable
 from typing import Self
@@ -16,12 +16,12 @@ class MemoryStore:
 
     @property
     def found(self) -> bool:
-        """Whether the store is in use: every life reserves the clock."""
+        """Whether the store was used before: every life reserves clock values."""
         return self.reserved > 0
 
     @property
     def remembered(self) -> list[LinkEntry]:
-        """The entries in the order of `router.store`."""
+        """The entries, in the order of `router.store`."""
         return [entry for _, entry in sorted(self.entries.items())]
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""A process that is forked in the place of a start is like one that was started."""
+"""A process that a server forks in place of a start is like a started one."""
 
 import json
 import os
@@ -22,17 +22,17 @@ PIPES: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
 
 @pytest.fixture(autouse=True, scope="module")
 def known() -> Iterator[None]:
-    """The program is one that is forked, by servers of this file."""
+    """Let servers of this file fork the program."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forks, "IMPORTED", {PROGRAM: ("json", "psutil"), OF_CODE: ("tests.itself",)})
         patch.setattr(forks, "_servers", {})
-        begin(), begin(program=OF_CODE)  # the first time it is not worth a server
+        begin(), begin(program=OF_CODE)  # a server is made only at the second start
         yield
         assert [server.end() for server in forks._servers.values() if server is not None] == [0, 0, 0]
 
 
 class Spy:
-    """Counts what goes on as ever."""
+    """Counts the calls of a method, which works as before."""
 
     def __init__(self, method: Any) -> None:
         self.method, self.count = method, 0
@@ -47,7 +47,7 @@ def begin(*arguments: str, program: tuple[str, ...] = PROGRAM, **options: Any) -
 
 
 def started(monkeypatch: pytest.MonkeyPatch, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-    """By the kernel."""
+    """Let the kernel start the program."""
     with monkeypatch.context() as patch:
         patch.setattr(forks, "is_on", False)
         return begin(*arguments, **options)

@@ -9,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 OURS = ("failover", "linkstate", "router", "topic")
 
-# Folder or module -> what it may import of ours. The longest that matches a module decides.
+# Maps a folder or module to the modules of this project that it may import.
+# The longest name that matches a module decides.
 MAY_IMPORT = {
     "linkstate": ("linkstate",),
     "topic": ("topic", "linkstate"),
@@ -107,7 +108,7 @@ MAY_IMPORT = {
     ),
 }
 
-# Third party -> the only folders that may know it.
+# Maps a third-party library to the only folders that may import it.
 CONFINED = {
     "trio": ("router", "failover/client", "failover/chaos", "failover/cli"),
     "cproton": ("router/amqp", "failover/client"),
@@ -127,7 +128,7 @@ CONFINED = {
     "wsproto": ("router/websocket",),
 }
 
-# What makes a core impure: sockets, clocks, randomness, threads, files.
+# Modules that a core must not import: sockets, clocks, randomness, threads, files.
 IMPURE = (
     "asyncio", "datetime", "os", "pathlib", "random", "secrets", "select", "signal", "socket", "sqlite3",
     "subprocess", "tempfile", "threading", "time", "uuid",
@@ -136,7 +137,7 @@ IMPURE = (
 
 @cache
 def modules() -> list[str]:
-    """Paths of all our modules, relative to the root."""
+    """The paths of all modules of the product, relative to the root."""
     found = [path for folder in OURS for path in (ROOT / folder).rglob("*.py")]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
@@ -152,7 +153,7 @@ def tree(path: str) -> ast.Module:
 
 @cache
 def imported(path: str) -> Sequence[tuple[str, int]]:
-    """Every module that the file at `path` imports, absolute and dotted, with its line."""
+    """Each module that the file at `path` imports, by its absolute dotted name, with its line."""
     return list(_imported(path))
 
 
@@ -201,7 +202,7 @@ def test_imports_point_one_way() -> None:
 
 
 def loaded_at_once(path: str) -> Iterator[str]:
-    """What the module at `path` imports as soon as it is imported itself."""
+    """Yield the modules that the module at `path` imports when it is itself imported."""
     for node in tree(path).body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -215,7 +216,8 @@ def test_commands_load_the_audit_only_when_they_have_found_what_it_needs() -> No
 
 
 def graph() -> dict[str, set[str]]:
-    """Our modules, and those of ours that each imports; for the types alone is imported, too."""
+    """For each module of the product, the modules of the product that it imports, also those that it imports only for
+    types."""
     ours = {dotted(path): path for path in modules()}
     found = {}
     for module, path in ours.items():
@@ -225,7 +227,7 @@ def graph() -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
-    """The modules that a module imports and that import it, at whatever remove; for each that imports itself so."""
+    """For each module that imports itself through others: the modules on these ways."""
     reached = {module: reachable(graph, module) for module in graph}
     within = [module for module in graph if module in reached[module]]
     return [{other for other in reached[module] if module in reached[other]} for module in within]

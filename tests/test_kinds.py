@@ -1,4 +1,5 @@
-"""What is special about a kind of address is said by the kind, and nothing else asks which kind it is."""
+"""Only the module of kinds knows what is special about each kind of address. No other code asks which kind an address
+is."""
 
 import ast
 from collections.abc import Iterator
@@ -7,16 +8,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 KINDS = "topic/delivery/kinds.py"
 PARTICULAR = {
-    "topic/settings.py": {"BALANCED", "balanced", "QUEUE"},  # names them
-    "router/imported/topology.py": {"BALANCED", "balanced"},  # translates the words of other routers
+    "topic/settings.py": {"BALANCED", "balanced", "QUEUE"},  # defines these names
+    "router/imported/topology.py": {"BALANCED", "balanced"},  # translates words of other routers
 }
-"""Module -> what it may say of particular kinds."""
+"""Maps a module to the names of particular kinds that it may use."""
 ROOMS = ("topic", "router", "failover/chaos")
 MODULES = sorted(str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 
 def particular() -> set[str]:
-    """Names that stand for one kind of address: classes and objects of the module that has them."""
+    """The names that stand for one kind of address: classes and objects of the module of kinds."""
     names = {"balanced", "is_balanced", "BALANCED", "QUEUE", "is_queue"}
     for node in ast.parse((ROOT / KINDS).read_text()).body:
         if isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) for base in node.bases):
@@ -27,7 +28,7 @@ def particular() -> set[str]:
 
 
 def said(path: str) -> Iterator[tuple[str, int]]:
-    """Each name, attribute and text of a module, and its line."""
+    """Yield each name, attribute and text of a module, with its line."""
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):

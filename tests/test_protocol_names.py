@@ -1,4 +1,5 @@
-"""docs/ say where each rule is kept, and code which rule it keeps: what they name is there."""
+"""The docs name the code of each rule, and the code cites rules of the protocol. Both names and citations must
+exist."""
 
 import ast
 import re
@@ -16,7 +17,7 @@ CITED = sorted({place for source in SOURCES for place in re.findall(r"protocol (
 
 
 def declared() -> Iterator[str]:
-    """What the classes of the product have, by method and attribute."""
+    """Yield the attributes and methods of the product's classes, as `Class.name`."""
     for path in modules():
         for node in tree(path).body:
             if isinstance(node, ast.ClassDef):

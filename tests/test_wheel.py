@@ -1,6 +1,6 @@
-"""The wheel, installed where nothing of the source tree is: what a router needs is small, and what judges can be added.
+"""Tests of the wheel, installed without the source tree: a router needs little space, and the audit can be added.
 
-No package index is asked: what the wheel requires is taken from the environment of the tests, and nothing else of it.
+No test asks a package index: the packages that the wheel requires come from the environment of the tests.
 """
 
 import os
@@ -31,7 +31,7 @@ addresses:
 
 
 def required(wheel: Distribution, extra: str) -> Iterator[Distribution]:
-    """What is installed with the wheel and that extra, "" for none."""
+    """Yield the packages that are installed with the wheel and this extra; "" for none."""
     waiting, known = [(wheel, extra)], {wheel.name}
     while waiting:
         found, extra = waiting.pop()
@@ -45,7 +45,8 @@ def required(wheel: Distribution, extra: str) -> Iterator[Distribution]:
 
 
 class Installed:
-    """A virtual environment with the wheel and what it requires; beside it, what its extra `audit` requires."""
+    """A virtual environment with the wheel and the packages that it requires. A folder beside it has the packages of
+    the extra `audit`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.audit = folder, folder / "audit"
@@ -64,12 +65,12 @@ class Installed:
 
     def _copy(self, needed: Distribution) -> None:
         for file in needed.files or ():
-            if ".." not in file.parts:  # what is elsewhere are commands
+            if ".." not in file.parts:  # files elsewhere are commands
                 (self.packages / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(str(needed.locate_file(file)), self.packages / file)
 
     def _link(self, needed: Distribution) -> None:
-        """It is a gigabyte."""
+        """Link the package instead of copying it, because the packages of the audit take a gigabyte."""
         for name in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
             (self.audit / name).symlink_to(str(needed.locate_file(name)))
 
@@ -87,7 +88,7 @@ class Installed:
         )  # fmt: skip
 
     def oncemesh(self, *arguments: str, status: int = 0, audit: bool = False) -> str:
-        """What the command prints."""
+        """The output of the command."""
         with self.start(*arguments, audit=audit) as process:
             try:
                 printed, complained = process.communicate(timeout=PATIENCE_S)
@@ -97,14 +98,14 @@ class Installed:
         return printed + complained
 
     def kill_routers(self) -> None:
-        """Those that a test has left."""
+        """Kill the routers that a test has left behind."""
         directory = RunDirectory(self.folder / "run" / "single")
         for router in directory.running().values() if directory.exists() else ():
             router.kill()
 
 
 def test_nobody_is_told_to_install_what_the_package_index_has_under_our_name() -> None:
-    """It is a stranger's."""
+    """The package of that name on the package index belongs to a stranger."""
     said = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "router").rglob("*.py")]
     theirs = re.compile(r"pip install\b[^`\n]*[\s']oncemesh\b")
     assert [path.name for path in said if theirs.search(path.read_text())] == []

@@ -1,5 +1,4 @@
-"""Records and streams alone write what is in them (topic.delivery.record): nothing else assigns to their fields, or
-changes them."""
+"""Only `topic.delivery.record` assigns to fields of records and streams, or changes what these fields hold."""
 
 import ast
 from collections.abc import Iterator
@@ -8,11 +7,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 RECORD = "topic/delivery/record.py"
 CALLED_SO = {"record", "known", "r", "one", "first", "stream", "old", "new", "mine", "other"}
-"""Names by which modules call a record or a stream."""
+"""The names that modules give to a record or a stream."""
 COUNTED_ELSEWHERE = {"unread", "message"}
-"""The hot path: the docstring of the record's module says where."""
+"""Fields that other modules may write, because they are on the hot path. The docstring of the record's module lists the
+modules."""
 KEPT_ELSEWHERE = {"records"}
-"""Records by `n`: `RecordTable.forget` and `Unconfirmed.hold` take them out."""
+"""Fields from which other modules may remove records: `RecordTable.forget` and `Unconfirmed.hold`."""
 CHANGES = {
     "add",
     "append",
@@ -45,7 +45,7 @@ def names(node: ast.Assign) -> list[str]:
 
 
 def written(path: str) -> Iterator[tuple[str, int]]:
-    """Fields of what is called a record or a stream that the module at `path` writes, and the line of each."""
+    """Yield the fields of a record or a stream that the module at `path` writes, each with its line."""
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
