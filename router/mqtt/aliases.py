@@ -13,8 +13,8 @@ MOST_ALIASES: Final = 64
 """The most topic aliases in each direction."""
 ALIAS: Final = "topic-alias"
 SHORTEST: Final = 8
-"""The router uses an alias only for a topic of at least this many bytes. An alias saves few bytes, or none, for a
-shorter topic: a PUBLISH with an alias has an empty topic, and a property with the alias."""
+"""The least bytes of a topic for which the router uses an alias. An alias saves few bytes, or none, for a shorter
+topic: a PUBLISH with an alias has an empty topic, and a property with the alias."""
 NO_TOPIC: Final = text("")
 
 
@@ -31,8 +31,8 @@ class ReceivedAliases:
         if not 0 < alias <= MOST_ALIASES:
             raise MqttError(Reason.BAD_ALIAS, f"the client used the topic alias {alias}, expected 1 to {MOST_ALIASES}")
         if packet.topic:
-            # Only this much of a topic is kept, which bounds the memory. A topic that is cut is too long, so each use
-            # is refused.
+            # Keep only this much of a topic, which bounds the memory.
+            # A topic that is cut is too long, so each use of its alias is refused.
             self._topics[alias] = packet.topic[: LONGEST_ADDRESS + 1]
         elif alias not in self._topics:
             raise MqttError(Reason.PROTOCOL_ERROR, f"the client used the topic alias {alias} before it gave its topic")
@@ -58,5 +58,5 @@ class SentAliases:
         return NO_TOPIC if topic in self._aliases else topic
 
     def was_sent(self, topic: bytes, alias: int) -> None:
-        """Note that the client has received this alias together with its topic."""
+        """The client has received this alias together with its topic."""
         self._aliases[topic] = alias

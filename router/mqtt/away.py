@@ -70,7 +70,7 @@ class Away:
 
 
 def is_kept(session: MqttSession, connection: MqttConnection, *, said_goodbye: bool) -> bool:
-    """Whether the client that has just gone knows of this session, and has it at this router."""
+    """Whether the client that has just gone knows of this session, and whether the session is still at this router."""
     if session.told is None:
         return connection.has_spoken or session.is_expected
     return session.was_here if session.resumes else connection.has_spoken or said_goodbye

@@ -30,7 +30,7 @@ from router.mqtt.format.packets import (
 from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason
 
 PATIENCE: Final = 1.5
-"""A client may be silent for this many keep-alives (MQTT 5 3.1.2.10)."""
+"""The silence after which a client is disconnected, as a multiple of its keep-alive (MQTT 5 3.1.2.10)."""
 LOOK_S: Final = 10.0
 """The shell checks at least this often whether the client reads its output, in seconds."""
 MOST_PACKET: Final = 64 * 1024
@@ -42,13 +42,13 @@ fits."""
 HELD_TURN: Final = 32 * 1024
 """The bytes of held packets that are handled in one turn."""
 HELD_PACKETS: Final = 5000
-"""The router looks for a DISCONNECT among at most this many held packets."""
+"""The most held packets among which the router looks for a DISCONNECT."""
 MOST_ANSWERS: Final = 8 * 1024 * 1024
 """The most bytes of answers and other packets that wait until the client reads them. Packets of messages do not count,
 because the credit of the client's subscriptions bounds them. One answer for each of the 65,535 identifiers takes 5 MB
 in all, which is below this limit."""
 OVERHEAD: Final = 64
-"""About how many bytes of memory a waiting packet takes besides its own bytes."""
+"""The bytes of memory, about, that a waiting packet takes besides its own bytes."""
 
 
 class MqttHandler(Protocol):
@@ -78,7 +78,7 @@ class MqttConnection(DrivenConnection):
     protocol: Final = "mqtt"
 
     def __init__(self, handler: MqttHandler, max_packet: int, opening: float) -> None:
-        """`opening`: the CONNECT has to come within so many seconds."""
+        """`opening`: the seconds within which the CONNECT has to come."""
         super().__init__()
         self.heartbeat = PINGRESP
         self.mechanism = ""
@@ -233,7 +233,7 @@ class MqttConnection(DrivenConnection):
         """Drop the held packets, but first handle the packets that the client never repeats: a DISCONNECT, and the QoS
         0 messages before it. They are handled only if a DISCONNECT is among the held packets and came in a later read
         than the CONNECT. This client has read the CONNACK, and may be at another router by now."""
-        # An error is ignored, because the client is gone and reads no answer.
+        # An error of a held packet is ignored, because the client is gone and reads no answer.
         with suppress(MqttError):
             self._take_leave()
 

@@ -30,7 +30,7 @@ class EndHost(Protocol):
     client: str
     user: str
     timeout: int
-    """The session outlives its connection for this many seconds; 0: not at all."""
+    """The seconds for which the session outlives its connection; 0: not at all."""
     connection: MqttConnection | None
     """The client's connection; None while the client is away."""
     was_left: bool
@@ -44,11 +44,11 @@ class EndHost(Protocol):
         """The lifetime that a link gets when it is attached now."""
 
     def link_detached(self, action: Detach) -> None:
-        """Note that the core has detached an end."""
+        """The core has detached an end."""
 
 
 class Absent:
-    """Stands for the connection of a client that has gone."""
+    """Replaces the connection of a client that has gone."""
 
     can_prove = False
 
@@ -82,7 +82,7 @@ def elsewhere(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[Lin
 
 
 def are_whole(known: Iterable[LinkEntry], here: Collection["MqttEnd"]) -> bool:
-    """Whether this router still has everything that is in progress at these ends. It has not if a later attach
+    """Whether this router still has everything that is in progress at these ends. It lacks something if a later attach
     elsewhere has superseded one of the ends, or if the client has subscribed elsewhere since it came here. A publisher
     elsewhere does not matter, because none of its messages are in progress here."""
     came = min((end.epoch for end in here if end.epoch is not None), default=NOWHERE)
@@ -148,12 +148,12 @@ class MqttEnd(ClientEnd):
 
     def _certain(self) -> None:
         (connection, then), self._awaited = self._awaited or (None, None), None
-        # A proof for an earlier connection does not show that the client is here now.
+        # A proof for an earlier connection does not count: it does not show that the client is here now.
         if then is not None and self.connection is connection:
             then()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """Note that the connection is over. If `closed`, the session is over, too."""
+        """The connection is over. If `closed`, the session is over, too."""
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 MOST_SENT: Final = 256
 """The most messages that are in flight to a client at once, unless the client asks for fewer."""
 MOST_ASKED: Final = 3
-"""The router sends PUBREL for held identifiers on at most this many connections of a client. Some clients break the
+"""The most connections of a client on which the router sends PUBREL for held identifiers. Some clients break the
 standard, and disconnect when they read a PUBREL for an unknown identifier."""
 
 
@@ -38,7 +38,7 @@ class Identifiers:
         self._free.append(number)
 
     def may_be_held(self) -> None:
-        """Note that the client may hold every free identifier from another router."""
+        """The client may hold every free identifier from another router."""
         self._held.update(self._free, range(self._used + 1, MOST_SENT + 1))
         self._used = MOST_SENT
         self._free.clear()
@@ -54,8 +54,7 @@ class Identifiers:
         return sorted(self._held)
 
     def release(self, number: int) -> bool:
-        """Note that the client has sent PUBCOMP for `number`. Returns False if `number` was not held from another
-        router."""
+        """The client has sent PUBCOMP for `number`. Returns False if `number` was not held from another router."""
         was_held = number in self._held
         if was_held:
             self._held.discard(number)

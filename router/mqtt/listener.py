@@ -27,10 +27,10 @@ from router.security.doors import Doors, LetIn, told
 log = logging.getLogger("oncemesh.mqtt")
 
 BACKLOG: Final = 1 << 20
-"""The most bytes of a client's messages that wait. If a client has more, the router reads from it more slowly."""
+"""The most bytes of a client's messages that may wait. If a client has more, the router reads from it more slowly."""
 UNSENT: Final = 20_000
-"""The most packets that wait until the client reads them. If there are more, the router reads from it
-more slowly, too."""
+"""The most packets that may wait until the client reads them. If there are more, the router reads from it more slowly,
+too."""
 PATIENCE_S: Final = 1.0
 """The longest time, in seconds, for which one read waits until fewer bytes or packets wait. After this time the router
 has to read, because the waiting messages may need a later packet of the client."""
@@ -143,7 +143,7 @@ class MqttListener:
         boot = self._at.node.topic.boot
         if not boot.waiting_for:
             return True
-        # One waiting client looks at intervals whether the router has booted. The others wait until that one is done.
+        # One waiting client looks at intervals whether the router has booted. The others wait for it.
         async with self._boot:
             while boot.waiting_for:
                 await trio.sleep(LOOK_S)

@@ -59,7 +59,7 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
     # The client's session calls the methods from here on.
 
     def take(self, message: bytes, until: float) -> None:
-        """Add a message, which `go_on` transfers."""
+        """Add a message, which `go_on` will transfer."""
         self._waiting.append((message, until))
         self.host.waiting_bytes += OVERHEAD + len(message)
 
@@ -88,15 +88,14 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
         self.node.perform()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """Note that the client has gone. Its messages are still transferred, unless the core has detached the link
-        meanwhile."""
+        """The client has gone. Its messages are still transferred, unless the core has detached the link meanwhile."""
         is_attached = self.epoch is not None and not self.is_detached
         self.lingers = is_attached and bool(self._waiting) and not self.host.was_left
         if not self.lingers:
             self._leave()
 
     def comes_back(self) -> bool:
-        """Note that the client has come back, in the same session. Returns whether messages still wait."""
+        """The client has come back, in the same session. Returns whether messages still wait."""
         lingered, self.lingers = self.lingers, False
         return lingered
 

@@ -74,7 +74,8 @@ class PublisherHost(EndHost, Protocol):
         """Send the client the outcome: whether all subscribers have accepted, and otherwise the reason (`why`)."""
 
     def free_identifiers(self, released: Iterable[ReceivedMessage]) -> None:
-        """Free the identifiers of these messages. The client has released the messages, and the mesh knows it."""
+        """Free the identifiers of these messages, because the client has released the messages and the mesh knows
+        this."""
 
 
 class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
@@ -125,12 +126,12 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     # The client's session calls the methods from here on.
 
     def take(self, incoming: ReceivedMessage) -> None:
-        """Add a message, which `go_on` transfers."""
+        """Add a message, which `go_on` will transfer."""
         self.waiting.append(incoming)
         self.host.waiting_bytes += incoming.size
 
     def release(self, incoming: ReceivedMessage) -> None:
-        """Note that the client knows the outcome, or no longer wants it. `go_on` then settles the delivery."""
+        """The client knows the outcome, or no longer wants it. `go_on` then settles the delivery."""
         record, incoming.released = incoming.record, True
         goes_on = incoming.told and self.is_answered and not self._resumes
         if goes_on and record is not None and self.open.pop(record, None) is not None:
@@ -241,7 +242,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             states = {incoming.tag: int(DeliveryOutcome.ACCEPTED) for incoming in self._stated}
             states |= {incoming.tag: 0 for incoming in self.open.values()}
         else:
-            # The life of these messages has ended, so they are transferred anew.
+            # Messages of a life that has ended are transferred anew.
             left, self.open = list(self.open.values()), {}
             for incoming in reversed(left):
                 incoming.record = None
@@ -257,8 +258,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return states | dict.fromkeys(self._named, 0)
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """Note that the client has gone. Later it sends the waiting messages again, unless its session
-        ends elsewhere."""
+        """The client has gone. Later it sends the waiting messages again, unless its session ends elsewhere."""
         self.host.waiting_bytes -= sum(one.size for one in self.waiting)
         self.waiting.clear()
         if closed or not self.host.timeout:
@@ -268,7 +268,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.leave(now, closed=closed)
         if self.epoch is None or self.is_detached:
             return
-        # The attach waited for routers that may know the link. It never began, so it has no epoch.
+        # The attach never began, so it has no epoch: it waited for routers that may know the link.
         if not self.stream.begun:
             self.epoch = None
         self.node.perform()
@@ -291,8 +291,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     def begin(self, action: AnswerPublisher) -> None:
         self._resumes, self._credit = True, action.credit
         self._begins = self._is_unproven
-        # The client may be at a router that does not know this life, and may continue an earlier life there.
-        # So a new life begins only after a proof that the client is here.
+        # A new life begins only after a proof that the client is here.
+        # Otherwise the client may be at a router that does not know this life, and may continue an earlier life there.
         if self._begins:
             self.when_certain(self._granted)
         else:
@@ -328,7 +328,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         accepted = action.outcome is DeliveryOutcome.ACCEPTED
         for record in action.records:
             if (incoming := self.open.get(record)) is None:
-                # The client has released the message meanwhile, so the next batch settles it.
+                # The next batch settles a message that the client has released meanwhile.
                 continue
             if not (incoming.told or incoming.released):
                 incoming.told = self.host.connection is not None

@@ -13,8 +13,8 @@ _NAME: Final = DELIVERY_TIME.encode()
 
 
 def delivery_ms(message: bytes) -> int:
-    """The time from which consumers may have the message, in milliseconds since 1970. It is 0 if the message has no
-    such annotation, or a value that is no number."""
+    """The time from which consumers may have the message, in milliseconds since 1970. 0 if the message has no such
+    annotation, or if its value is no number."""
     if message.find(_NAME, 0, LOOKED_INTO) < 0:
         return 0
     said = annotations_of(message).get(DELIVERY_TIME)

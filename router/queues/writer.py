@@ -17,8 +17,8 @@ from router.queues.store import FullError, size_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetStore, StoreChange, StoreRead, Write
 
 MOST: Final = 1 << 20
-"""A transaction takes no further changes once it has this many bytes. An urgent change, such as a vote, then goes into
-the next transaction, and does not wait for a very long one."""
+"""The bytes after which a transaction takes no further changes. An urgent change, such as a vote, then goes into the
+next transaction, and does not wait for a very long one."""
 SCRUB_S: Final = 60.0
 """The seconds from one scrub to the next."""
 FULL_S: Final = 1.0

@@ -157,7 +157,7 @@ class Reservations:
         return len(freed)
 
     def gone(self, position: int) -> bool:
-        """Note that the message at this position no longer exists. Returns whether it was reserved."""
+        """The message at this position no longer exists. Returns whether it was reserved."""
         run = self._runs.pop(position, None)
         if run is None:
             return False

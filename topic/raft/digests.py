@@ -10,7 +10,7 @@ from typing import Final
 from topic.raft.configuration import Configuration, Replica
 
 KEPT: Final = 8
-"""A replica keeps the digests of this number of indices, the latest ones."""
+"""The number of indices, the latest ones, whose digests a replica keeps."""
 
 
 class Digests:
@@ -23,7 +23,7 @@ class Digests:
         """For each index, the digests that members have sent to this leader."""
 
     def have(self, index: int, digest: bytes) -> None:
-        """Note that the state of this replica has this digest at the index."""
+        """The state of this replica has this digest at the index."""
         self._own[index] = digest
         _forget(self._own)
 
@@ -44,7 +44,7 @@ class Digests:
         """Count the digest that a member has sent to this leader.
 
         Returns True if a majority of the voters now has the same digest, which is then the right one. Returns False if
-        all voters have sent theirs and no majority agrees. Returns None as long as neither is so.
+        all voters have sent theirs and no majority agrees. Returns None as long as neither holds.
         """
         told = self._told.setdefault(index, {})
         told[member] = digest

@@ -17,7 +17,7 @@ import attrs
 from topic.raft.configuration import Configuration, Replica
 
 OVERHEAD: Final = 64
-"""The bytes that an entry counts in addition to its data."""
+"""The bytes that count for an entry in addition to its data."""
 NOBODY: Final = Configuration(())
 
 
@@ -121,8 +121,9 @@ class RaftLog:
         return (last_term, last) >= (self.last_term, self.last)
 
     def latest_up_to(self, index: int, term: int) -> int | None:
-        """The highest index that is at most `index` and whose term is at most `term`. Up to this index, this log and
-        another one may be equal. None if it would be before the snapshot."""
+        """The highest index that is at most `index` and whose term is at most `term`. Another log
+        that ends at this index and term may be equal to this one up to the result. None if that would be before the
+        snapshot."""
         index = min(index, self.last)
         while index >= self.snapshot.index and self.term(index) > term:
             index -= 1
@@ -180,8 +181,8 @@ class RaftLog:
         self.snapshot = snapshot
 
     def install(self, snapshot: Snapshot) -> None:
-        """Replace the whole log by a leader's snapshot. No entry of this log stays: the leader has compared the logs,
-        and they differ already before the snapshot's index."""
+        """Replace the whole log by a leader's snapshot. No entry of this log stays, because the logs differ already
+        before the snapshot's index: the leader has compared them."""
         assert snapshot.index > self.commit, f"a snapshot at {snapshot.index} replaces entries that are decided"
         self.snapshot = snapshot
         self.commit = snapshot.index
@@ -203,7 +204,7 @@ class RaftLog:
         return self.snapshot if is_new else None, first, self.entries(first, self.last)
 
     def written(self, number: int) -> None:
-        """Note that the disk has finished this write and all earlier ones."""
+        """The disk has finished this write and all earlier ones."""
         while self._writes and self._writes[0].number <= number:
             self._last_written = self._writes.popleft().last
 

@@ -21,7 +21,7 @@ class Storage:
         """The values in the write that was begun last."""
         self._number = 0
         self._writes: dict[int, tuple[float, Hard]] = {}
-        """The writes under way, by number: when each was begun, and the values in it."""
+        """The writes under way, by number. Each has the time at which it was begun, and its values."""
         self._pieces: list[StagedPiece] = []
         """The pieces of a snapshot that no write has yet."""
         self._held: list[tuple[int, Envelope]] = []
@@ -42,13 +42,13 @@ class Storage:
         self._pieces.append(piece)
 
     def finish(self, number: int) -> None:
-        """Note that the disk has finished this write and all earlier ones."""
+        """The disk has finished this write and all earlier ones."""
         for earlier in [write for write in self._writes if write <= number]:
             _, self.hard = self._writes.pop(earlier)
         self._log.written(number)
 
     def oldest(self) -> float:
-        """When the oldest write under way was begun; infinite if no write is under way."""
+        """The time at which the oldest write under way was begun; infinite if no write is under way."""
         return next((began for began, _ in self._writes.values()), math.inf)
 
     def hold(self, envelope: Envelope, hard: Hard) -> None:
@@ -56,7 +56,7 @@ class Storage:
         self._held.append((self._number if self._has_all(hard) else self._number + 1, envelope))
 
     def supersede(self, kind: type) -> None:
-        """Drop the waiting messages of this kind, because a later message replaces them."""
+        """Drop the waiting messages of the same kind, because a later message replaces them."""
         self._held = [(number, envelope) for number, envelope in self._held if not isinstance(envelope.body, kind)]
 
     def drop(self, router: str) -> None:

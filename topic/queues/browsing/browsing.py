@@ -15,9 +15,9 @@ from topic.queues.operations import Browse, MessagePage
 from topic.queues.sets import ReplicaSets
 
 AT_ONCE: Final = 8
-"""The largest number of pages for which a router asks at the same time."""
+"""The most pages for which a router asks at the same time."""
 LOOK_S: Final = 1.0
-"""When a client has seen all messages, the router asks for new ones for it after this many seconds at the earliest."""
+"""The seconds after which the router asks for new messages, at the earliest, for a client that has seen all."""
 
 
 class Browsing:
@@ -26,9 +26,9 @@ class Browsing:
     def __init__(self, sets: ReplicaSets) -> None:
         self._sets = sets
         self._waiting: deque[tuple[Any, Browse]] = deque()
-        """The ends of clients with requests that no leader has yet."""
+        """The ends of clients with requests that no leader has got yet."""
         self._asked: dict[int, tuple[Any, Browse]] = {}
-        """The ends of clients with requests that a leader has, by the number of the request."""
+        """The ends of clients with requests that a leader has got, by the number of the request."""
         self._resting: dict[Any, Browse] = {}
         self._next_look = 0.0
 

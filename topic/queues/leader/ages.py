@@ -33,7 +33,7 @@ class DecidedTimes:
         return len(self._times)
 
     def mark(self, index: int, now: float) -> None:
-        """Note that all entries up to this index are decided now."""
+        """All entries up to this index are decided now."""
         times = self._times
         if len(times) > 1 and now - times[-2] < EVERY_S:
             self._indices[-1], times[-1] = index, now
@@ -55,6 +55,6 @@ class DecidedTimes:
         self._times = array("d", [times[place] for place in kept])
 
     def age_s(self, position: int, now: float) -> float:
-        """The minimum age of the message at this position, in seconds."""
+        """The least age of the message at this position, in seconds."""
         place = bisect_left(self._indices, index_of(position))
         return max(0.0, now - self._times[place]) if place < len(self._times) else 0.0

@@ -7,7 +7,7 @@ the positions. The state decides whether the client still has the messages. If t
 cannot be carried out, it proposes an entry that says so, and does not answer by itself: an earlier entry may have
 carried out the transaction already.
 
-Never here: the changes of the state, and the answers that it keeps.
+The state of the set makes the changes and keeps the answers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ class Commits:
             self._sets.answer(self._name, router, number, Refused(RefusedFor.BUSY, "the leader of the set is busy"))
 
     def _why_not(self, asked: Commit) -> str:
-        """Why the set cannot carry out the transaction now; empty if it may."""
+        """The reason for which the set cannot carry out the transaction now; empty if it can."""
         queues = (*(post.queue for post in asked.posts), *(one.queue for one in asked.retirements))
         plans = [self._sets.set_map.plan_of(queue) for queue in queues]
         if any(plan is None or plan.name != self._name for plan in plans):
@@ -76,7 +76,7 @@ class Commits:
         state = self._sets.state(self._name)
         queue = state.get(asked.queue)
         egress = self._log.egresses.get(queue.id) if queue is not None else None
-        if egress is None:  # without an egress, no consumer has a message of the queue
+        if egress is None:  # a queue without an egress has no message at a consumer
             return None
         positions = egress.positions_of(asked.keys, asked.consumer)
         return Retire(egress.queue, asked.consumer, asked.rejected, runs_of(sorted(positions))) if positions else None

@@ -62,7 +62,8 @@ class Resting:
 NOBODY: Final = frozenset[bytes]()
 NO_DEMAND: Final = Demand(NOBODY, NO_ROOM, NO_ROOM)
 MOST_REFUSED: Final = SubscriberRoom(100, publisher.AHEAD)
-"""The home keeps about this many messages that all consumers with room have refused. Further ones stay in the queue."""
+"""The number of messages, about, that the home keeps although all consumers with room have refused them. Further ones
+stay in the queue."""
 
 
 @attrs.define(slots=True)
@@ -120,8 +121,8 @@ class Egress(SetPublisher):
         self._late: set[int] = set()
         """The positions of messages whose time to live is over, and that no consumer has."""
         self._for_nobody: set[int] = set()
-        """The positions of messages that no consumer has, and that no consumer may get any more. In the state of the
-        set they may still be reserved."""
+        """The positions of messages that no consumer has, and that no consumer may get. The state of the set may still
+        have them as reserved."""
         self._lacks_body = False
         """Whether the first waiting message has no body in memory."""
         self._refusers: dict[int, frozenset[bytes]] = {}
@@ -134,7 +135,7 @@ class Egress(SetPublisher):
         self._ended_with: set[bytes] = set()
         """The consumers that have ended, and for which the state still keeps messages."""
         self._failed: set[int] = set()
-        """The positions of messages whose deliveries are just ending and have failed."""
+        """The positions of messages whose deliveries have failed and are just ending."""
         self._resting: dict[int, bool] = {}
         """For each resting message (`Proposer.rest`), by position, whether it waits for its delivery time."""
         self._some_are_gone = False
@@ -171,8 +172,7 @@ class Egress(SetPublisher):
             self.go_on()
 
     def enqueued(self, index: int, positions: Sequence[int]) -> None:
-        """Note that the `Enqueue` at this log index is decided, and has put messages into the queue at these
-        positions."""
+        """The `Enqueue` at this log index is decided, and has put messages into the queue at these positions."""
         expected = self._expected.pop(index, {})
         for position in expected if self._ends else ():
             self._ends.pop(position, None)
@@ -185,15 +185,15 @@ class Egress(SetPublisher):
         self._transactions.add(index)
 
     def transacted(self, index: int) -> None:
-        """Note that the transaction at this log index is decided. If it has put messages into the queue, `came` was
-        called before."""
+        """The transaction at this log index is decided. If it has put messages into the queue, `came` was called
+        before."""
         if index in self._transactions:
             self._transactions.remove(index)
             self.go_on()
 
     def came(self, positions: Iterable[int]) -> None:
-        """Note that a transaction has put messages into the queue at these positions. The egress ignores messages that
-        it found there when it was attached."""
+        """A transaction has put messages into the queue at these positions. The egress ignores messages that it found
+        there when it was attached."""
         for position in positions:
             if position > self._last:
                 heappush(self._free, position)
@@ -202,7 +202,7 @@ class Egress(SetPublisher):
 
     def left(self, positions: Iterable[int]) -> None:
         """Give up the deliveries of these messages, which a transaction has taken out of the queue. The egress does not
-        wait for their outcomes, because the router of the consumer may be lost before it sends them to the home."""
+        wait for the outcomes of these deliveries: the consumer's router may be lost before it reports them."""
         gone = {*positions}
         for position in gone:
             self._locks.free(position)
@@ -214,7 +214,7 @@ class Egress(SetPublisher):
         consumer no longer has one of these messages."""
         by_key, reserved = self.node.topic.records.by_key, self._messages.reserved
         positions = {key: self.open.get(by_key[key]) if key in by_key else None for key in keys}
-        if None in positions.values():  # perhaps this leader has not published it again yet
+        if None in positions.values():  # perhaps this leader has not published the message again yet
             theirs = (at for at in self._rows if reserved.has(at) and reserved.at(at) == consumer)
             positions |= {key: at for at in theirs if (key := self.stream.keys.key(self._tag(at))) in positions}
         found = [position for position in positions.values() if position is not None]
@@ -254,7 +254,7 @@ class Egress(SetPublisher):
         self._answer_all_drains()
 
     def _answer_all_drains(self) -> None:
-        """Answer all drains, because this egress ends and gives no more messages."""
+        """Answer all drains, because this egress ends and has no more messages for consumers."""
         draining, self._draining = self._draining, {}
         for one in draining.values():
             self.node.topic.given(one.asked)
@@ -270,14 +270,14 @@ class Egress(SetPublisher):
                 self.node.topic.given(one.asked, len(self._free) + aside, is_all=is_over)
 
     def _has_more_for(self, consumer: bytes, coming_back: Collection[Record]) -> bool:
-        """Whether the home may soon offer the consumer a message, even if no further message comes and no request is
-        made."""
+        """Whether the home may soon offer the consumer a message, even if no further message comes and the egress
+        proposes nothing."""
         is_looking = not self.is_answered or self._doubted or self._lacks_body
         return bool(is_looking or self.stream.reserving.get(consumer)) or any(map(self.open.__contains__, coming_back))
 
     def withdraw_gone(self) -> None:
-        """Give up the deliveries of messages that have left the queue otherwise than by a consumer. The egress knows
-        all decided entries at this moment."""
+        """Give up the deliveries of messages that have left the queue in another way than by a consumer. The egress
+        knows all decided entries at this moment."""
         self._withdraw({position for position in self.open.values() if not self._has(position)})
         self._some_are_gone = True
         self._for_nobody.update(at for at in self._unassigned() if self._messages.is_purged(self.queue, at))
@@ -369,8 +369,7 @@ class Egress(SetPublisher):
             wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
         if self._is_due and self._rejected:
             wanted += self._rejects(self._rejected)
-        # If the core has sent an echo, the egress proposes an entry even if the entry is empty, because the decision of
-        # the entry answers the echo.
+        # If the core has sent an echo, propose an entry even if it is empty: its decision answers the echo.
         if self._is_due and (self._over or self._is_asked):
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
@@ -378,7 +377,7 @@ class Egress(SetPublisher):
 
     def _kept_in_vain(self) -> list[int]:
         """The positions of messages for which the home has no consumer, and that the state keeps for a consumer that
-        has ended. Leaves out those of proposed entries."""
+        has ended. Messages in proposed entries are left out."""
         reserved = self._messages.reserved
         self._ended_with = {*filter(reserved.holds, self._ended_with)}
         if not self._ended_with:
@@ -428,7 +427,7 @@ class Egress(SetPublisher):
             return b""
         try:
             merged = self._marking.merged(self._messages.returns(self.open[record]).annotations, record.annotations)
-        except ValueError:  # ValueError means that the consumer has sent malformed annotations
+        except ValueError:  # the consumer has sent malformed annotations
             return b""
         return merged if len(merged) <= MOST_ANNOTATIONS else b""
 
@@ -471,17 +470,15 @@ class Egress(SetPublisher):
         settings = self._state.settings_of(self.queue)
         serves_one = settings.serves_one
         self._locks.set(settings.lock_ms, self.open.values())
-        # The stream has to serve one consumer before messages are published. Otherwise the egress also publishes
-        # messages for the room of other consumers.
+        # Let the stream serve one consumer first: otherwise messages are also published for the room of others.
         if serves_one and not self.stream.serves_one:
             self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        # The home notices a change of the gap only when it gets a new message. If it has got none, the egress has to
-        # report the change.
+        # If no new message shows the home a change of the gap, report the change.
         is_gone = gap != self.stream.gap and received == self.stream.received
-        if is_to_choose or is_gone:  # messages that were given back are published first
+        if is_to_choose or is_gone:  # publish messages first that were given back
             self.node.topic.serve_one(self.stream, only=serves_one)
         if settings.exclusive:
             self.node.topic.end_others(self.stream)
@@ -532,7 +529,7 @@ class Egress(SetPublisher):
             if not self._has(position):
                 self._forget_body(pop())
                 self._refusers.pop(position, None)
-                # A transaction has taken the message. Routers may ask about the delivery of an earlier leader.
+                # If a transaction has taken the message, routers may still ask about the delivery of an earlier leader.
                 if (tag := self._named.pop(position, None)) is not None:
                     self.node.topic.abort(self.stream, tag)
             elif is_refused and not left:
@@ -597,7 +594,7 @@ class Egress(SetPublisher):
             positions = self._aside.pop(names) + self._aside.get(names - {subscriber}, [])
             heapify(positions)
             self._aside[names - {subscriber}] = positions
-        if self._messages.reserved.holds(subscriber):  # perhaps it had no room when the `Reserve` was decided
+        if self._messages.reserved.holds(subscriber):  # perhaps the consumer had no room when the `Reserve` was decided
             self._ended_with.add(subscriber)
             self.go_on()
 
@@ -608,7 +605,7 @@ class Egress(SetPublisher):
         """Take the outcomes of deliveries from the home: consumers have accepted or rejected the messages, or the
         messages come back to the queue."""
         records = action.records
-        if self._taken_back:  # the queue already takes these deliveries back
+        if self._taken_back:  # the queue is already taking these deliveries back
             records = [record for record in records if record not in self._taken_back]
         if action.outcome in GIVEN_BACK:
             self._back += records

@@ -16,8 +16,8 @@ from topic.queues.operations import QueueId
 AGAIN_MS: Final = 1000
 """The milliseconds from one look at a message whose time is over to the next look at it."""
 SPARE: Final = 1000
-"""The heap is made anew when it has more entries than twice the number of messages that expire, and than this number in
-addition. The entries of messages that are gone are then dropped."""
+"""The heap is made anew, without the entries of messages that are gone, when its entries exceed twice the number of
+messages that expire by more than this number."""
 
 
 class ExpiryTimes:
@@ -43,7 +43,7 @@ class ExpiryTimes:
 
     @property
     def due_ms(self) -> float:
-        """When the next look at a message is due, in milliseconds since 1970; infinite if never."""
+        """The time of the next look at a message, in milliseconds since 1970; infinite if there is none."""
         return self._times[0][0] if self._times else math.inf
 
     def take(self, now_ms: int) -> dict[QueueId, list[int]]:

@@ -45,7 +45,7 @@ class Locks:
         self._set_timer()
 
     def hold(self, positions: Iterable[int]) -> None:
-        """Note that a consumer now holds these messages."""
+        """A consumer now holds these messages."""
         if self._lock_ms is None:
             return
         now_ms = self._time_ms()
@@ -55,7 +55,7 @@ class Locks:
         self._set_timer()
 
     def free(self, position: int) -> None:
-        """Note that the consumer no longer holds the message."""
+        """The consumer no longer holds the message."""
         self._since.pop(position, None)
 
     def _set_timer(self) -> None:

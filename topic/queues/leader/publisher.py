@@ -44,11 +44,11 @@ class Proposed:
     """The name of the consumer for which the entry reserves them; None if the entry ends them."""
     answers_echo: bool = False
     kept: Sequence[int] = ()
-    """The positions of messages that the entry keeps for nobody any more."""
+    """The positions of messages that were kept for a consumer that has ended, and that the entry frees."""
 
 
 AT_ONCE: Final = 1000
-"""One read fetches the bodies of at most this many messages."""
+"""The most messages whose bodies one read fetches."""
 AHEAD: Final = 256 << 10
 """The approximate number of bytes of bodies in one read."""
 Wanted = list[tuple[Proposal, Proposed]]
@@ -92,8 +92,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         clock of the attach (`term_clock`).
         """
         generation, known = generation_of(life), self.known()
-        # `known` may be the entry of another life of this link. Its epoch does no harm, because the claim has the
-        # generation of this life.
+        # `known` may be the entry of another life of this link.
+        # Its epoch does no harm, because the claim names the generation of this life.
         seen = known.epoch if known is not None else NOWHERE
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
@@ -119,8 +119,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             self._publish()
         if not self._log.may_propose(self):
             return
-        # Each proposal lets all patient ends propose, and so sets the flag of this end. So the flag is read before the
-        # proposal.
+        # Read the flag before the proposals: each proposal lets all patient ends propose, which sets the flag.
         is_due = self._is_due
         wanted = self._wanted()
         if not wanted:
@@ -142,8 +141,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _read_bodies(self, positions: Iterable[int], most: int) -> None:
-        """Start a read of the bodies at these positions that were not read yet. `most`: the limit of the bytes,
-        including those read before."""
+        """Start a read of the bodies at these positions that were not read yet. `most`: the most bytes of bodies,
+        including bodies that were read before."""
         if self._is_reading:
             return
         rows, size, lacking = self._rows, 0, list[int]()
@@ -176,12 +175,12 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         super().leave(now, closed=closed)
 
     def _wanted(self) -> Wanted:
-        """What this end wants to propose: each proposal with its deliveries."""
+        """The proposals that this end wants to make, each with its deliveries."""
         raise NotImplementedError
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        """Note that everything that `_wanted` returned has been proposed. `is_due`: including the parts that may wait
-        for another entry."""
+        """Everything that `_wanted` returned has been proposed. `is_due`: including the proposals that may wait for
+        another entry."""
         raise NotImplementedError
 
     def _waiting(self) -> Iterable[list[Record]]:

@@ -33,7 +33,7 @@ class MessageEnd(Enum):
 
 
 class MessageLog(Protocol):
-    """Gets what happens to messages, as the set decides it."""
+    """Receives the changes of messages, as the set decides them."""
 
     def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None:
         """The queue has got these messages. `keys`: the keys of the deliveries that brought them; empty if their

@@ -1,4 +1,4 @@
-"""When the leader of a set hands its leadership over by itself, and to which router (protocol 13.3).
+"""Decides when the leader of a set hands its leadership over by itself, and to which router (protocol 13.3).
 
     SetLeaders ── routers of consumers ─▶ SetMoves ── due, to whom ─▶ ReplicaSets ── hand over ─▶ Raft
 
@@ -24,22 +24,23 @@ from topic.raft.configuration import Replica
 from topic.raft.leadership import Leadership
 
 RETRY_S: Final = 5.0
-"""A router that is about to stop tries to hand a set over again after this many seconds. It does not try more often,
+"""The seconds after which a router that is about to stop tries to hand a set over again. It does not try more often,
 because each try may stop the set for as long as `RaftLimits.dead`."""
 PAUSE_S: Final = 30.0
 """With policy `follow`, a router leads for at least this many seconds. The time doubles each time the set comes back to
 it."""
 MOST_PAUSE_S: Final = 960.0
-"""The limit of that time, in seconds. If a set comes back only after this time, the doubling begins anew."""
+"""The longest such time, in seconds. If a set comes back only after this time, the doubling begins anew."""
 SEEN_S: Final = 10.0
-"""For this many seconds, a router counts as having consumers, because a consumer may be without credit for a moment."""
+"""The seconds for which a router counts as having consumers after one was seen, because a consumer may be without
+credit for a moment."""
 
 
 class SetMoves:
     """Decides when one set moves away from this router."""
 
     def __init__(self, router: str, policy: MovePolicy, prefer_s: float) -> None:
-        """`prefer_s`: for how many seconds the preferred voter has to be able to lead before the set moves to it."""
+        """`prefer_s`: the seconds for which the preferred voter has to be able to lead before the set moves to it."""
         self.policy = policy
         self.deadline = math.inf
         """When `take` is due; infinite if the set does not move away."""
@@ -61,11 +62,11 @@ class SetMoves:
         """When the set last followed its consumers to another router."""
 
     def order(self) -> None:
-        """Note that an operator has put the router that is to lead first in the ring."""
+        """An operator has put the router that is to lead first in the ring."""
         self._is_ordered, self.deadline = True, math.inf
 
     def leave(self, *, all_stop: bool) -> None:
-        """Note that this router is about to stop; `all_stop`: all routers of the mesh are."""
+        """This router is about to stop; `all_stop`: all routers of the mesh are."""
         self._leaves, self._stays, self.deadline = True, all_stop, math.inf
 
     def is_over(self, led: Leadership | None) -> bool:
@@ -78,9 +79,9 @@ class SetMoves:
         return self.policy.kind != PREFER
 
     def see(self, routers: Iterable[str], now: float) -> None:
-        """Note at which routers consumers with room or deliveries are. `routers`: one router for each such consumer.
-        With policy `follow`, the set stays if this router has any consumer, so the count ends with the first one
-        here."""
+        """Store the routers at which consumers with room or deliveries are. `routers`: one router for each such
+        consumer. With policy `follow`, the set stays if this router has any consumer, so the count ends with the first
+        one here."""
         counts: Counter[str] = Counter()
         for router in routers:
             counts[router] += 1
@@ -140,7 +141,7 @@ class SetMoves:
         return next(filter(None, map(led.successor_at, self._wanted())), None)
 
     def _wanted(self) -> Iterator[str]:
-        """The names of the other routers that could lead, the best one first."""
+        """The other routers that could lead, by name, the best one first."""
         here, others = self._router, sorted(self._seen.keys() - {self._router})
         if self.policy.kind == SHARE:
             yield from sorted(others, key=lambda router: router < here)

@@ -17,7 +17,7 @@ POLICIES: Final = (PREFER, FOLLOW, SHARE)
 class MovePolicy:
     kind: str = PREFER
     hold_s: float = 10.0
-    """Only for `SHARE`: for how many seconds a router leads before the next one's turn."""
+    """Only for `SHARE`: the seconds for which a router leads before the turn of the next one."""
 
 
 PREFERS: Final = MovePolicy()

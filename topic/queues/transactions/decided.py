@@ -18,11 +18,11 @@ from topic.queues.rows import StateRows
 TRANSACTIONS: Final = b"t"
 """The first byte of the keys of the rows of routers that have asked for transactions. The router's name follows."""
 MOST_UNANSWERED: Final = 100
-"""The largest number of transactions of one router on one set that have no answer yet. This constant must be equal at
-all replicas."""
+"""The most transactions of one router on one set that have no answer yet. This constant must be equal at all
+replicas."""
 COMMITTED: Final = ""
 MOST_WHY: Final = 200
-"""The limit of the reason why a transaction is rolled back, in characters."""
+"""The most characters of the reason for which a transaction is rolled back."""
 
 
 @attrs.frozen(slots=True)
@@ -33,7 +33,7 @@ class _Asker:
     floor: int
     """The router has the answers to all transactions with lower numbers."""
     answers: dict[int, str]
-    """For each transaction, by number: `COMMITTED`, or why it was rolled back."""
+    """For each transaction, by number: `COMMITTED`, or the reason for which it was rolled back."""
 
     @property
     def row(self) -> bytes:
@@ -50,8 +50,8 @@ class DecidedTransactions:
         self._askers = {key[1:].decode(): _asker(value) for key, value in found}
 
     def answer(self, asked: Transact) -> str | None:
-        """The answer to this transaction: `COMMITTED`, or why the transaction is rolled back. None if the transaction
-        is not decided yet."""
+        """The answer to this transaction: `COMMITTED`, or the reason for which it is rolled back. None if the
+        transaction is not decided yet."""
         if not asked.floor <= asked.number < asked.floor + MOST_UNANSWERED:
             return f"router {asked.router} waits for more than {MOST_UNANSWERED} transactions"
         known = self._askers.get(asked.router)

@@ -29,17 +29,17 @@ from topic.queues.sets import ReplicaSets
 from topic.queues.transactions.decided import MOST_UNANSWERED
 
 MOST_OPEN: Final = 256
-"""The largest number of open transactions of one connection."""
+"""The most open transactions of one connection."""
 MOST_PARTS: Final = 10_000
-"""The largest number of messages and outcomes in one transaction."""
+"""The most messages and outcomes in one transaction."""
 NAME_BYTES: Final = 12
 """The number of bytes of the name of a transaction. A delivery state with a name of this length is longer than the
 states that the tap does not parse (`router.amqp.frames.walk`)."""
 TIMEOUT_S: Final = 300.0
-"""How long a transaction may last, in seconds, from its first message or outcome."""
+"""The seconds that a transaction may last from its first message or outcome."""
 MOST_DECIDING: Final = 64
-"""The number of a transaction at its set is less than this far above the lowest number that has no answer yet. So a set
-decides at most this many transactions of one router at a time."""
+"""The most numbers by which the number of a transaction at its set may be above the lowest number without an answer. So
+a set decides at most this many transactions of one router at a time."""
 assert MOST_DECIDING <= MOST_UNANSWERED
 
 
@@ -71,11 +71,11 @@ class Transaction:
     size: int = 0
     """The bytes of the messages in `posts`."""
     until: float = math.inf
-    """When the transaction times out; infinite while it has neither messages nor outcomes."""
+    """The time at which the transaction times out; infinite while it has neither messages nor outcomes."""
     end: TransactionEnd = TransactionEnd.COMMITTED
     """How the transaction ends, as far as this router knows."""
     why: str = ""
-    """Why the transaction can only be rolled back; empty if it may be committed."""
+    """The reason for which the transaction can only be rolled back; empty if it may be committed."""
 
 
 @attrs.define(eq=False, slots=True)
@@ -105,7 +105,7 @@ class Transactions:
     """The transactions of one router. Callers have to call `flush` after each call of another method."""
 
     def __init__(self, router: str, incarnation: int, sets: ReplicaSets, most_bytes: int) -> None:
-        """`most_bytes`: the limit of the bytes of the messages of one transaction."""
+        """`most_bytes`: the most bytes of the messages of one transaction."""
         self._router = router
         self._incarnation = incarnation
         self._sets = sets
