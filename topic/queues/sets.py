@@ -327,6 +327,11 @@ class ReplicaSets:
             self._touched[name] = None
         return first
 
+    def hands_over(self, name: str) -> bool:
+        """Whether this router leads the set and hands its lead over."""
+        leadership = self._replicas[name].raft.leadership
+        return leadership is not None and leadership.is_handing_over
+
     def propose_for(self, name: str, router: str, number: int, proposal: Transact) -> int | None:
         """Propose a transaction that a router has requested (`SetReplica.propose_for`). `number`: the number of the
         request at that router."""

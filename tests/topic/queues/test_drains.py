@@ -146,6 +146,28 @@ def test_a_drain_is_answered_when_leadership_moves(router: str) -> None:
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
+@pytest.mark.parametrize("hanging", ["", "b"])
+def test_a_drain_is_answered_soon_while_leadership_moves(router: str, hanging: str) -> None:
+    """Also if the next leader's disk hangs, so that the move takes a second."""
+    bench, _ = filled(b"1", b"2", b"3")
+    reader = plain(bench, router, credit=0)
+    bench.hanging |= {*hanging}
+    plain(bench, "e", "other", credit=1)
+    raft = bench.sets("a")._replicas[SET].raft
+    [to] = [member for member in raft.log.configuration.members if member.router == "b"]
+    raft.hand_over(to, bench.now)
+    bench.sets("a")._touched[SET] = None
+    now = bench.now
+    drain(reader, 10)
+    while not drained(reader):
+        bench.now += 0.01
+        bench._time(router)
+        bench.flow()
+        assert bench.now - now <= 0.1, "the drain is not answered"
+    assert hanging == "" or bench.leader == "a"
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
 def test_what_a_consumer_has_just_released_it_gets_again(router: str) -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, router, credit=1)
@@ -329,6 +351,8 @@ BROKEN: list[Broken] = [
      partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "d")),
     (Egress, "_wanted", "kept := self._kept_in_vain()", "kept := []",
      partial(test_what_waits_for_a_consumer_that_ends_is_kept_for_nobody, "a")),
+    (Egress, "_answer_drains", "self._log.hands_over or ", "",
+     partial(test_a_drain_is_answered_soon_while_leadership_moves, "d", "b")),
     (EgressKind, "decide", "home.balancing.tell(stream)", "pass",
      test_what_waits_for_a_consumer_that_ends_behind_a_cut_is_kept_for_nobody),
     (QueuedMessages, "unreserve", "-self.reserved.free(positions)", "0",

@@ -260,8 +260,10 @@ class Egress(SetPublisher):
             self.node.topic.given(one.asked)
 
     def _answer_drains(self) -> None:
+        """Answer the drains of consumers that get nothing more for now. A leader that hands over gives nothing: the
+        next leader's disk may take long."""
         for consumer, one in [*self._draining.items()]:
-            is_over = not self._has_more_for(consumer, one.coming_back)
+            is_over = self._log.hands_over or not self._has_more_for(consumer, one.coming_back)
             if is_over:
                 del self._draining[consumer]
             if is_over or not one.is_told:

@@ -388,6 +388,10 @@ class LedSet:
         self.deadline = min(self.deadline, self._node.now() + PATIENCE_S)
 
     @property
+    def hands_over(self) -> bool:
+        return self._sets.hands_over(self._name)
+
+    @property
     def is_far_ahead(self) -> bool:
         return self._ahead > MOST_AHEAD
 

@@ -106,6 +106,10 @@ class Proposer(Protocol):
         end proposes an entry, so that one round of the log decides both, and after `PATIENCE_S` at the latest."""
 
     @property
+    def hands_over(self) -> bool:
+        """Whether this router hands its lead over, and so adds no entries."""
+
+    @property
     def is_far_ahead(self) -> bool:
         """Whether the ends of this set have read very many bodies ahead. If so, an end should read only as many as its
         consumers take now."""
