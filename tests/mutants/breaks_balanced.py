@@ -20,6 +20,7 @@ from topic.settings import BackOff
 
 SHARED = {"balanced": True, "subscribers": 3, "messages": 25}
 BUSY = SHARED | {"think": 2.0}
+RETURNING = RESUMING | SHARED | {"refusing": 0.5, "redeliveries": 5, "back_off": BackOff(0.3, 3, 4.0)}
 
 
 @mutant(BalancedKind, "holders", by="1", **KILLS | BUSY)
@@ -222,7 +223,7 @@ def first_prefix_counts(original: Method) -> Method:
     return broken
 
 
-@mutant(Rests, "begin", by="1", scenario=resting.test_other_deliveries_go_on_meanwhile)
+@mutant(Rests, "begin", by="1", **RETURNING)
 def offered_again_at_once(_: Method) -> Method:
     """12.11: a delivery that a subscriber has given back rests before it is offered again."""
 
@@ -242,7 +243,7 @@ def pauses_are_equal(_: Method) -> Method:
     return broken
 
 
-@mutant(Rests, "ended", by="5", scenario=resting.test_with_nobody_left_it_waits_after_its_rest)
+@mutant(Rests, "ended", by="5", **RETURNING)
 def rests_for_ever(_: Method) -> Method:
     """12.11: a delivery whose rest is over is offered again."""
 

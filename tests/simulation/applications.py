@@ -47,6 +47,7 @@ class Applications:
         assert record.message is not None
         text = record.message
         transferred(self._judge, text)
+        self._judge.balanced.rests.transferred(self._judge.messages[text])
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
         address = self._judge.messages[text].key[:NAME_LENGTH] == record.stream.publisher
         self._judge.check(
@@ -56,6 +57,7 @@ class Applications:
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
         if not (state or settled) and record.message is not None:
             transferred(self._judge, record.message)
+            self._judge.balanced.rests.over([record.message])
         self._judge.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:

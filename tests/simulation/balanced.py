@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tests.simulation.rests import Rests
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.identity import Epoch, link_name
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.judge import Judge
     from tests.simulation.parties import Message
     from tests.simulation.router import Router
+    from tests.simulation.subscriber_link import SubscriberLink
     from tests.simulation.world import World
 
 PREFIX = "balanced/"
@@ -41,11 +43,13 @@ class Balanced:
         """Keyed by message: the subscribers that no router around the home knew when the home received the message."""
         self._said: dict[bytes, list[tuple[str, DeliveryOutcome, bool]]] = {}
         """Keyed by message: the outcomes of subscribers, and whether each subscriber refuses the message for good."""
+        self.rests = Rests(judge)
         self.handed_on = 0
         """How often a message went to another subscriber after one had it."""
 
     def received(self, message: "Message", home: "Router") -> None:
         if is_balanced(message):
+            self.rests.over([message.text])
             readers, termini = self._judge.readers.items(), self._judge.termini
             self._unknown[message.text] = {
                 n for n, reader in readers if reader.resumes and not termini.known_around(home, n, reader)
@@ -87,6 +91,17 @@ class Balanced:
         self._said.setdefault(text, []).append((name, outcome, final))
         if outcome in GIVEN_BACK:
             self.forgotten(name, [text])
+
+    def asked(self, keys: Iterable[bytes]) -> None:
+        """A home is asked about these keys, so it has to look for subscribers that have the deliveries."""
+        self.rests.over(self._judge.by_key[key].text for key in keys if key in self._judge.by_key)
+
+    def comes_back(self, link: "SubscriberLink", text: bytes) -> None:
+        """The router of the link reads that the subscriber gives the message back, and would take it again. If a plain
+        publisher's home was out of contact for a moment, that router no longer reports to it."""
+        message = self._judge.messages[text]
+        if is_balanced(message) and not message.plain:
+            self.rests.comes_back(link, message)
 
     def forgotten(self, name: str, texts: Iterable[bytes]) -> None:
         """The subscriber does not have these messages any more, or has forgotten that it has them."""

@@ -378,6 +378,7 @@ class Judge:
         name = link.client.name
         reader = self.readers[name]
         self.plain.comes(link)
+        self.balanced.asked(link.named or ())
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
             around = [router.name for router in self.termini.around(link.router)]

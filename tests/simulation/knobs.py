@@ -6,6 +6,7 @@ from random import Random
 import attrs
 
 from linkstate.chunks import CHUNK
+from topic.settings import BackOff
 
 FORGET = 100.0
 """Seconds after which a router gives up what it keeps for a link, even if routers are missing. Longer than any
@@ -155,6 +156,8 @@ class Knobs:
     """The share of subscribers with a pattern. If it is not 0, addresses have two words."""
     balanced: bool = False
     """Addresses are balanced."""
+    back_off: BackOff | None = None
+    """The pauses of these addresses. If None, deliveries do not rest."""
     sets: int = 0
     """The number of hashed replica sets. If 0, the mesh has no queues."""
     queues: int = 0

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from tests.simulation.knobs import Knobs
+from topic.settings import BackOff
 
 TWO_HOURS = 7200.0
 GRACES = (0.0, 1.0, 5.0, 5.0)
@@ -181,6 +182,14 @@ def _balanced(knobs: Knobs, random: Random) -> dict[str, Any]:
     return {"balanced": True, "subscribers": max(knobs.subscribers, random.choice((2, 3, 4)))}
 
 
+def _rests(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """In addition to `balanced`: deliveries rest that subscribers give back."""
+    back_off = BackOff(random.choice((0.05, 0.5, 2.0)), random.choice((1, 2, 3)), random.choice((2.0, 4.0)))
+    shape = {"back_off": back_off, "refusing": random.choice((0.2, 0.5, 0.8))}
+    shape |= {"plain": random.choice((0.0, 0.0, knobs.plain)), "restless": random.choice((0.1, knobs.restless))}
+    return _balanced(knobs, random) | shape | {"redeliveries": random.choice((1, 3, 5, 20))}
+
+
 def _sets(knobs: Knobs, random: Random) -> dict[str, Any]:
     """Replica sets, with clients that declare queues, and few other faults."""
     shape: dict[str, Any] = {"sets": random.choice((1, 1, 2, 3)), "asked": random.choice((5, 15, 40))}
@@ -262,6 +271,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "hasty": _hasty,
     "wildcards": _wildcards,
     "balanced": _balanced,
+    "rests": _rests,
     "sets": _sets,
     "voters": _voters,
     "moves": _moves,
@@ -287,6 +297,7 @@ LATER = (
     "hasty",
     "wildcards",
     "balanced",
+    "rests",
     "sets",
     "voters",
     "moves",

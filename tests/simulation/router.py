@@ -181,6 +181,7 @@ class Router:
             *waits,
             piece=knobs.piece,
             kinds=((PREFIX, "balanced"), (OF_QUEUES, "queue"), ("topic/", "topic")),
+            pauses={PREFIX: knobs.back_off} if knobs.back_off is not None else {},
             dead=knobs.dead,
             grace=knobs.grace,
         )

@@ -10,7 +10,7 @@ from topic.actions import LinkAction
 from topic.node import Happening, Node, SetPort
 from topic.queues.wire import SETS
 from topic.queues.wire import decode as decode_for_sets
-from topic.wire.segments import Segment, decode
+from topic.wire.segments import Segment, decode, split_keys
 
 if TYPE_CHECKING:
     from tests.simulation.router import Router
@@ -78,5 +78,9 @@ class Watched(Node):
             elif router.verbose:
                 for kind, *columns in decode(received.payload):
                     router.note(router.name, f"<- {received.router} {Segment(kind).name} {columns!r:.300}")
+            if router.knobs.back_off is not None and not received.payload.startswith(SETS):
+                for kind, *columns in decode(received.payload):
+                    if kind == Segment.RESOLVE:
+                        router.judge.balanced.asked(split_keys(columns[2]))
             super().receive(received, now)
             router.heard[received.router] += 1

@@ -158,7 +158,10 @@ class SubscriberLink(Link):
             if outcome not in GIVEN_BACK:
                 self.forgotten.add(record)
         if outcome in GIVEN_BACK and record.message is not None:
-            self.gives_back(record, unmarked(record.message)[0], failed, annotations)
+            text = unmarked(record.message)[0]
+            self.gives_back(record, text, failed, annotations)
+            if not final:
+                self.router.judge.balanced.comes_back(self, text)
         self.router.topic.outcomes(
             self.subscriber, [record], outcome, final=final, failed=failed, settled=settled, annotations=annotations
         )

@@ -122,6 +122,18 @@ def test_room_that_is_told_before_an_older_refusal_counts() -> None:
     assert reader.delivered == [b"1"]
 
 
+def test_a_return_before_its_publisher_has_transferred_it_again_counts_once() -> None:
+    settings = attrs.evolve(SETTINGS, kinds=((NEWS, BALANCED),), redeliveries=1)
+    bench = Bench("a", "b", settings=settings)
+    near, far, pen = reader_at(bench, "a", "near"), reader_at(bench, "b", "far"), pen_at(bench, "a")
+    pen.send(b"1")
+    pen.vanish()
+    back = pen_at(bench, "a", pen, unsettled={b"1": 0})
+    near.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    back.send_again(b"1")
+    assert far.delivered == [b"1"] and not back.outcomes
+
+
 def batches(reader: Reader) -> list[int]:
     """How many deliveries it was sent at once."""
     return [len(action.records) for action in reader.mine(Deliver)]

@@ -496,10 +496,10 @@ class Balancing:
         return left
 
     def _is_refused(self, stream: HomeStream, record: Record) -> bool:
-        rejected, released, modified, _ = record.refusals or NOT_HAD
+        rejected, _, modified, _ = record.refusals or NOT_HAD
         if modified and record.chosen:
             record.refused_for_itself(record.chosen)
-        is_used_up = record.tries + bool(released or modified) > self._redeliveries
+        is_used_up = record.tries + self._is_given_back(record) > self._redeliveries
         return bool(rejected) or is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
 
     def _is_for_nobody_else(self, stream: HomeStream, record: Record) -> bool:
@@ -528,9 +528,9 @@ class Balancing:
             return
         rested: list[Record] = []
         for record in records:
-            _, released, modified, _ = record.refusals or NOT_HAD
-            record.offer_again(UNASSIGNED, given_back=bool(released or modified))
-            if not (released and self.rests.begin(stream, record)):
+            rests = self._is_given_back(record) and bool((record.refusals or NOT_HAD)[1])
+            record.offer_again(UNASSIGNED, given_back=self._is_given_back(record))
+            if not (rests and self.rests.begin(stream, record)):
                 rested.append(record)
         stream.wait_for_room(rested)
         without = [record for record in records if record.without]
@@ -539,6 +539,13 @@ class Balancing:
             for record in without:
                 record.leave_out(NOBODY)
         self.offer_waiting(stream)
+
+    @staticmethod
+    def _is_given_back(record: Record) -> bool:
+        """Whether the chosen subscriber has given the record back. Without a chosen subscriber the home seeks the one
+        that may have the record. Then a return means only that this subscriber does not have it any more (12.3)."""
+        _, released, modified, _ = record.refusals or NOT_HAD
+        return bool(record.chosen and (released or modified))
 
     @staticmethod
     def _is_free(record: Record) -> bool:
