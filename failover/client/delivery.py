@@ -74,3 +74,8 @@ class Delivery:
     async def release(self) -> None:
         """Let the router deliver the message to this subscriber again later."""
         await self._answer(self, Outcome.RELEASED)
+
+    async def fail(self) -> None:
+        """State that the message could not be processed: *modified* with *delivery-failed*. It comes again later, to
+        this subscriber or another one, and counts as failed."""
+        await self._answer(self, Outcome.MODIFIED)

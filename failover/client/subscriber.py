@@ -15,7 +15,7 @@ subscribers, and these could wait for this subscriber.
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Literal, Unpack
+from typing import ClassVar, Final, Literal, Unpack
 
 import trio
 
@@ -30,7 +30,7 @@ from failover.client.state.store import Decided, Ended, Removed, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.codec import Described
-from router.amqp.format.values import NO_STATE, RCV_FIRST, RCV_SECOND, REJECTED, RELEASED, SELECTOR
+from router.amqp.format.values import MODIFIED, NO_STATE, RCV_FIRST, RCV_SECOND, REJECTED, RELEASED, SELECTOR
 from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
@@ -39,6 +39,9 @@ from topic.journal import Event
 MOST_PAUSES = 10
 # The seconds that the client waits at an orderly end for the router to settle the answered deliveries.
 SETTLE_S = 2.0
+
+GIVEN_BACK: Final = (RELEASED, MODIFIED)
+"""The answers after which the message comes again."""
 
 
 class Subscriber(Endpoint):
@@ -213,7 +216,7 @@ class Subscriber(Endpoint):
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
     def _parted(self) -> None:
-        """Forget the deliveries that the user has released, because the router delivers them again. For all others,
+        """Forget the deliveries that the user has given back, because the router delivers them again. For all others,
         forget the engine's handles."""
         self._owed = 0
         if self._settle == "first":
@@ -221,7 +224,7 @@ class Subscriber(Endpoint):
         for delivery in self._by_handle.values():
             delivery.handle = None
         self._by_handle.clear()
-        for delivery in [one for one in self._unsettled.values() if one.state == RELEASED]:
+        for delivery in [one for one in self._unsettled.values() if one.state in GIVEN_BACK]:
             self._drop(delivery)
 
     # The methods from here on take transfers.
@@ -232,7 +235,7 @@ class Subscriber(Endpoint):
             return
         for handle, tag, message, _ in transfers:
             known = self._unsettled.get(tag)
-            if handle is None or known is None or known.state == RELEASED:
+            if handle is None or known is None or known.state in GIVEN_BACK:
                 self._take(link, handle, tag, message)
             else:
                 self._take_again(link, handle, known)
@@ -307,7 +310,7 @@ class Subscriber(Endpoint):
             delivery.answered = True
         state = STATE_OF[outcome]
         decided = partial(self._decided, deliveries, state)
-        if self._settle == "first" or outcome is Outcome.RELEASED:
+        if self._settle == "first" or state in GIVEN_BACK:
             decided()
         else:
             await self._commits.commit([Decided(delivery.key, state) for delivery in deliveries], decided)
@@ -332,6 +335,8 @@ class Subscriber(Endpoint):
         if handle is not None:
             if delivery.state == REJECTED:
                 link.reject(handle, delivery.condition or "amqp:not-allowed", delivery.description, settle=first)
+            elif delivery.state == MODIFIED:
+                link.modify(handle, failed=True, undeliverable=False, settle=first)
             else:
                 link.update(handle, delivery.state, settle=first)
             if first:

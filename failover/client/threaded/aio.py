@@ -132,6 +132,10 @@ class AsyncioDelivery(DeliveryView):
         """Let the router deliver the message to this subscriber again, later."""
         await self._subscriber._call(self._delivery.release)
 
+    async def fail(self) -> None:
+        """State that the message could not be processed. It comes again later, and counts as failed."""
+        await self._subscriber._call(self._delivery.fail)
+
 
 class AsyncioPublisher(Awaiting, PublisherView):
     """`async with AsyncioPublisher(urls, address, container=..., link=...) as p: handle = await p.send(body)`

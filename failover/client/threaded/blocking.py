@@ -165,6 +165,10 @@ class BlockingDelivery(DeliveryView):
         """Let the router deliver the message to this subscriber again, later."""
         self._subscriber._call(self._delivery.release)
 
+    def fail(self) -> None:
+        """State that the message could not be processed. It comes again later, and counts as failed."""
+        self._subscriber._call(self._delivery.fail)
+
 
 class BlockingPublisher(Blocking, PublisherView):
     """`with BlockingPublisher(urls, address, container=..., link=...) as p: outcome = p.send(body).outcome()`

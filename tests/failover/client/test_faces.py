@@ -26,7 +26,7 @@ from failover.client import (
     SqliteStore,
     StateError,
 )
-from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
+from router.amqp.format.values import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from router.amqp.proton.link import Link
 from tests.failover.client.clients import KEYS, TAGS
 from tests.failover.client.faces import FACES, Program, client_threads, publisher, subscriber
@@ -110,10 +110,11 @@ async def test_a_subscriber_answers_in_each_way(kind: str) -> None:
             face.run(first.accept())
             face.run(face.next(s).reject("amqp:decode-error", "no"))
             face.run(face.next(s).release())
+            face.run(face.next(s).fail())
 
     async with running_peers("a") as [a], Program(kind, program):
         link = await a.answer()
-        for number, state in enumerate((ACCEPTED, REJECTED, RELEASED)):
+        for number, state in enumerate((ACCEPTED, REJECTED, RELEASED, MODIFIED)):
             handle = await a.send(link, KEYS[number], b"%d" % number)
             assert await a.next(Stated) == Stated(handle, state, False)
             a.settle(link, handle)

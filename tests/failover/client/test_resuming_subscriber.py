@@ -1,16 +1,17 @@
 """A subscriber whose connection is cut at every step of a delivery's life, at a router that honours unsettled maps."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from failover.client import Abandoned, Event, Resumed, Subscriber
+from failover.client import Abandoned, Delivery, Event, Resumed, Subscriber
 from failover.client import subscriber as subscribers
 from failover.client.attachment import attachment
 from failover.client.endpoint import TURN_S
-from router.amqp.format.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
+from router.amqp.format.values import ACCEPTED, MODIFIED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.proton.link import Link
 from tests.failover.client.clients import KEYS, subscribing, taken
 from tests.failover.client.scripted import EPOCH, Gone, Holding, Peer, Stated, running_peers, states
@@ -215,13 +216,14 @@ async def test_the_sender_s_outcome_counts_where_they_differ() -> None:
         await again(a, {}, {})
 
 
-async def test_what_was_released_comes_again() -> None:
+@pytest.mark.parametrize(("give_back", "state"), [(Delivery.release, RELEASED), (Delivery.fail, MODIFIED)])
+async def test_what_was_given_back_comes_again(give_back: Callable[[Delivery], Awaitable[None]], state: int) -> None:
     async with running_peers("a") as [a], subscribing(a) as (s, link):
-        await (await taken(a, s, link, KEYS[0])).release()
-        released = await a.next(Stated)
-        assert released.state == RELEASED
-        a.settle(link, released.handle)
-        await (await taken(a, s, link, KEYS[0])).release()
+        await give_back(await taken(a, s, link, KEYS[0]))
+        given = await a.next(Stated)
+        assert given.state == state
+        a.settle(link, given.handle)
+        await give_back(await taken(a, s, link, KEYS[0]))
         await a.next(Stated)
         link = await again(a, {}, {})
         await (await taken(a, s, link, KEYS[0])).accept()
