@@ -120,6 +120,7 @@ simulate-soak: setup
 
 exhaustive: setup
 	@$(VENV)/bin/python -m tests.topic.raft.search
+	@$(VENV)/bin/python -m tests.topic.queues.transaction_search
 	@$(VENV)/bin/python -m tests.exhaustive all
 
 mutants: setup

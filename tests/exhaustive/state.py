@@ -91,7 +91,7 @@ def _set(walk: _Walk, value: Any) -> Any:
 
 
 def _number(walk: _Walk, value: Any) -> Any:
-    return int(value)
+    return value.value if isinstance(value, Enum) else int(value)
 
 
 def _method(walk: _Walk, value: Any) -> Any:

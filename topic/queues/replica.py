@@ -345,11 +345,14 @@ class SetReplica:
     def _state(self, rows: Iterable[Row]) -> SetState:
         """Make the state from these rows, which are those at the applied index. Raises ValueError if the rows are not a
         valid state."""
-        self._messages = ReplicaLog(self.plan.name, lambda queue: self.state.name_of(queue))
+        self._messages = ReplicaLog(self.plan.name, self._name_of)
         state = SetState(rows, self._messages)
         if self.applied:
             self._log_content(state, begins=True)
         return state
+
+    def _name_of(self, queue: QueueId) -> str | None:
+        return self.state.name_of(queue)
 
     def _log_content(self, state: SetState, *, begins: bool) -> None:
         """Write into the delivery log which messages this replica has. Other replicas have the same ones at the same

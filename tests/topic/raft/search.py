@@ -10,7 +10,7 @@ fault is a shortest one.
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,8 +21,10 @@ from tests.topic.raft.world import Draft, Event, Model, Scope, Walker
 class Search:
     """A breadth-first search with the kernel of the exhaustive search of the mesh."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, model: type[Model] = Model) -> None:
+        """`model`: the model of all that may happen in the scope."""
         self.scope = scope
+        self._model_of = model
         self.states = self.transitions = self.depth = self.rests = 0
         self.local_states = self.local_steps = 0
         self.graphs = 0
@@ -33,7 +35,7 @@ class Search:
         """Search until everything, or about `most` states, was visited. Raises AssertionError with the path to a
         fault."""
         self.is_complete, self.depth, self.rests = False, 0, 0
-        self._model = model = Model(self.scope)
+        self.model = model = self._model_of(self.scope)
         self._kernel = kernel = Kernel(model.size, model.may_fail)
         self._functions: list[Callable[[Draft], int]] = []
         """Keyed by tree: the function, which returns its result as a leaf."""
@@ -62,7 +64,7 @@ class Search:
         self.is_complete = halt is Halt.DONE
 
     def _world(self) -> tuple[int, ...]:
-        return memoryview(self._kernel.world).cast("i")[: self._model.size].tolist()  # type: ignore[return-value]
+        return memoryview(self._kernel.world).cast("i")[: self.model.size].tolist()  # type: ignore[return-value]
 
     # functions of a world
 
@@ -80,7 +82,7 @@ class Search:
         return self._events[event]
 
     def _effect(self, event: Event, draft: Draft) -> int:
-        self._do(lambda changed: self._model.change(changed, event), draft, event)
+        self._do(lambda changed: self.model.change(changed, event), draft, event)
         effect = tuple(draft.changes.items())
         if effect not in self._effects:
             self._effects[effect] = self._kernel.effect(draft.changes, 0, False)
@@ -105,8 +107,8 @@ class Search:
     def _named(self, event: Event) -> list[str]:
         verb, *rest = event
         if verb == "crash":
-            return [verb, self._model.names[rest[0]], f"{rest[1]} kept"]
-        return [verb, *(self._model.names[router] for router in rest)]
+            return [verb, self.model.names[rest[0]], f"{rest[1]} kept"]
+        return [verb, *(self.model.names[router] for router in rest)]
 
     def _path(self, number: int) -> list[Event]:
         places: list[int] = []
@@ -115,9 +117,9 @@ class Search:
             places.append(place)
         values, path = self._begin, []
         for place in reversed(places):
-            event = self._model.events(Draft(values))[place]
+            event = self.model.events(Draft(values))[place]
             draft = Draft(values)
-            self._model.change(draft, event)
+            self.model.change(draft, event)
             values = draft.world()
             path.append(event)
         return path
@@ -136,15 +138,20 @@ def begin(model: Model) -> tuple[int, ...]:
 def main() -> int:
     from tests.topic.raft.scopes import LONG, QUICK
 
-    parser = argparse.ArgumentParser(prog="python -m tests.topic.raft.search", description="visit all states of a set")
+    return play("tests.topic.raft.search", QUICK + LONG)
+
+
+def play(module: str, scopes: Sequence[Scope], model: type[Model] = Model) -> int:
+    """Search the scopes that the command line names. Returns 1 if a search has found a fault."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="visit all states of a set")
     parser.add_argument("name", nargs="*", help="parts of names of scopes; all if none is given")
     parser.add_argument("--most", type=int, default=sys.maxsize, help="stop at about so many states")
     arguments = parser.parse_args()
     failed = 0
-    for scope in QUICK + LONG:
+    for scope in scopes:
         if arguments.name and not any(name in scope.name for name in arguments.name):
             continue
-        began, search = time.process_time(), Search(scope)
+        began, search = time.process_time(), Search(scope, model)
         try:
             search.run(most=arguments.most)
         except AssertionError as wrong:

@@ -287,19 +287,44 @@ class Steps:
         )
 
     def _add(self, host: Any) -> int:
-        _forget_times(host)
+        self._forget_times(host)
         digest = state.digest(host)
         number = self._numbers.get(digest)
         if number is None:
             number = self._numbers[digest] = len(self._saved)
             self._saved.append(state.save(host))
             self.derived.append((
-                self.facts.number(_facts(host)),
-                self.logs.number(_log(host)),
+                self.facts.number(self._facts(host)),
+                self.logs.number(self._log(host)),
                 self.disks.number((host.disk.store, host.disk.snapshot.index, tuple(host.disk.entries))),
             ))  # fmt: skip
             self.views.append(_view(host.raft) if host.raft is not None else None)
         return number
+
+    def _forget_times(self, host: Any) -> None:
+        """Remove from a state what makes no difference to its future."""
+        host.contacts = _sorted(host.contacts)
+        host.keys = None
+        raft = host.raft
+        if raft is None:
+            host.state, host.states, host.received = State(), {}, []
+            return
+        base = forget_times(raft)
+        for numbered in (raft.log._writes, host.disk.writes):
+            for place, write in enumerate(numbered):
+                if hasattr(write, "number"):
+                    numbered[place] = attrs.evolve(write, number=write.number - base)
+
+    def _facts(self, host: Any) -> Facts:
+        return facts_of(host)
+
+    def _log(self, host: Any) -> tuple[int, tuple[Entry, ...]]:
+        """All entries, including those in the snapshot."""
+        if host.raft is None:
+            return 0, ()
+        log = host.raft.log
+        before = host.state.applied[: log.snapshot.index]
+        return host.raft.hard.life, (*before, *log.entries(log.snapshot.index + 1, log.last))
 
 
 _ANSWERS = (say.Voted, say.Stored, say.Lacking, say.Staged, say.Resigned, say.StandNow, say.Distrust, say.Outdated)
@@ -322,39 +347,31 @@ def is_dead(envelope: Envelope, receiver: Facts) -> bool:
     return isinstance(body, _ANSWERS) and body.term < term
 
 
-def _forget_times(host: Any) -> None:
-    """Remove from a state what makes no difference to its future."""
-    host.contacts = _sorted(host.contacts)
-    host.keys = None
-    raft = host.raft
-    if raft is None:
-        host.state, host.states, host.received = State(), {}, []
-        return
+def forget_times(raft: Any) -> int:
+    """Remove from a replica what makes no difference to its future. Returns the number that its writes begin with:
+    their numbers now begin with 1."""
     raft.deadline = 0.0 if raft.deadline < inf and raft.leader is None else inf
     raft._elections_lost = 0
     raft.stores._stores = _sorted(raft.stores._stores)
-    storage, log = raft._storage, raft.log
-    base = storage._number - len(storage._writes)
+    storage = raft._storage
+    base: int = storage._number - len(storage._writes)
     assert not storage._writes or min(storage._writes) == base + 1
     storage._number -= base
     storage._writes = {number - base: (LATER, hard) for number, (_, hard) in storage._writes.items()}
     storage._held = [(waits - base, envelope) for waits, envelope in storage._held]
-    for numbered in (log._writes, host.disk.writes):
-        for place, write in enumerate(numbered):
-            if hasattr(write, "number"):
-                numbered[place] = attrs.evolve(write, number=write.number - base)
     if raft.leadership is not None:
         leadership = raft.leadership
         leadership.progress = _sorted(leadership.progress)
         if leadership._handing_over is not None:
             leadership._handing_over = attrs.evolve(leadership._handing_over, until=FOREVER)
+    return base
 
 
 def _sorted(mapping: Mapping[Any, Any]) -> dict[Any, Any]:
     return dict(sorted(mapping.items()))
 
 
-def _facts(host: Any) -> Facts:
+def facts_of(host: Any) -> Facts:
     raft = host.raft
     if raft is None:
         return Facts(False)
@@ -373,15 +390,6 @@ def _facts(host: Any) -> Facts:
         raft._applied > raft.log.snapshot.index,
         int(host.disk.store[len(host.router) :]),
     )
-
-
-def _log(host: Any) -> tuple[int, tuple[Entry, ...]]:
-    """All entries, including those in the snapshot."""
-    if host.raft is None:
-        return 0, ()
-    log = host.raft.log
-    before = host.state.applied[: log.snapshot.index]
-    return host.raft.hard.life, (*before, *log.entries(log.snapshot.index + 1, log.last))
 
 
 def _view(raft: Raft) -> View:
