@@ -217,7 +217,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
                 final=modification.undeliverable,
                 failed=modification.failed,
                 settled=is_settled,
-                annotations=self._added(modification),
+                annotations=self.added(modification),
             )
 
     def _details(self, handles: list[Handle], records: list[Record], states: list[int]) -> dict[Record, OutcomeDetails]:
@@ -251,7 +251,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         if outcome.failed or annotations:
             self.modified[record] = failures + outcome.failed, annotations
 
-    def _added(self, outcome: OutcomeDetails) -> bytes:
+    def added(self, outcome: OutcomeDetails) -> bytes:
         """The annotations of this outcome for the next consumer of a queue, or for a dead letter; empty elsewhere, or
         if they are too long."""
         if outcome.condition is not None:

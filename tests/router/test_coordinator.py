@@ -228,3 +228,21 @@ def test_a_message_on_a_link_that_takes_none_rolls_back() -> None:
 def test_an_outcome_within_a_transaction_is_read(value: Any, state: int) -> None:
     told = outcome_of(value)
     assert told.state == state and told.failed is (value == Described(0x27, [True, False, {Symbol("x"): 1}]))
+
+
+@pytest.mark.parametrize(
+    ("error", "condition", "description"),
+    [
+        ([Described(0x1D, [Symbol("app:broken"), "no such customer"])], "app:broken", "no such customer"),
+        ([Described(Symbol("amqp:error:list"), [Symbol("app:broken"), None, {}])], "app:broken", ""),
+        ([Described(0x1D, [7, "no such customer"])], None, ""),
+        ([Described(0x1D, [])], None, ""),
+        ([Described(0x1E, [Symbol("app:broken")])], None, ""),
+        ([None], None, ""),
+    ],
+)
+def test_the_error_of_a_rejection_within_a_transaction_is_read(
+    error: list[Any], condition: str | None, description: str
+) -> None:
+    told = outcome_of(Described(0x25, error))
+    assert (told.state, told.condition, told.description) == (REJECTED, condition, description)

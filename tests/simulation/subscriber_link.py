@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from router.amqp.format.values import OutcomeDetails
 from tests.failures import unmarked
 from tests.simulation.filters import as_asked, leaves_out
 from tests.simulation.link import Link
@@ -276,6 +277,10 @@ class SubscriberLink(Link):
             self.check(record.message is not None, f"4 message: gone before {self} has it")
             text, _ = unmarked(record.message or b"")
             self.to_client(client.delivered, handle, record.key, text, False, 0, True)
+
+    def added(self, outcome: OutcomeDetails) -> bytes:
+        """As `RetiringEnd`."""
+        return outcome.annotations
 
     def _settle(self, records: list[Record], *, again: bool = False) -> None:
         self.dealing.settled(records)

@@ -419,11 +419,19 @@ class QueuedMessages:
         there, reserved = self.of(queue), self.reserved
         return all(at in there and reserved.has(at) and reserved.at(at) == consumer for at in each_of(runs))
 
-    def retire(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings, *, rejected: bool) -> None:
+    def retire(
+        self,
+        queue: QueueId,
+        runs: Sequence[Run],
+        settings: QueueSettings,
+        *,
+        rejected: bool,
+        annotations: Mapping[int, bytes],
+    ) -> None:
         """A consumer takes messages out of their queue, in a transaction. A rejected message goes into the outbox if
-        the settings have an address for dead letters."""
+        the settings have an address for dead letters. `annotations`: as in `Reject`."""
         if rejected and settings.dead_letter is not None:
-            self.reject(queue, runs, settings, {})
+            self.reject(queue, runs, settings, annotations)
         else:
             self._take_out(queue, self._there(queue, runs), MessageEnd.TRANSACTED)
 

@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 import msgpack
 
+from topic.delivery.outcomes import MOST_ANNOTATIONS
 from topic.directory.addresses import is_misplaced, is_pattern
 from topic.identity import INSIDE, KEY_LENGTH, NAME_LENGTH
 from topic.queues.positions import Run, read_runs
@@ -261,6 +262,9 @@ class Retirement(NamedTuple):
     """The keys of the deliveries that have brought the messages."""
     rejected: bool
     """Whether the consumer rejects the messages. Otherwise it accepts them."""
+    annotations: tuple[bytes, ...] = ()
+    """For each key, the annotations that a dead letter gets from the error of the consumer. Empty if the consumer has
+    told no errors."""
 
 
 @attrs.frozen(slots=True)
@@ -550,14 +554,22 @@ def _posts(value: Any) -> tuple[Post, ...]:
 
 
 def _retirements(value: Any) -> tuple[Retirement, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 4 for one in value):
-        raise ValueError(f"a transaction has the retirements {reprlib.repr(value)}, expected four fields for each")
-    for _, consumer, keys, rejected in value:
+    if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 5 for one in value):
+        raise ValueError(f"a transaction has the retirements {reprlib.repr(value)}, expected five fields for each")
+    for _, consumer, keys, rejected, annotations in value:
         if not isinstance(keys, list) or not keys or not all(_is_bytes(key, KEY_LENGTH) for key in keys):
             raise ValueError("a transaction retires deliveries that are none")
         if not _is_bytes(consumer, NAME_LENGTH) or not isinstance(rejected, bool):
             raise ValueError(f"a transaction has the consumer {reprlib.repr(consumer)}, expected {NAME_LENGTH} bytes")
-    return tuple(Retirement(_name(queue), consumer, tuple(keys), rejected) for queue, consumer, keys, rejected in value)
+        if not isinstance(annotations, list) or not all(map(_is_annotation, annotations)):
+            raise ValueError(f"a transaction has annotations, expected {MOST_ANNOTATIONS} bytes for each at most")
+        if annotations and len(annotations) != len(keys):
+            raise ValueError(f"a transaction has {len(annotations)} annotations for {len(keys)} deliveries")
+    return tuple(Retirement(_name(one[0]), one[1], tuple(one[2]), one[3], tuple(one[4])) for one in value)
+
+
+def _is_annotation(value: Any) -> bool:
+    return type(value) is bytes and len(value) <= MOST_ANNOTATIONS
 
 
 def _is_bytes(value: Any, length: int) -> bool:

@@ -163,6 +163,8 @@ class Retire:
     """The name of the consumer's link."""
     rejected: bool
     runs: Sequence[Run]
+    annotations: Mapping[int, bytes] = attrs.Factory(dict)
+    """As in `Reject`."""
 
 
 @attrs.frozen(slots=True)
@@ -249,9 +251,16 @@ def encode_proposal(proposal: Proposal) -> bytes:
 
 def _encode_transact(asked: Transact) -> bytes:
     enqueues = [(one.queue, one.messages, one.expires) for one in asked.enqueues]
-    retires = [(*attrs.astuple(one.queue), one.consumer, one.rejected, one.runs) for one in asked.retires]
+    retires = [
+        (*attrs.astuple(one.queue), one.consumer, one.rejected, one.runs, *_annotated(one)) for one in asked.retires
+    ]
     by = asked.router, asked.incarnation, asked.number, asked.floor
     return bytes(msgpack.packb((TRANSACT, *by, asked.why, enqueues, retires)))
+
+
+def _annotated(retire: Retire) -> list[list[tuple[int, bytes]]]:
+    """The last part of the array for a `Retire`. There is no such part if it has no annotations."""
+    return [[*retire.annotations.items()]] if retire.annotations else []
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
@@ -297,7 +306,7 @@ def _transact(*parts: Any) -> Transact:
         raise ValueError(f"a transaction is of {reprlib.repr([router, *numbers, why])}")
     if not isinstance(enqueues, list) or not all(isinstance(one, list) and len(one) == 3 for one in enqueues):
         raise ValueError("a transaction enqueues nothing that is known")
-    if not isinstance(retires, list) or not all(isinstance(one, list) and len(one) == 5 for one in retires):
+    if not isinstance(retires, list) or not all(isinstance(one, list) and len(one) in (5, 6) for one in retires):
         raise ValueError("a transaction retires nothing that is known")
     incarnation, number, floor = numbers
     return Transact(
@@ -312,10 +321,11 @@ def _post(queue: Any, messages: Any, expires: Any) -> Enqueue:
 
 
 def _retire(value: list[Any]) -> Retire:
-    life, index, consumer, rejected, runs = value
+    life, index, consumer, rejected, runs, *annotations = value
     if type(consumer) is not bytes or len(consumer) != NAME_LENGTH or type(rejected) is not bool:
         raise ValueError(f"a transaction has the consumer {reprlib.repr(consumer)}, expected {NAME_LENGTH} bytes")
-    return Retire(_queue([RESERVE, life, index]), consumer, rejected, _runs(runs))
+    added = _annotations(annotations[0]) if annotations else {}
+    return Retire(_queue([RESERVE, life, index]), consumer, rejected, _runs(runs), added)
 
 
 def _annotations(value: Any) -> dict[int, bytes]:

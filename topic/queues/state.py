@@ -252,7 +252,8 @@ class SetState:
         """Take the messages of all retirements out of their queues. Then put the new messages of the transaction into
         their queues."""
         for one in asked.retires:
-            self.messages.retire(one.queue, one.runs, self.settings_of(one.queue), rejected=one.rejected)
+            settings, annotations = self.settings_of(one.queue), one.annotations
+            self.messages.retire(one.queue, one.runs, settings, rejected=one.rejected, annotations=annotations)
         enqueued, place = list[Enqueued](), 0
         for post in asked.enqueues:
             queue = self._queues[post.queue].id

@@ -12,7 +12,7 @@ from router.amqp.format.values import Handle, OutcomeDetails
 from router.amqp.proton.link import Link
 from router.edge.transactions.parts import transaction_of
 from topic.actions import RetirementsOver, TransactionEnd
-from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
+from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import queue_of
@@ -30,6 +30,9 @@ class RetiringEnd(Protocol):
 
     def settle_here(self, records: Sequence[Record]) -> None:
         """Settle deliveries on this link."""
+
+    def added(self, outcome: OutcomeDetails) -> bytes:
+        """The annotations of this outcome for the next consumer, or for a dead letter."""
 
 
 class RetiredDeliveries:
@@ -87,7 +90,7 @@ class RetiredDeliveries:
             outcome=OUTCOMES.get(told.state, DeliveryOutcome.RELEASED),
             final=told.undeliverable,
             failed=told.failed,
-            annotations=told.annotations if len(told.annotations) <= MOST_ANNOTATIONS else b"",
+            annotations=end.added(told),
             is_settled=is_settled,
         )
         transactions.retire(retired, set_, self._node.now())

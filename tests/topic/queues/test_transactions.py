@@ -94,14 +94,19 @@ class Client(Party):
         self.flow()
 
     def retire(
-        self, reader: Reader, *messages: bytes, outcome: DeliveryOutcome = ACCEPTED, settled: bool = False
+        self,
+        reader: Reader,
+        *messages: bytes,
+        outcome: DeliveryOutcome = ACCEPTED,
+        settled: bool = False,
+        annotations: bytes = b"",
     ) -> None:
         """Tell the outcome of the latest delivery of each message."""
         delivered = {message: record for record, message in reader.handed if message in messages}
         for record in delivered.values():
             set_, queue = queue_of(reader.end.identity.address)
             who, key = reader.end.name, record.key
-            retired = Retired(self.now, self, record, queue, who, key, outcome, False, False, b"", settled)
+            retired = Retired(self.now, self, record, queue, who, key, outcome, False, False, annotations, settled)
             self.open[record] = reader, retired
             self.all.retire(retired, set_, self.bench.now)
         self.flow()
@@ -293,6 +298,25 @@ def test_what_a_transaction_rejects_is_a_dead_letter() -> None:
     bench.wait(1)
     assert there(bench, QUEUE) == [b"2"] and there(bench, "queue/3") == [b"3"]
     assert [bench.sets("a").state(SET).messages.total, len(there(bench))] == [3, 1]
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_a_dead_letter_of_a_transaction_has_the_error_of_its_consumer(router: str) -> None:
+    """It is that of each message, with what earlier consumers have added. The next leader has it, too."""
+    bench, reader, client = taken(router, b"1", b"2", b"3")
+    bench.configure(QUEUE, dead_letter=OTHER)
+    reader.answer(MODIFIED, b"1", annotations=b"x")
+    client.retire(reader, b"1 with x", outcome=REJECTED, annotations=b"y")
+    client.retire(reader, b"2", outcome=REJECTED, annotations=b"z")
+    client.retire(reader, b"3", outcome=REJECTED)
+    bench.hanging |= {"b", "c"}
+    client.discharge()
+    bench.hanging.clear()
+    bench.stop("a") if router == "d" else bench.flow()
+    bench.wait(ELECTED_S)
+    assert client.ends == [(COMMITTED, "")]
+    dead = bench.subscriber("e", "dead", address=egress_address(SET, OTHER))
+    assert dead.delivered == [b"1 with xy died 1", b"2 with z died 1", b"3 died 1"]
 
 
 def test_what_a_transaction_rejects_is_gone_without_an_address_for_dead_letters() -> None:
@@ -735,10 +759,10 @@ COMMITS = st.builds(
     ).map(tuple),
     st.lists(
         st.builds(
-            Retirement,
+            lambda queue, who, keys, rejected: Retirement(queue, who, tuple(keys), rejected, tuple(keys.values())),
             NAMES,
             st.binary(min_size=12, max_size=12),
-            st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=3).map(tuple),
+            st.dictionaries(st.binary(min_size=32, max_size=32), st.binary(max_size=5), min_size=1, max_size=3),
             st.booleans(),
         ),
         max_size=3,
@@ -762,6 +786,7 @@ TRANSACTS = st.builds(
             st.binary(min_size=12, max_size=12),
             st.booleans(),
             RUNS,
+            st.dictionaries(st.integers(0, 2**40), st.binary(max_size=5), max_size=2),
         ),
         max_size=3,
     ),
@@ -807,6 +832,10 @@ BROKEN: list[Broken] = [
     (QueuedMessages, "has_for", " and reserved.at(at) == consumer", "",
      test_a_leader_carries_out_only_what_the_consumer_has),
     (QueuedMessages, "retire", "rejected and ", "False and ", test_what_a_transaction_rejects_is_a_dead_letter),
+    (QueuedMessages, "retire", "settings, annotations)", "settings, {})",
+     partial(test_a_dead_letter_of_a_transaction_has_the_error_of_its_consumer, "d")),
+    (Egress, "annotations_of", "self._annotations(position, more)", "more",
+     partial(test_a_dead_letter_of_a_transaction_has_the_error_of_its_consumer, "a")),
     # a rollback that forgets
     (Transactions, "_drop", "self._tell(retired, committed=committed)", "pass",
      partial(test_after_a_rollback_the_client_has_what_it_had_not_settled, "d", is_settled=True)),

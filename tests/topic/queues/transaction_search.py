@@ -177,6 +177,10 @@ class SiteEgress:
             found.append(position)
         return found
 
+    def annotations_of(self, added: Mapping[int, bytes]) -> dict[int, bytes]:
+        """As `Egress.annotations_of`."""
+        return {}
+
 
 def key_of(position: int, times: int = 0) -> bytes:
     return b"%d %d" % (position, times) + b" " * (KEY_LENGTH - len(b"%d %d" % (position, times)))

@@ -79,4 +79,7 @@ class Commits:
         if egress is None:  # a queue without an egress has no message at a consumer
             return None
         positions = egress.positions_of(asked.keys, asked.consumer)
-        return Retire(egress.queue, asked.consumer, asked.rejected, runs_of(sorted(positions))) if positions else None
+        if not positions:
+            return None
+        annotations = egress.annotations_of(dict(zip(positions, asked.annotations, strict=False)))
+        return Retire(egress.queue, asked.consumer, asked.rejected, runs_of(sorted(positions)), annotations)

@@ -23,7 +23,7 @@ This module does not choose consumers, and does not change the state of the set.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from math import inf
@@ -415,23 +415,34 @@ class Egress(SetPublisher):
                 size = 0
             freed, added = frees[-1]
             freed.append(record)
-            annotations = self._annotations(record)
+            annotations = self._annotations(self.open[record], record.annotations)
             if annotations and left >= len(annotations):
                 added[self.open[record]] = annotations
                 size += len(annotations)
                 left -= len(annotations)
         return frees
 
-    def _annotations(self, record: Record) -> bytes:
-        """The annotations that the message has so far, merged with those of the last consumer. Empty if there are none,
-        or if they are too large together."""
-        if not record.annotations:
+    def _annotations(self, position: int, added: bytes) -> bytes:
+        """The annotations that the message has so far, merged with those of the last consumer. Empty if the last
+        consumer has none, or if they are too long or malformed."""
+        if not added:
             return b""
         try:
-            merged = self._marking.merged(self._messages.returns(self.open[record]).annotations, record.annotations)
+            merged = self._marking.merged(self._messages.returns(position).annotations, added)
         except ValueError:  # the consumer has sent malformed annotations
             return b""
         return merged if len(merged) <= MOST_ANNOTATIONS else b""
+
+    def annotations_of(self, added: Mapping[int, bytes]) -> dict[int, bytes]:
+        """The annotations of messages that a transaction rejects, for its entry. `added`: by position, the annotations
+        of the consumer. The annotations that do not fit into the room of the set are left out."""
+        found, left = dict[int, bytes](), self._messages.annotations_left
+        for position, more in added.items():
+            annotations = self._annotations(position, more)
+            if annotations and left >= len(annotations):
+                found[position] = annotations
+                left -= len(annotations)
+        return found
 
     def _was_proposed(self, *, is_due: bool) -> None:
         self._chosen, self._back, self._late, self._for_nobody = {}, [], set(), set()

@@ -69,7 +69,7 @@ class Transaction:
     count: int = 0
     """The number of messages in `posts`."""
     size: int = 0
-    """The bytes of the messages in `posts`."""
+    """The bytes of the messages in `posts`, and of the annotations of all outcomes."""
     until: float = math.inf
     """The time at which the transaction times out; infinite while it has neither messages nor outcomes."""
     end: TransactionEnd = TransactionEnd.COMMITTED
@@ -154,8 +154,11 @@ class Transactions:
     def retire(self, retired: Retired, set_: str, now: float) -> None:
         """Add the client's outcome of a delivery of a queue of this set. It replaces an earlier outcome of the same
         delivery."""
-        if self._takes(retired.of, set_, 0, now):
-            retired.of.retired[retired.record] = retired
+        one, size = retired.of, len(retired.annotations)
+        if self._takes(one, set_, size, now):
+            one.retired[retired.record] = retired
+            one.size += size
+            one.account.add(size)
         else:
             self._tell([retired], committed=False)
 
@@ -252,11 +255,15 @@ class Transactions:
 
     def _commit(self, one: Transaction, number: int, floor: int) -> Commit:
         posts = tuple(Post(queue, tuple(messages)) for queue, messages in one.posts.items())
-        keys: dict[tuple[str, bytes, bool], list[bytes]] = {}
+        keys: dict[tuple[str, bytes, bool], dict[bytes, bytes]] = {}
         for retired in filter(_is_for_set, one.retired.values()):
             is_rejected = retired.outcome is DeliveryOutcome.REJECTED
-            keys.setdefault((retired.queue, retired.consumer, is_rejected), []).append(retired.key)
-        retirements = tuple(Retirement(queue, who, tuple(them), no) for (queue, who, no), them in keys.items())
+            them = keys.setdefault((retired.queue, retired.consumer, is_rejected), {})
+            them[retired.key] = retired.annotations if is_rejected else b""
+        retirements = tuple(
+            Retirement(queue, who, tuple(them), no, tuple(them.values()) if any(them.values()) else ())
+            for (queue, who, no), them in keys.items()
+        )
         name = posts[0].queue if posts else retirements[0].queue
         return Commit(name, self._router, self._incarnation, number, floor, posts, retirements)
 
