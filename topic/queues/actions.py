@@ -11,7 +11,6 @@ from topic.journal import Event
 from topic.queues.moving.policy import PREFERS, MovePolicy
 from topic.queues.operations import Answer, MessagePage
 from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
-from topic.raft.life import SetLife
 
 
 @attrs.frozen(slots=True)
@@ -104,8 +103,8 @@ class SetView:
     ring: tuple[str, ...]
     """The routers that are to be voters. They come from this router's log, or from the plan if the set has not begun.
     Empty at a proxy of a set that has begun."""
-    life: SetLife
-    """The life of the set; `NO_LIFE` if, as far as this router knows, the set has not begun."""
+    life: int
+    """The life of the set; 0 if, as far as this router knows, the set has not begun."""
     term: int
     leader: str
     """The router that leads the set; empty if this router knows none."""

@@ -24,7 +24,6 @@ from topic.queues.positions import MOST_PLACES, position_of
 from topic.queues.state import messages_of
 from topic.queues.storing import SetContent
 from topic.raft.configuration import Configuration, Replica
-from topic.raft.life import SetLife
 
 
 @attrs.frozen
@@ -32,7 +31,7 @@ class StoredReplica:
     """The part of one store that belongs to one set."""
 
     replica: Replica
-    life: SetLife
+    life: int
     snapshot: int
     """The log index of the snapshot in the store."""
     has: Ints
@@ -91,19 +90,20 @@ class AtRest:
 
     def of(self, contents: Contents) -> "AtRest":
         """The stores by set, for the sets of which logs and stores show only one life."""
-        lives: dict[str, set[str]] = {}
+        lives: dict[str, set[int]] = {}
         for (_, set_), told in contents.items():
             lives.setdefault(set_, set()).update(content.life for content in told)
         found = {
             set_: stored
             for set_, stored in self.replicas.items()
-            if len(lives.get(set_, set()) | {str(one.life) for one in stored}) == 1
+            if len(lives.get(set_, set()) | {one.life for one in stored}) == 1
         }
         return AtRest(found, self.stamps)
 
-    def began(self, set_: str) -> int:
-        """The hybrid clock at which the set's life began. Replicas wrote all entries of this life at later clocks."""
-        return self.replicas[set_][0].life.clock
+    def life_of(self, set_: str) -> int:
+        """The name of the set's life. It is a hybrid clock, and replicas wrote all entries of this life at later
+        clocks."""
+        return self.replicas[set_][0].life
 
     @property
     def is_there_still(self) -> bool:

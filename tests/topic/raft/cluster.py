@@ -16,7 +16,6 @@ import attrs
 
 from topic.raft.configuration import Replica
 from topic.raft.errors import BusyError
-from topic.raft.life import SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import NOTHING, Entry
 from topic.raft.messages import (
@@ -173,7 +172,7 @@ class Cluster:
         self._compacts = compacts
         self._contact = 0
         """Number of the latest contact."""
-        self._clock = 99
+        self._life = 99
         self._stores = dict.fromkeys(routers, 0)
         """The number of stores that each router has had."""
         self.replicas = {router: Host(router, self._new_store(router)) for router in routers}
@@ -181,11 +180,11 @@ class Cluster:
         """Keyed by sender and receiver: the contact's number and the message, in order."""
         self.said: list[str] = []
         """For golden scripts: a line for each message that has arrived, and for each change of a leader."""
-        self._leaders: dict[tuple[SetLife, int], Replica] = {}
-        self._votes: dict[tuple[Replica, SetLife, int], Replica] = {}
-        self.decided: dict[tuple[SetLife, int], Entry] = {}
+        self._leaders: dict[tuple[int, int], Replica] = {}
+        self._votes: dict[tuple[Replica, int, int], Replica] = {}
+        self.decided: dict[tuple[int, int], Entry] = {}
         """Keyed by life and index."""
-        self._decided_in: dict[tuple[SetLife, int], int] = {}
+        self._decided_in: dict[tuple[int, int], int] = {}
         """Keyed by life and index: the term of the leader that has decided the entry."""
         for router in routers:
             self.start(router)
@@ -194,9 +193,9 @@ class Cluster:
         self._stores[router] += 1
         return f"{router}{self._stores[router]}".encode()
 
-    def read_clock(self) -> int:
-        self._clock += 1
-        return self._clock
+    def new_life(self) -> int:
+        self._life += 1
+        return self._life
 
     def changing(self, router: str) -> Host:
         """The host of the router, which is about to change."""
@@ -217,7 +216,7 @@ class Cluster:
             disk.content,
             self.limits,
             self._draw,
-            self.read_clock,
+            self.new_life,
             self.now,
         )
         self._after(replica)
@@ -525,7 +524,7 @@ class Cluster:
             count += disk.store != voter.store or disk.has(index, entry)
         return 2 * count > len(voters)
 
-    def logs(self) -> Iterator[tuple[SetLife, tuple[Entry, ...]]]:
+    def logs(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
         """The life and the log of each replica that runs."""
         for replica in self.replicas.values():
             if replica.raft is not None:
@@ -558,7 +557,7 @@ def _text(envelope: Envelope) -> str:
     if "digest" in fields:
         fields["digest"] = fields["digest"].decode().replace(" ", "+")
     if isinstance(body, Greeting):
-        fields["life"] = envelope.life or "none"
+        fields["life"] = envelope.life
     if isinstance(body, Propose):
         fields = {
             "life": envelope.life,

@@ -32,7 +32,6 @@ from topic.queues.bound.bindings import BOUND, DEAD_LETTERS
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Decided, Enqueue, Enqueued, Given, Proposal, Settled
-from topic.raft.life import SetLife
 
 CREDIT: Final = 1 << 30
 """The credit of an ingress, in deliveries. It is no real limit, because `UNDECIDED` limits the bytes."""
@@ -56,14 +55,14 @@ TERM_BITS: Final = 24
 """The bits of a clock that count attaches: within one term, a link can be attached 2^24 times."""
 
 
-def term_clock(life: SetLife, term: int, count: int) -> int:
+def term_clock(life: int, term: int, count: int) -> int:
     """The clock of the leader's attach number `count` in this term.
 
     An attach in a later term, or in a later life, has a higher clock. A life is the hybrid clock at its beginning. A
     later life begins above all clocks of the former life, because a set has fewer elections than a clock has readings.
     """
     assert 0 <= count < 1 << TERM_BITS
-    return life.clock + (term << TERM_BITS) + count
+    return life + (term << TERM_BITS) + count
 
 
 @attrs.define(slots=True)
