@@ -79,6 +79,8 @@ SET: Final = Entity[SetView](
             lambda at, one: one.voters),
         Attribute("learners", Type.TEXTS, "the routers whose replicas the leader brings up to date",
             lambda at, one: one.learners),
+        Attribute("async", Type.TEXTS, "the routers that are to keep an asynchronous copy, which has no vote",
+            lambda at, one: one.copies),
         Attribute("commit", Type.NUMBER, "the last log index that is decided, as far as this router knows",
             lambda at, one: one.commit, series=Metric("oncemesh_set_commit_index", ("set",))),
         Attribute("applied", Type.NUMBER, "the last log index that the list of queues here has",
@@ -86,7 +88,7 @@ SET: Final = Entity[SetView](
         Attribute("behind", Type.NUMBERS, "at the leader: how many entries the disk of each other member lacks",
             lambda at, one: one.behind),
         Attribute("learning_s", Type.NUMBERS, "at the leader: for how many seconds it has brought each learner up to "
-            "date", lambda at, one: _ages_s(one.learning)),
+            "date that is to be a voter", lambda at, one: _ages_s(one.learning)),
         Attribute("away_s", Type.NUMBERS, "the members that are not in contact with this router: for how many "
             "seconds, or how long this router has run", lambda at, one: _ages_s(one.away)),
         Attribute("copied", Type.NUMBERS, "at the leader: how much of the set the disk of each learner has, or of a "

@@ -153,7 +153,9 @@ def _shown_sets(seen: MeshLook) -> list[ShownSet]:
 def _sets(seen: MeshLook) -> Iterator[Row]:
     """The replica sets, each once, by the report of one of its routers (`router.mesh.shown.sets`)."""
     for one in _shown_sets(seen):
-        told = {key: one.best[key] for key in ("name", "prefix", "voters", "learners", "behind", "queues", "term")}
+        told = {
+            key: one.best[key] for key in ("name", "prefix", "voters", "learners", "async", "behind", "queues", "term")
+        }
         told |= {
             "away_s": one.best.get("away_s", {}),
             "roles": {router: row["role"] for router, row in one.rows.items()},

@@ -347,6 +347,7 @@ class SetOperations:
     | body | does | at which router |
     | --- | --- | --- |
     | `{ring: [ROUTER, …]}` | makes these routers the voters | the leader |
+    | `{ring: [ROUTER, …], async: [ROUTER, …]}` | also makes the latter keep an asynchronous copy | the leader |
     | `{begin: true}` | begins a set that does not begin by itself | a router of the ring |
     | `{recover: true}` | continues the set with the store of this router, and loses all others | one with a replica |
 
@@ -386,11 +387,22 @@ def _word(name: str, said: Mapping[Any, Any]) -> tuple[str, Callable[[ReplicaSet
     """A text for the log about the operator's request, and the action that carries the request out. Raises
     ManagementError."""
     match said:
-        case {"ring": list(ring)} if len(said) == 1 and all(isinstance(router, str) for router in ring):
+        case {"ring": list(ring)} if len(said) == 1 and _are_texts(ring):
             return f"has {', '.join(ring)} be the voters", lambda sets, now: sets.choose(name, ring, now)
+        case {"ring": list(ring), "async": list(copies)} if len(said) == 2 and _are_texts(ring) and _are_texts(copies):
+            what = (
+                f"has {', '.join(ring)} be the voters, and {', '.join(copies) or 'no router'} keep an asynchronous copy"
+            )
+            return what, lambda sets, now: sets.choose(name, ring, now, copies)
         case {"begin": True} if len(said) == 1:
             return "begins it", lambda sets, now: sets.begin_anew(name)
         case {"recover": True} if len(said) == 1:
             return "recovers it from the store of this router", lambda sets, now: sets.recover(name, now)
-    what = "expected one of ring (a list of routers), begin (true) and recover (true) in the body"
+    what = (
+        "expected ring (a list of routers; with it perhaps the list async), begin (true) or recover (true) in the body"
+    )
     raise ManagementError(BAD_REQUEST, f"set {name}: {what}")
+
+
+def _are_texts(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)

@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from router.mesh.quantities import Address
+from router.mesh.reading import KEY
 from topic.queues.moving.policy import PREFER, MovePolicy
 from topic.settings import DAY_S, TOPIC, BackOff
 
@@ -92,7 +93,7 @@ class NamedSet:
     name: str
     prefix: str
     voters: tuple[str, ...]
-    """The routers that have a replica of the set."""
+    """The routers that have a replica of the set with a vote."""
     prefer: str | None = None
     """The voter that leads whenever it can; None: the first voter."""
     moves: str = PREFER
@@ -100,6 +101,8 @@ class NamedSet:
     hold: float | None = None
     """If `moves` is `share`: the seconds for which a router leads before another voter takes its turn. None:
     `MovePolicy.hold_s`."""
+    copies: tuple[str, ...] = attrs.field(default=(), metadata={KEY: "async"})
+    """The routers that keep an asynchronous copy of the set: a replica without a vote."""
 
     @property
     def policy(self) -> MovePolicy:

@@ -46,7 +46,7 @@ def sets_of(topology: Topology) -> SetMap:
     queues = topology.queues
     if queues is None:
         return SetMap(())
-    named = [SetPlan(one.name, one.ring, one.prefix, one.policy) for one in queues.named]
+    named = [SetPlan(one.name, one.ring, one.prefix, one.policy, one.copies) for one in queues.named]
     prefixes = [rule.prefix for rule in topology.addresses if NAMED[rule.kind].in_sets]
     hashed = hashed_plans(sorted(topology.routers), queues.sets, queues.replicas)
     return SetMap([*named, *hashed], prefixes, queues.replicas)

@@ -145,13 +145,23 @@ def _set(text: str) -> str:
 
 
 def _voters(value: Value, _: Any) -> tuple[str, ...]:
-    names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
-    if not isinstance(value, MarkedList) or len(names) != len(value):
-        raise ValueError(f"{shown(value)}, expected the names of routers such as [a, b, c]")
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f'"{twice}" is named twice, expected different routers')
+    names = _different(value, "[a, b, c]")
     if len(names) not in REPLICAS:
         raise ValueError(f"{len(names)} routers, expected {joined_with_or(map(str, REPLICAS))}")
+    return names
+
+
+def _copies(value: Value, _: Any) -> tuple[str, ...]:
+    return _different(value, "[d]")
+
+
+def _different(value: Value, such: str) -> tuple[str, ...]:
+    """Parses a list of the names of different routers."""
+    names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
+    if not isinstance(value, MarkedList) or len(names) != len(value):
+        raise ValueError(f"{shown(value)}, expected the names of routers such as {such}")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f'"{twice}" is named twice, expected different routers')
     return tuple(names)
 
 
@@ -260,6 +270,7 @@ CONVERTER = converter(
             "name": text(_set),
             "prefix": text(_set_prefix),
             "voters": _voters,
+            "copies": _copies,
             "prefer": text(str),
             "moves": text(_moves),
             "hold": text(_hold),

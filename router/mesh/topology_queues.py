@@ -83,6 +83,11 @@ def _problems(
     for voter in named.voters:
         if voter not in routers:
             yield "voters", f'there is no router "{voter}", {expected(voter, routers)}'
+    for copy in named.copies:
+        if copy not in routers:
+            yield "async", f'there is no router "{copy}", {expected(copy, routers)}'
+        elif copy in named.voters:
+            yield "async", f"router {copy} is a voter of this set, expected routers without a vote"
     if named.prefer is not None and named.prefer not in named.voters:
         yield "prefer", f'"{named.prefer}" is no voter of this set, {expected(named.prefer, named.voters)}'
     if named.moves != PREFER and len(named.voters) == 1:

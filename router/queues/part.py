@@ -192,10 +192,11 @@ def read_entry(row: Row) -> Entry:
 
 
 def _packed(configuration: Configuration) -> list[Any]:
-    members = (configuration.voters, configuration.learners)
-    return [*([[one.router, one.store] for one in some] for some in members), list(configuration.ring)]
+    members = [[[one.router, one.store] for one in some] for some in (configuration.voters, configuration.learners)]
+    return [*members, list(configuration.ring), list(configuration.copies)]
 
 
 def _configuration(packed: list[Any]) -> Configuration:
-    voters, learners, ring = packed
-    return Configuration(tuple(Replica(*one) for one in voters), tuple(Replica(*one) for one in learners), tuple(ring))
+    voters, learners = (tuple(Replica(*one) for one in some) for some in packed[:2])
+    ring, copies = map(tuple, packed[2:])
+    return Configuration(voters, learners, ring, copies)

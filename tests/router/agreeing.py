@@ -60,6 +60,8 @@ class AgreeingMesh:
         self.leaders: dict[str, str] = {plan.name: plan.voters[0] for plan in self.map.plans.values()}
         """Keyed by set: the leader. A set without an entry has none."""
         self.voters = {plan.name: plan.voters for plan in self.map.plans.values()}
+        self.copies: dict[str, tuple[str, ...]] = {}
+        """Keyed by set: the routers with an asynchronous copy."""
         self.unbegun: set[str] = set()
         """Sets that have not begun."""
         self.lists = {name: SetState() for name in self.map.plans}
@@ -147,13 +149,15 @@ class AgreeingRouter:
 
     # an operator's commands take effect at once
 
-    def choose(self, name: str, ring: Sequence[str], now: float) -> None:
+    def choose(self, name: str, ring: Sequence[str], now: float, copies: Sequence[str] | None = None) -> None:
         if self._mesh.leaders.get(name) != self._name:
             raise NotLeaderError("this replica is not the leader", None)
         if strange := {*ring} - {*self._mesh.routers}:
             raise ValueError(f"there is no router {strange}")
         self._mesh.voters[name] = tuple(ring)
         self._mesh.leaders[name] = ring[0]
+        if copies is not None:
+            self._mesh.copies[name] = tuple(copies)
 
     def begin_anew(self, name: str) -> None:
         if name not in self._mesh.unbegun:
@@ -176,10 +180,11 @@ class AgreeingRouter:
         others = [router for router in plan.voters if router != self._name]
         lacks = {router: mesh.indices[plan.name] - behind.commit for (router, name), behind in mesh.behind.items()
             if name == plan.name}  # fmt: skip
+        copies = mesh.copies.get(plan.name, ())
         missing = [router for router in plan.voters if router in mesh.absent]
         return SetView(
             name=plan.name, prefix=plan.prefix, ring=plan.voters, life=life, term=3, leader=leader, role=role,
-            voters=mesh.changing.get(plan.name, plan.voters) if role != "proxy" else (), learners=(),
+            voters=mesh.changing.get(plan.name, plan.voters) if role != "proxy" else (), learners=copies, copies=copies,
             commit=commit, applied=commit,
             behind={router: lacks.get(router, 0) for router in others} if role == "leader" else {},
             learning={}, away=dict.fromkeys((router for router in missing if router != self._name), 0.0),

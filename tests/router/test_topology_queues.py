@@ -44,14 +44,14 @@ queues:
   limit: 2GiB
   named:
     - {name: west, prefix: queue/eu/west/, voters: [c]}
-    - {name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: b}
+    - {name: eu, prefix: queue/eu/, voters: [a], async: [b, c]}
 """
     assert read(tmp_path, ROUTERS + text).queues == Queues(
         4,
         1,
         "memory",
         2 << 30,
-        (NamedSet("west", "queue/eu/west/", ("c",)), NamedSet("eu", "queue/eu/", ("a", "b", "c"), "b")),
+        (NamedSet("west", "queue/eu/west/", ("c",)), NamedSet("eu", "queue/eu/", ("a",), copies=("b", "c"))),
     )
 
 
@@ -147,7 +147,7 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
         pytest.param(
             named("name: eu, prefix: queue/eu/"),
             2,
-            'queues.named[0]: "voters" is missing, expected the keys name, prefix, voters, prefer, moves, hold',
+            'queues.named[0]: "voters" is missing, expected the keys name, prefix, voters, prefer, moves, hold, async',
             id="no voters",
         ),
         pytest.param(
@@ -179,6 +179,24 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
             2,
             'queues.named[0].prefer: "c" is no voter of this set, expected a or b',
             id="a preferred router that is no voter",
+        ),
+        pytest.param(
+            named(EU.replace("b, c", "b") + ", async: [b]"),
+            2,
+            "queues.named[0].async: router b is a voter of this set, expected routers without a vote",
+            id="a copy at a voter",
+        ),
+        pytest.param(
+            named(EU + ", async: [z]"),
+            2,
+            'queues.named[0].async: there is no router "z", expected a, b or c',
+            id="a copy at no router",
+        ),
+        pytest.param(
+            named(EU.replace("b, c", "b") + ", async: [c, c]"),
+            2,
+            'queues.named[0].async: "c" is named twice, expected different routers',
+            id="a copy twice",
         ),
         pytest.param(
             named(EU + ", moves: folow"),

@@ -114,6 +114,8 @@ class SetView:
     voters: tuple[str, ...]
     """The present voters, according to this router's log; empty at a proxy."""
     learners: tuple[str, ...]
+    copies: tuple[str, ...]
+    """The routers that are to keep an asynchronous copy: learners for good."""
     commit: int
     """The last log index that is decided, as far as this router knows."""
     applied: int
@@ -121,7 +123,8 @@ class SetView:
     behind: Mapping[str, int]
     """Only at the leader: for each router, how many entries its disk lacks."""
     learning: Mapping[str, float]
-    """Only at the leader: for each learner, since when this leader has been bringing it up to date."""
+    """Only at the leader: for each learner that is to become a voter, since when this leader has been bringing it up to
+    date."""
     away: Mapping[str, float]
     """For each member that is out of contact with this router, since when. If the two were never in contact, this is
     the start of this router."""

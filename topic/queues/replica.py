@@ -194,7 +194,7 @@ class SetReplica:
         if plan == self.plan:
             return False
         self.plan = plan
-        self.raft.follow_ring(plan.voters)
+        self.raft.follow_ring(plan.voters, plan.copies)
         return True
 
     def leave(self) -> None:

@@ -31,6 +31,8 @@ class SetPlan:
     prefix: str = ""
     """The prefix of the names of the set's queues; empty for a hashed set."""
     policy: MovePolicy = PREFERS
+    copies: tuple[str, ...] = ()
+    """The routers that are to keep an asynchronous copy."""
 
 
 class SetMap:

@@ -134,7 +134,8 @@ class ReplicaSets:
     def _raft(self, me: Replica, plan: SetPlan, content: StoreContent, now: float) -> Raft:
         digest = self.set_map.digest
         try:
-            return Raft(me, self._routers, plan.voters, digest, content, self._limits, self._draw, self._new_life, now)
+            given = (digest, content, self._limits, self._draw, self._new_life, now, plan.copies)
+            return Raft(me, self._routers, plan.voters, *given)
         except ValueError as error:
             raise ValueError(f"set {plan.name}: {error}") from None
 
@@ -256,20 +257,29 @@ class ReplicaSets:
 
     # The methods from here on are requests of an operator.
 
-    def choose(self, name: str, ring: Sequence[str], now: float) -> None:
+    def choose(self, name: str, ring: Sequence[str], now: float, copies: Sequence[str] | None = None) -> None:
         """Make these routers the voters of a set that this router leads, and the first of them its leader. The leader
-        changes the voters step by step: a new router gets all decided entries before it votes.
+        changes the voters step by step: a new router gets all decided entries before it votes. `copies`: the routers
+        that are to keep an asynchronous copy; None: the present ones that do not become voters.
 
-        Raises NotLeaderError; BusyError while an earlier change is under way; ValueError if these routers cannot be
-        voters.
+        Raises NotLeaderError; BusyError while an earlier change is under way; ValueError if these routers cannot have
+        replicas.
         """
         raft = self._replicas[name].raft
-        if strange := [router for router in ring if router not in self._routers]:
+        present = raft.log.configuration
+        if copies is None:
+            copies = [router for router in present.copies if router not in ring]
+        if strange := [router for router in (*ring, *copies) if router not in self._routers]:
             raise ValueError(f'there is no router "{strange[0]}", expected some of {", ".join(self._routers)}')
         if not ring or len(set(ring)) < len(ring):
             raise ValueError(f"the voters are {', '.join(ring) or 'none'}, expected one router or more, each once")
-        if raft.leadership is None or raft.log.configuration.ring != tuple(ring):
-            raft.choose(ring, now)
+        if twice := [router for n, router in enumerate(copies) if router in (*ring, *copies[:n])]:
+            what = "would be a voter or have another copy"
+            raise ValueError(
+                f"router {twice[0]}, which is to keep an asynchronous copy, {what}, expected another router"
+            )
+        if raft.leadership is None or (present.ring, present.copies) != (tuple(ring), tuple(copies)):
+            raft.choose(ring, now, copies)
         self._moves[name].order()
         self._touched[name] = None
 
@@ -554,12 +564,17 @@ class ReplicaSets:
             term=max(raft.hard.term, requests.led_in[1]),
             leader=requests.leader,
             role=role,
+            copies=configuration.copies or (() if configuration.ring or requests.led_in[0] else plan.copies),
             voters=voters,
             learners=learners,
             commit=log.commit,
             applied=replica.applied,
             behind=behind,
-            learning={one.router: progress[one].since for one in configuration.learners if one in progress},
+            learning={
+                one.router: progress[one].since
+                for one in configuration.learners
+                if one in progress and one.router not in configuration.copies
+            },
             away={
                 router: self._lost_at.get(router, self._began)
                 for router in (*voters, *learners)

@@ -23,6 +23,8 @@ class Configuration:
     ring: tuple[str, ...] = ()
     """The routers that are to be the voters. The leader changes the members step by step until these routers, and no
     others, are voters."""
+    copies: tuple[str, ...] = ()
+    """The routers that keep an asynchronous copy: they are learners, and never become voters."""
 
     @property
     def members(self) -> tuple[Replica, ...]:
@@ -43,14 +45,19 @@ class Configuration:
 
     def promoting(self, learner: Replica) -> "Configuration":
         learners = tuple(member for member in self.learners if member != learner)
-        return Configuration((*self.voters, learner), learners, self.ring)
+        return attrs.evolve(self, voters=(*self.voters, learner), learners=learners)
+
+    def demoting(self, voter: Replica) -> "Configuration":
+        """This configuration with the voter as a learner. Raises ValueError if no voter is left."""
+        return self.without(voter).with_learner(voter)
 
     def without(self, member: Replica) -> "Configuration":
         """This configuration without the member. Raises ValueError if no voter is left."""
         voters = tuple(voter for voter in self.voters if voter != member)
         if not voters:
             raise ValueError(f"router {member.router} is the only voter")
-        return Configuration(voters, tuple(learner for learner in self.learners if learner != member), self.ring)
+        learners = tuple(learner for learner in self.learners if learner != member)
+        return attrs.evolve(self, voters=voters, learners=learners)
 
     def differs_by_one(self, other: "Configuration") -> bool:
         """Whether the voters of this configuration and of the other one differ by at most one. If so, each majority of

@@ -238,9 +238,10 @@ class Leadership:
         of this list is taken:
 
         1. Remove a store that was replaced.
-        2. Add a router of the ring as a learner.
-        3. Make a learner that has caught up a voter.
-        4. If all routers of the ring are voters, remove a member that is not in the ring, this leader last.
+        2. Add a router that is to have a replica as a learner.
+        3. Make a learner of the ring that has caught up a voter.
+        4. If all routers of the ring are voters, take a member that is not in the ring out of the voters, this leader
+           last. If its router is to keep an asynchronous copy, the member stays as a learner; otherwise it leaves.
         """
         present = self._log.configuration
         for member in present.members:
@@ -248,7 +249,7 @@ class Leadership:
             if known is not None and known.member != member:
                 return present.without(member)
         ring, routers = present.ring, {member.router for member in present.members}
-        for router in ring:
+        for router in (*ring, *present.copies):
             known = self._stores.get(router)
             if router not in routers and known is not None and known.life in (0, self._life):
                 return present.with_learner(known.member)
@@ -257,9 +258,10 @@ class Leadership:
             if learner.router in ring and progress.is_caught_up(self._log.last, now, self._limits.election):
                 return present.promoting(learner)
         if {voter.router for voter in present.voters}.issuperset(ring):
-            others = [member for member in present.members if member.router not in ring]
+            others = [voter for voter in present.voters if voter.router not in ring]
+            others += [learner for learner in present.learners if learner.router not in (*ring, *present.copies)]
             for member in sorted(others, key=lambda member: member == self._me)[:1]:
-                return present.without(member)
+                return present.demoting(member) if member.router in present.copies else present.without(member)
         return None
 
     # The methods from here on hand the leadership over.

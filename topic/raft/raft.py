@@ -98,18 +98,19 @@ class Raft:
         draw: Callable[[], float],
         new_life: Callable[[], int],
         now: float,
+        copies: Sequence[str] = (),
     ) -> None:
-        """`routers`: all routers of the mesh. `ring`: the routers with which the set begins. `content`: what the store
-        has; the shell has the state at its snapshot. `draw`: returns a random number from 0 to 1. `new_life`: returns a
-        hybrid clock above all clocks that this router knows. Raises ValueError if the set began with another map of
-        names."""
+        """`routers`: all routers of the mesh. `ring`: the routers with which the set begins. `copies`: the routers that
+        then keep an asynchronous copy. `content`: what the store has; the shell has the state at its snapshot. `draw`:
+        returns a random number from 0 to 1. `new_life`: returns a hybrid clock above all clocks that this router knows.
+        Raises ValueError if the set began with another map of names."""
         if content.hard.life and content.hard.mapping != mapping:
             what = "the configuration assigns queues to replica sets otherwise than when this set began"
             raise ValueError(f"{what}: restore the former assignment")
         self.me = me
         self.hard = content.hard
         self.log = RaftLog(content.entries, content.snapshot)
-        self.stores = KnownStores(me, routers, ring, mapping)
+        self.stores = KnownStores(me, routers, ring, mapping, copies)
         self.leadership: Leadership | None = None
         """The leadership of this replica; None while it does not lead."""
         self.why_aside = ""
@@ -272,10 +273,10 @@ class Raft:
         self._election, self._leader, self.deadline = None, None, math.inf
         self._outbox.append(SetAside(why))
 
-    def follow_ring(self, ring: Sequence[str]) -> None:
-        """Take another list of voters from the topology, with which the set is to begin. Once the set has begun, its
-        log has the ring, and only `choose` changes it."""
-        self.stores.ring = tuple(ring)
+    def follow_ring(self, ring: Sequence[str], copies: Sequence[str] = ()) -> None:
+        """Take the routers with which the set is to begin from another topology: its voters, and those with an
+        asynchronous copy. Once the set has begun, its log has these routers, and only `choose` changes them."""
+        self.stores.ring, self.stores.copies = tuple(ring), tuple(copies)
         if not self.hard.begun:
             self._greet()
 
@@ -360,7 +361,7 @@ class Raft:
         self._enter(self.hard.term + 1, None)
         self._drop_pieces()  # the pieces have entries that are lost
         self.hard = attrs.evolve(self.hard, life=self._new_life())
-        alone = Configuration((self.me,), ring=self.log.configuration.ring)
+        alone = attrs.evolve(self.log.configuration, voters=(self.me,), learners=())
         self.log.append([Entry(self.hard.term, configuration=alone)])
         self._stand(now)
 
@@ -563,12 +564,13 @@ class Raft:
         """
         return self._leading().configure(configuration, now)
 
-    def choose(self, ring: Sequence[str], now: float) -> int:
-        """Make these routers the ring, at an operator's request. Returns the log index of the change.
+    def choose(self, ring: Sequence[str], now: float, copies: Sequence[str] = ()) -> int:
+        """Make these routers the ring, and the other ones those that keep an asynchronous copy, at an operator's
+        request. Returns the log index of the change.
 
         Raises NotLeaderError, and BusyError as `configure` does.
         """
-        return self.configure(attrs.evolve(self.log.configuration, ring=tuple(ring)), now)
+        return self.configure(attrs.evolve(self.log.configuration, ring=tuple(ring), copies=tuple(copies)), now)
 
     def hand_over(self, member: Replica, now: float) -> None:
         """Hand the leadership over to this voter. Until the voter has all entries and has won an election, this leader

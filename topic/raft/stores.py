@@ -30,12 +30,15 @@ class KnownStore:
 class KnownStores:
     """The routers in contact, and the store for one set that each of them has announced."""
 
-    def __init__(self, me: Replica, routers: Collection[str], ring: Sequence[str], mapping: bytes) -> None:
+    def __init__(
+        self, me: Replica, routers: Collection[str], ring: Sequence[str], mapping: bytes, copies: Sequence[str] = ()
+    ) -> None:
         """`routers`: all routers of the mesh. `ring`: the routers that are to be voters when the set begins. The first
-        router of the ring begins the set."""
+        router of the ring begins the set. `copies`: the routers that then keep an asynchronous copy."""
         self._me = me
         self._routers = routers
         self.ring = tuple(ring)
+        self.copies = tuple(copies)
         self.mapping = mapping
         self._stores: dict[str, KnownStore | None] = {}
         """For each router in contact, its store; None while the router has not announced its store in this contact."""
@@ -105,7 +108,7 @@ class KnownStores:
         if len(others) < len(found) or any(known.begun or (known.life and not anew) for known in others):
             return None
         stores = {known.member.router: known.member for known in others} | {self._me.router: self._me}
-        return Configuration(tuple(stores[router] for router in self.ring), ring=self.ring)
+        return Configuration(tuple(stores[router] for router in self.ring), ring=self.ring, copies=self.copies)
 
     def why_not_anew(self) -> str:
         """Why an operator cannot make this router begin the set; empty if the operator can."""

@@ -1,7 +1,7 @@
 """The form of messages between replicas as bytes (protocol 13): one msgpack array, [set, life, sender, receiver, kind,
 fields…].
 
-A member is [router, store]. An entry is [term, data] or [term, data, voters, learners, ring]. `decode` raises
+A member is [router, store]. An entry is [term, data] or [term, data, voters, learners, ring, copies]. `decode` raises
 BreachError for bytes that no replica writes; the error names the wrong field.
 """
 
@@ -67,7 +67,7 @@ def _packed(value: Any) -> Any:
     if isinstance(value, Replica):
         return [value.router, value.store]
     if isinstance(value, Configuration):
-        return [_packed(part) for part in (value.voters, value.learners, value.ring)]
+        return [_packed(part) for part in (value.voters, value.learners, value.ring, value.copies)]
     if isinstance(value, Entry):
         configuration = _packed(value.configuration) if value.configuration is not None else []
         return [value.term, value.data, *configuration]
@@ -151,7 +151,7 @@ def _members(value: Any, name: str) -> tuple[Replica, ...]:
     return members
 
 
-def _ring(value: Any, name: str) -> tuple[str, ...]:
+def _routers(value: Any, name: str) -> tuple[str, ...]:
     routers = _texts(value, name)
     if len(set(routers)) < len(routers):
         raise _wrong(name, "it names a router twice")
@@ -159,12 +159,13 @@ def _ring(value: Any, name: str) -> tuple[str, ...]:
 
 
 def _configuration(value: Any, name: str) -> Configuration:
-    voters, learners, ring = _list(value, name, 3)
-    return Configuration(_members(voters, name), _members(learners, name), _ring(ring, name))
+    voters, learners, ring, copies = _list(value, name, 4)
+    members = _members(voters, name), _members(learners, name)
+    return Configuration(*members, _routers(ring, name), _routers(copies, name))
 
 
 def _entry(value: Any, name: str) -> Entry:
-    term, data, *members = _list(value, name, 2, 5)
+    term, data, *members = _list(value, name, 2, 6)
     return Entry(_count(term, name), _bytes(data, name), _configuration(members, name) if members else None)
 
 

@@ -66,7 +66,7 @@ def _fixed(topology: Topology, name: str) -> object:
     part = getattr(topology, name)
     if not isinstance(part, Queues):
         return part
-    named = tuple(attrs.evolve(one, voters=(), prefer=None) for one in part.named)
+    named = tuple(attrs.evolve(one, voters=(), copies=(), prefer=None) for one in part.named)
     return attrs.evolve(part, named=named, replicas=0)
 
 
@@ -110,9 +110,10 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
         raise RunError(f"{', '.join(joined)} joined later: use oncemesh apply with a topology that lists them")
     sets = run(_sets, directory) if former.queues is not None and members else []
     gone = [router] if router in members else []
-    rings = new_rings(sets, WantedSets([name for name in former.routers if name != router], gone, forced=force))
+    sought = WantedSets([name for name in former.routers if name != router], gone, forced=force)
+    rings = new_rings(sets, sought)
     wanted = _without(former, router, directory, {one.name: one.ring for one in sets} | rings)
-    raise click.exceptions.Exit(run(_apply, directory, _Steps((), rings, wanted), (router,) if force else ()))
+    raise click.exceptions.Exit(run(_apply, directory, _Steps((), rings, sought, wanted), (router,) if force else ()))
 
 
 def _without(topology: Topology, router: str, directory: RunDirectory, rings: Mapping[str, Sequence[str]]) -> Topology:
@@ -138,14 +139,16 @@ def _without(topology: Topology, router: str, directory: RunDirectory, rings: Ma
 
 
 def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[str, Sequence[str]]) -> None:
-    """Take a router out of the voters in the part `queues` of a topology file. Limit `replicas` to `left`, the number
-    of routers that stay. `rings` has the new voters of each replica set that changes."""
+    """Take a router out of the voters and copies in the part `queues` of a topology file. Limit `replicas` to `left`,
+    the number of routers that stay. `rings` has the new voters of each replica set that changes."""
     for one in queues.get("named") or []:
         if router in one["voters"]:
             voters = rings.get(one["name"]) or one["voters"]
             one["voters"] = [voter for voter in voters if voter != router]
             if one.get("prefer") not in one["voters"]:
                 one.pop("prefer", None)
+        if router in one.get("async", ()):
+            one["async"].remove(router)
     if queues.get("replicas", 0) > left:
         del queues["replicas"]
 
@@ -205,6 +208,8 @@ class _Steps:
     move."""
     rings: Mapping[str, Sequence[str]]
     """Second: these replica sets have to get these new rings."""
+    sought: WantedSets
+    """What the operator wants of the replica sets."""
     last: Topology
     """Last: the mesh has to match this plan. Routers that leave with it have no replicas by then."""
 
@@ -212,16 +217,17 @@ class _Steps:
 async def _steps(wanted: Topology, former: Topology, directory: RunDirectory) -> _Steps:
     """Return the steps. Raises RunError if a replica set needs a router that would leave."""
     if wanted.queues is None:
-        return _Steps((), {}, wanted)
+        return _Steps((), {}, WantedSets(()), wanted)
     views = await look(directory, fetcher(directory))
     members = {name for name, standing in planned(views).items() if standing == "member"}
     gone = sorted(members - wanted.routers.keys())
     sets = await _sets(directory) if members else []
-    rings = new_rings(sets, WantedSets.of(wanted, former, gone))
+    sought = WantedSets.of(wanted, former, gone)
+    rings = new_rings(sets, sought)
     if not rings or wanted.routers.keys() <= members:
-        return _Steps((), rings, wanted)
+        return _Steps((), rings, sought, wanted)
     held = [router for router in gone if any(one.has(router) for one in sets)]
-    return _Steps((_with(wanted, former, held, directory) if held else wanted,), rings, wanted)
+    return _Steps((_with(wanted, former, held, directory) if held else wanted,), rings, sought, wanted)
 
 
 async def _sets(directory: RunDirectory) -> list[ShownSet]:
@@ -242,7 +248,7 @@ async def _apply(directory: RunDirectory, steps: _Steps, forced: Collection[str]
         try:
             for topology in steps.first:
                 await _launch(launcher, topology, forced)
-            await _move(directory, steps.rings)
+            await _move(directory, steps)
             if steps.first != (steps.last,):
                 await _launch(launcher, steps.last, forced)
         except HalfUpError as error:
@@ -262,7 +268,7 @@ async def _launch(launcher: Launcher, topology: Topology, forced: Collection[str
         await launcher.apply(topology, forced)
 
 
-async def _move(directory: RunDirectory, rings: Mapping[str, Sequence[str]]) -> None:
-    if rings:
+async def _move(directory: RunDirectory, steps: _Steps) -> None:
+    if steps.rings:
         async with _management(directory) as management:
-            await move_replicas(management, rings)
+            await move_replicas(management, steps.rings, steps.sought)

@@ -30,6 +30,8 @@ class WantedSets:
     """The least number of voters of a hashed set, if the mesh has so many routers."""
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """For each named set whose voters the operator has chosen, these voters."""
+    copies: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    """For each of these named sets, the routers that are to keep an asynchronous copy."""
     forced: bool = False
     """Whether the routers of `gone` do not run. If a set has a majority without such a router, the router may leave
     although it stays a voter of the set in name."""
@@ -40,13 +42,19 @@ class WantedSets:
         one, the set keeps its present voters."""
         if wanted.queues is None or former.queues is None:
             return cls([*wanted.routers], gone)
-        named = {one.name: one.ring for one in wanted.queues.named if one not in former.queues.named}
-        return cls([*wanted.routers], gone, wanted.queues.replicas, named)
+        changed = [one for one in wanted.queues.named if one not in former.queues.named]
+        named, copies = {one.name: one.ring for one in changed}, {one.name: one.copies for one in changed}
+        return cls([*wanted.routers], gone, wanted.queues.replicas, named, copies)
+
+    def copies_of(self, one: ShownSet) -> list[str]:
+        """The routers that are to keep an asynchronous copy of the set."""
+        copies = self.copies.get(one.name, one.copies)
+        return [router for router in copies if router not in self.gone]
 
 
 def new_rings(sets: Collection[ShownSet], wanted: WantedSets) -> dict[str, list[str]]:
-    """Return the new ring of each set that has to change. The router with the fewest replicas takes the place of one
-    that leaves. Raises RunError if a set needs a router that leaves."""
+    """Return the new ring of each set whose replicas have to change. The router with the fewest replicas takes the
+    place of one that leaves. Raises RunError if a set needs a router that leaves."""
     begun = [one for one in sets if one.has_begun]
     held = Counter(router for one in begun for router in one.ring)
     rings, short = dict[str, list[str]](), list[ShownSet]()
@@ -56,7 +64,7 @@ def new_rings(sets: Collection[ShownSet], wanted: WantedSets) -> dict[str, list[
         leaves = any(one.has(router) for router in wanted.gone)
         if leaves and one.name not in wanted.named and len(ring) < len(one.ring):
             short.append(one)
-        elif leaves or {*ring} != {*one.ring}:
+        elif leaves or {*ring} != {*one.ring} or {*wanted.copies_of(one)} != {*one.copies}:
             rings[one.name] = ring
     whys = [why_kept(short, router, wanted.stays, forced=wanted.forced) for router in wanted.gone]
     if any(whys):
@@ -75,7 +83,10 @@ def _ring(one: ShownSet, wanted: WantedSets, held: Mapping[str, int]) -> list[st
     return ring + free[: count - len(ring)]
 
 
-async def move_replicas(management: Management, rings: Mapping[str, Sequence[str]]) -> None:
-    """Give each of these sets its new voters, one set after the other. Raises RunError if a set cannot change."""
+async def move_replicas(management: Management, rings: Mapping[str, Sequence[str]], wanted: WantedSets) -> None:
+    """Give each of these sets its new voters and copies, one set after the other. Raises RunError if a set cannot
+    change."""
     for name, ring in rings.items():
-        await choose_voters(management, await set_named(management, name), ring)
+        known = await set_named(management, name)
+        copies = [router for router in wanted.copies_of(known) if router not in ring]
+        await choose_voters(management, known, ring, copies)

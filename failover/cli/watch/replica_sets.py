@@ -2,6 +2,7 @@
 `voters`, `move`, `replace`, `begin` and `recover`."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import click
@@ -33,60 +34,74 @@ MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh docto
 @click.argument("name", metavar="SET", callback=read_text)
 @click.option("--add", "added", metavar="ROUTER", multiple=True, help="A router that is to be a voter.")
 @click.option("--remove", "removed", metavar="ROUTER", multiple=True, help="A voter that is to be none any more.")
+@click.option(
+    "--async", "copies", metavar="ROUTER", multiple=True, help="A router that is to keep a copy, without a vote."
+)
 @click.option("--wait/--no-wait", default=True, help="Wait until the change is made. Default: --wait.")
 @asking
-def replicas(name: str, added: tuple[str, ...], removed: tuple[str, ...], wait: bool, ask: Ask) -> None:
+def replicas(
+    name: str, added: tuple[str, ...], removed: tuple[str, ...], copies: tuple[str, ...], wait: bool, ask: Ask
+) -> None:
     """Give a set more, fewer or other replicas.
 
     The set goes on meanwhile, and changes one voter at a time. Its leader copies everything to a new router, then this
-    router gets its vote; a router of --remove goes when all new routers have their votes. Both options may be repeated.
-    A router of --remove is a voter, and need not run. If the command is interrupted, the set makes the change all the
-    same; repeat the command to wait for it. A set of two voters needs both, so the command warns of it.
+    router gets its vote; a router of --remove goes when all new routers have their votes. All options may be repeated.
+    A router of --remove has a replica, and need not run. A router of --async keeps a copy of everything and has no
+    vote, so the set never waits for it; oncemesh queue recover can use the copy.
+
+    If the command is interrupted, the set makes the change all the same; repeat the command to wait for it. A set of
+    two voters needs both, so the command warns of it.
 
     \b
     Examples:
       oncemesh queue replicas q0 --add d --remove c
       oncemesh queue replicas eu --add d --add e --no-wait
+      oncemesh queue replicas eu --async far
     """
-    if not added and not removed:
-        raise click.UsageError("expected --add ROUTER, --remove ROUTER or both")
+    if not (added or removed or copies):
+        raise click.UsageError("expected --add ROUTER, --remove ROUTER or --async ROUTER")
 
     async def main(management: Management) -> None:
         known = await set_named(management, name)
         routers = await planned(management, ())
-        checked_routers(added, routers)
+        checked_routers((*added, *copies), routers)
         checked_routers(removed, sorted({*routers, *known.members}))
         _leader_of(known)
-        ring = _changed(known, added, removed)
-        if {*ring} != {*known.ring}:
+        ring, kept = _changed(known, added, removed, copies)
+        if ({*ring}, {*kept}) != ({*known.ring}, {*known.copies}):
             _check_change(known, ring)
-        await choose_voters(management, known, ring, wait=wait)
+        await choose_voters(management, known, ring, kept, wait=wait)
 
     ask(main)
 
 
-def _changed(known: ShownSet, added: Collection[str], removed: Collection[str]) -> list[str]:
-    """Return the ring with the new routers behind the others, and without the routers that are to go.
+def _changed(
+    known: ShownSet, added: Collection[str], removed: Collection[str], copies: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Return the ring and the routers with an asynchronous copy. In both, new routers come last, and routers that are
+    to go are left out.
 
-    Raises RunError in these cases: a router is to come and to go; a router that is to go is no voter; no voter is left.
+    Raises RunError in these cases: a router is in two options; a router that is to go has no replica; no voter is left.
     """
-    if both := sorted({*added}.intersection(removed)):
-        raise RunError(f"router {both[0]} is in --add and in --remove, expected one of them")
+    options = {"--add": {*added}, "--remove": {*removed}, "--async": {*copies}}
+    for one, other in combinations(options, 2):
+        if both := sorted(options[one] & options[other]):
+            raise RunError(f"router {both[0]} is in {one} and in {other}, expected one of them")
     is_made = added and {*added}.issubset(known.ring)  # the user has repeated the same command
     for router in removed:
         if router not in known.members and not is_made:
             raise RunError(f"router {router} is no voter of set {known.name}, {expected(router, known.ring)}")
-    ring = [router for router in dict.fromkeys((*known.ring, *added)) if router not in removed]
+    ring = [router for router in dict.fromkeys((*known.ring, *added)) if router not in (*removed, *copies)]
     if not ring:
         raise RunError(f"set {known.name} would have no voter, expected one or more: name others with --add")
-    return ring
+    return ring, [router for router in dict.fromkeys((*known.copies, *copies)) if router not in (*removed, *added)]
 
 
 def _check_change(known: ShownSet, ring: Sequence[str]) -> None:
     """Raises RunError if the set is already changing to another ring, or if the routers that answer would not be a
     majority of the new ring."""
-    name, row = known.name, known.best
-    if {*row["voters"]} != {*known.ring} or row["learners"]:
+    name = known.name
+    if not known.has_members(known.ring):
         what = f"set {name} is changing its voters to {', '.join(known.ring)}"
         raise RunError(f"{what}: wait until it is done, or name all voters with oncemesh queue voters {name}")
     silent = [router for router in ring if router not in known.rows]
@@ -187,7 +202,7 @@ def _replaced(
 
     Raises RunError if no set has `old`, or if all routers of `news` are already voters of a set.
     """
-    held = [one for one in sets if old in one.members]
+    held = [one for one in sets if old in one.members and old not in one.copies]
     if not held:
         known = sorted({router for one in sets for router in one.members})
         raise RunError(f"router {old} is no voter of any replica set{f', {expected(old, known)}' if known else ''}")
@@ -274,13 +289,24 @@ def recover(name: str, source: str, may_lose: bool, ask: Ask) -> None:
     ask(main)
 
 
-async def choose_voters(management: Management, known: ShownSet, routers: Sequence[str], *, wait: bool = True) -> None:
-    """Make these routers the voters of a set, and wait until they are. Raises RunError if the set has no leader, or if
-    it comes no step closer for too long."""
+async def choose_voters(
+    management: Management,
+    known: ShownSet,
+    routers: Sequence[str],
+    copies: Sequence[str] | None = None,
+    *,
+    wait: bool = True,
+) -> None:
+    """Make these routers the voters of a set, and wait until they are. `copies`: the routers that are to keep an
+    asynchronous copy; None: the present ones that do not become voters. The command does not wait until the copies are
+    complete. Raises RunError if the set has no leader, or if it comes no step closer for too long."""
     name, listed = known.name, ", ".join(routers)
-    await _tell_set(management, _leader_of(known), name, {"ring": list(routers)})
+    if copies:
+        listed += f" and asynchronous copies at {', '.join(copies)}"
+    chosen = {} if copies is None else {"async": list(copies)}
+    await _tell_set(management, _leader_of(known), name, {"ring": list(routers), **chosen})
     if wait:
-        await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
+        await _until(management, name, f"set {name} is changing its voters", lambda one: one.has_members(routers))
         click.echo(printable(f"set {name} has the voters {listed}"))
     else:
         click.echo(printable(f"set {name} is changing its voters to {listed}: see oncemesh queue sets"))
@@ -319,10 +345,6 @@ async def _until(management: Management, name: str, what: str, done: Callable[[S
         return one
 
 
-def _has_voters(one: ShownSet, routers: Iterable[str]) -> bool:
-    return {*one.best["voters"]} == {*routers} and not one.best["learners"]
-
-
 @click.command()
 @json_option
 @asking
@@ -330,7 +352,8 @@ def sets(machine: bool, ask: Ask) -> None:
     """List all replica sets with their leaders, voters and numbers of queues.
 
     `Needs` names the voters whose stop takes the majority from the set; `none` is what you want. A voter with `+` does
-    not vote yet: the leader copies everything to it. How much it has is behind its name, in per cent.
+    not vote yet: the leader copies everything to it. How much it has is behind its name, in per cent. A router with `~`
+    keeps an asynchronous copy, without a vote.
 
     \b
     Examples:

@@ -128,7 +128,7 @@ function about(queue, set) {
 }
 
 function replica(set, router) {
-  const role = router === set.leader ? "leader" : set.learners.includes(router) ? "learner" : "voter";
+  const role = router === set.leader ? "leader" : set.async.includes(router) ? "asynchronous copy" : set.learners.includes(router) ? "learner" : "voter";
   if (set.away_s[router] !== undefined) return [router, role, badge("bad", `away ${duration(set.away_s[router])}`)];
   const behind = set.behind[router] ?? 0;
   const state = router === set.leader ? badge("ok", "has all") : behind ? badge(behind < MANY_BEHIND ? "idle" : "warn", `${count(behind)} behind`) : badge("ok", "has all");

@@ -39,10 +39,20 @@ class ShownSet:
         return list(self.best["ring"])
 
     @property
+    def copies(self) -> list[str]:
+        """The routers that are to keep an asynchronous copy, after the change of members that is under way."""
+        return list(self.best["async"])
+
+    @property
     def members(self) -> list[str]:
         """The routers that are members of the set, or become members by the change under way."""
         row = self.best
-        return list(dict.fromkeys((*row["ring"], *row["voters"], *row["learners"])))
+        return list(dict.fromkeys((*row["ring"], *row["voters"], *row["learners"], *row["async"])))
+
+    def has_members(self, voters: Iterable[str]) -> bool:
+        """Whether these routers are the voters, and no change of members is under way."""
+        row = self.best
+        return {*row["voters"]} == {*voters} and {*row["learners"]} <= {*row["async"]}
 
     @property
     def has_begun(self) -> bool:
@@ -98,10 +108,12 @@ def replacement_commands(sets: Iterable[ShownSet], old: str, others: Sequence[st
 
 
 def members_of(one: ShownSet) -> str:
-    """The voters, then each learner with a `+`. A router that the leader brings up to date is shown with its progress
-    in per cent."""
+    """The voters, then each learner with a `+`, or with a `~` if it keeps an asynchronous copy. A router that the
+    leader brings up to date is shown with its progress in per cent."""
     row = one.best
-    members = {router: router for router in row["voters"]} | {router: f"+{router}" for router in row["learners"]}
+    members = {router: router for router in row["voters"]} | {
+        router: f"~{router}" if router in row["async"] else f"+{router}" for router in row["learners"]
+    }
     copied = row["copied"]
     return ", ".join(f"{text} {copied[name]}%" if name in copied else text for name, text in members.items())
 

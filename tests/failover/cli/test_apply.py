@@ -102,6 +102,24 @@ def test_sets_get_the_replicas_that_their_mesh_had_no_routers_for() -> None:
     assert new_rings([shown(life=None, **pair)], WantedSets("abcd", replicas=3)) == {}
 
 
+def test_a_router_with_an_asynchronous_copy_leaves_without_another_in_its_place(
+    tmp_path: Path, directory: RunDirectory
+) -> None:
+    row: dict[str, Any] = {"async": ["d"], "learners": ["d"]}
+    one, wanted = shown("eu", prefix="queue/eu/", **row), WantedSets("abc", "d")
+    assert new_rings([one], wanted) == {"eu": ["a", "b", "c"]} and wanted.copies_of(one) == []
+    former = topology(tmp_path, "abcd", named=[{**EU, "async": ["d"]}])
+    left = _without(former, "d", directory, {"eu": list("abc")})
+    assert left.queues is not None and left.queues.named[0].copies == ()
+    assert _fixed(left, "queues") == _fixed(former, "queues")
+
+
+def test_a_named_set_gets_the_copies_of_a_file_that_changes_them(tmp_path: Path) -> None:
+    former, one = topology(tmp_path, "abcd"), shown("eu", prefix="queue/eu/")
+    wanted = WantedSets.of(topology(tmp_path, "abcd", named=[{**EU, "async": ["d"]}]), former, ())
+    assert {*new_rings([one], wanted)["eu"]} == {*"abc"} and wanted.copies_of(one) == ["d"]
+
+
 def test_routers_that_leave_stay_until_their_replicas_have_moved(tmp_path: Path, directory: RunDirectory) -> None:
     wanted = topology(tmp_path, "abde", named=[{**EU, "voters": ["a", "b", "d"], "prefer": "a"}])
     former = topology(tmp_path, "abcd")

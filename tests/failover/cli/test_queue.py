@@ -18,6 +18,7 @@ from router.amqp.format.message import data_message
 from router.amqp.format.sections import write_message
 from router.cli.main import main
 from router.entities.queues import SETTINGS
+from router.mesh.shown.sets import ShownSet
 from router.queues.dead_letter import dead_letter
 from tests.router.agreeing import AgreeingMesh, AskingMesh, Behind
 from tests.topic.queues.test_messages import ONE
@@ -445,6 +446,18 @@ def test_an_operator_gives_a_set_other_replicas(mesh: AgreeingMesh) -> None:
     assert more == ["warning: a set of two voters needs both: q0 stops if one of c, b does"]
 
 
+def test_an_operator_has_routers_keep_asynchronous_copies(mesh: AgreeingMesh) -> None:
+    assert done("replicas", "eu", "--async", "d") == "set eu has the voters a, b, c and asynchronous copies at d\n"
+    assert mesh.copies["eu"] == ("d",) and mesh.voters["eu"] == ("a", "b", "c")
+    assert "~d" in done("sets")
+    assert failed("replicas", "eu", "--add", "d", "--async", "d").startswith("router d is in --add and in --async")
+    assert done("replicas", "eu", "--async", "c").startswith(
+        "set eu has the voters a, b and asynchronous copies at d, c"
+    )
+    assert done("replicas", "eu", "--add", "c", "--remove", "d") == "set eu has the voters a, b, c\n"
+    assert not mesh.copies["eu"]
+
+
 def test_replicas_that_cannot_be_are_refused(mesh: AgreeingMesh) -> None:
     former = dict(mesh.voters)
     assert queue("replicas", "q0").exit_code == 2
@@ -523,7 +536,7 @@ def test_where_each_router_is_a_voter_fewer_can_be_chosen(mesh: AgreeingMesh) ->
 
 def test_a_change_that_takes_long_is_told(mesh: AgreeingMesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_sets, "DONE_S", 0.01)
-    monkeypatch.setattr(replica_sets, "_has_voters", lambda one, routers: False)
+    monkeypatch.setattr(ShownSet, "has_members", lambda one, voters: False)
     told = failed("voters", "q0", "b", "a")
     assert told == "set q0 is changing its voters, and nothing has changed for 10ms: see oncemesh queue sets"
 

@@ -11,7 +11,8 @@ from router.mesh.shown.sets import ShownSet, replacement_commands, sets_in, why_
 def shown(name: str = "q0", *, may_stop: Sequence[str] = "abc", role: str = "leader", **row: Any) -> ShownSet:
     """A set of a, b and c, as its leader a tells it."""
     told = {"name": name, "prefix": "", "life": "64", "term": 1, "commit": 5, "role": role, "leader": "a",
-        "ring": list("abc"), "voters": list("abc"), "learners": [], "may_stop": list(may_stop)} | row  # fmt: skip
+        "ring": list("abc"), "voters": list("abc"), "learners": [], "async": [],
+        "may_stop": list(may_stop)} | row  # fmt: skip
     [one] = sets_in([("a", told)])
     return one
 
@@ -30,7 +31,7 @@ def test_who_takes_the_place_of_a_voter_is_none_yet_in_each_set() -> None:
     assert replacement_commands([*sets, shown("q3", ring=list("abcd"))], "c", "abd") == "oncemesh queue voters q3 a b d"
 
 
-@pytest.mark.parametrize("row", [{"ring": list("abd")}, {"learners": ["d"]}])
+@pytest.mark.parametrize("row", [{"ring": list("abd")}, {"learners": ["d"]}, {"async": ["d"]}])
 def test_a_router_that_is_to_be_a_voter_does_not_leave(row: dict[str, Any]) -> None:
     assert why_kept([shown(**row)], "d", "abc", forced=False)
 

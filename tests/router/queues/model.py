@@ -176,7 +176,7 @@ class Drawing:
 
     def _members(self) -> Configuration:
         some = self.random.sample(MEMBERS, self.random.randint(1, 4))
-        return Configuration(tuple(some[:3]), tuple(some[3:]))
+        return Configuration(tuple(some[:3]), tuple(some[3:]), copies=tuple(one.router for one in some[3:]))
 
     def _append(self, name: str, part: ModelPart) -> list[StoreChange]:
         return [self._write(name, part.hard, part.last + 1, self._entries(part.hard.term, 5))]

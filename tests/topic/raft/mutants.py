@@ -585,6 +585,47 @@ MUTANTS = [
         "a majority of new voters is in contact",
         "test_members_change_while_a_majority_of_the_new_voters_is_in_contact",
     ),
+    # asynchronous copies
+    M(
+        Leadership,
+        "_next_configuration",
+        "for router in (*ring, *present.copies):",
+        "for router in ring:",
+        "a copy becomes a learner",
+        "test_an_asynchronous_copy_has_everything_and_no_vote",
+    ),
+    M(
+        Leadership,
+        "_next_configuration",
+        "learner.router in ring and ",
+        "",
+        "a copy gets no vote",
+        "test_an_asynchronous_copy_has_everything_and_no_vote",
+    ),
+    M(
+        Leadership,
+        "_next_configuration",
+        "learner.router not in (*ring, *present.copies)",
+        "learner.router not in ring",
+        "a copy stays",
+        "test_an_asynchronous_copy_has_everything_and_no_vote",
+    ),
+    M(
+        Leadership,
+        "_next_configuration",
+        "present.demoting(member) if member.router in present.copies else present.without(member)",
+        "present.without(member)",
+        "a voter becomes a copy without leaving",
+        "test_a_voter_becomes_an_asynchronous_copy_in_one_step",
+    ),
+    M(
+        Raft,
+        "recover",
+        "attrs.evolve(self.log.configuration, voters=(self.me,), learners=())",
+        "Configuration((self.me,), ring=self.log.configuration.ring)",
+        "a recovered set has copies again",
+        "test_a_set_is_recovered_from_an_asynchronous_copy",
+    ),
     # rounds
     M(
         FollowerProgress,

@@ -720,6 +720,63 @@ def test_another_file_changes_no_voters_of_a_set_that_has_begun() -> None:
     assert [voter.router for voter in members.voters] == ["a", "b", "c"] and not members.learners
 
 
+def changes(cluster: Cluster, leader: str) -> list[Configuration]:
+    """The configurations in the leader's log."""
+    log = raft(cluster, leader).log
+    return [entry.configuration for entry in log.entries(1, log.last) if entry.configuration is not None]
+
+
+def members(cluster: Cluster, leader: str) -> tuple[str, str]:
+    """The routers of the voters and of the learners."""
+    configuration = raft(cluster, leader).log.configuration
+    return tuple("".join(one.router for one in some) for some in (configuration.voters, configuration.learners))  # type: ignore[return-value]
+
+
+def test_an_asynchronous_copy_has_everything_and_no_vote() -> None:
+    cluster = led("a", "b", "c", "d", ring="abc")
+    cluster.do("a", lambda r: r.choose("abc", cluster.now, "d"))
+    cluster.settle()
+    cluster.propose("a", b"x")
+    cluster.settle()
+    a, d = raft(cluster, "a"), raft(cluster, "d")
+    assert members(cluster, "a") == ("abc", "d") and d.log.commit == a.log.commit == a.log.last
+    assert len(changes(cluster, "a")) == 3, "the copy stays"
+    cluster.crash("a")
+    cluster.crash("b")
+    cluster.settle()
+    assert cluster.leaders() == [], "a copy is no part of a majority"
+
+
+def test_a_voter_becomes_an_asynchronous_copy_in_one_step() -> None:
+    """The leader is one of the voters that do."""
+    cluster = led("a", "b", "c")
+    cluster.do("a", lambda r: r.choose("c", cluster.now, "ab"))
+    cluster.settle()
+    assert cluster.leaders() == ["c"] and members(cluster, "c") == ("c", "ba")
+    assert all(len(change.members) == 3 for change in changes(cluster, "c")), "nobody leaves on the way"
+
+
+def test_a_set_is_recovered_from_an_asynchronous_copy() -> None:
+    """All voters have lost their disks."""
+    cluster = led("a", "b", "c", "d", ring="abc")
+    cluster.do("a", lambda r: r.choose("abc", cluster.now, "d"))
+    cluster.propose("a", b"x")
+    cluster.settle()
+    for router in "abc":
+        cluster.replace_disk(router)
+        cluster.start(router)
+    cluster.meet_all()
+    cluster.settle()
+    assert not cluster.leaders()
+    cluster.do("d", lambda r: r.recover(cluster.now))
+    cluster.settle()
+    (leader,) = cluster.leaders()
+    assert leader in "abc" and members(cluster, leader)[1] == "d"
+    assert {*members(cluster, leader)[0]} == {*"abc"}
+    log = raft(cluster, leader).log
+    assert b"x" in [entry.data for entry in log.entries(1, log.last)]
+
+
 def test_a_set_that_was_recovered_gets_the_voters_that_it_is_to_have() -> None:
     """An operator had chosen d in the place of c. Then all but d lose their stores."""
     cluster = led("a", "b", "c", "d", ring="abc")

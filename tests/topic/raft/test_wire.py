@@ -15,7 +15,7 @@ from topic.raft.messages import Body, Envelope
 from topic.raft.wire import KINDS, decode, encode
 
 A, B = Replica("a", b"store a"), Replica("b", b"")
-MEMBERS = Configuration((A, B), (Replica("c", b"\xff"),), ("a", "b", "d"))
+MEMBERS = Configuration((A, B), (Replica("c", b"\xff"),), ("a", "b", "d"), ("e",))
 BODIES: list[Body] = [
     say.Greeting(True, ("a", "b"), b"map", True),
     say.Propose(MEMBERS, False),
@@ -66,8 +66,9 @@ def broken() -> list[tuple[str, Any]]:
         ("receiver", ["set", 1, vote[2], ["b", "text"], *vote[4:]]),
         ("entries", [*append[:8], [[1]], append[9]]),
         ("entries", [*append[:8], [[1, b"", [], 5]], append[9]]),
-        ("twice", [*append[:8], [[1, b"", [["a", b""], ["a", b"1"]], [], []]], append[9]]),
-        ("twice", [*append[:8], [[1, b"", [["a", b""]], [], ["a", "a"]]], append[9]]),
+        ("twice", [*append[:8], [[1, b"", [["a", b""], ["a", b"1"]], [], [], []]], append[9]]),
+        ("twice", [*append[:8], [[1, b"", [["a", b""]], [], ["a", "a"], []]], append[9]]),
+        ("twice", [*append[:8], [[1, b"", [["a", b""]], [], ["a"], ["b", "b"]]], append[9]]),
     ]
 
 
