@@ -99,8 +99,8 @@ class Balanced:
     def comes_back(self, link: "SubscriberLink", text: bytes) -> None:
         """The router of the link reads that the subscriber gives the message back, and would take it again. If a plain
         publisher's home was out of contact for a moment, that router no longer reports to it."""
-        message = self._judge.messages[text]
-        if is_balanced(message) and not message.plain:
+        message = self._judge.messages.get(text)  # dead letters have other texts
+        if message is not None and is_balanced(message) and not message.plain:
             self.rests.comes_back(link, message)
 
     def forgotten(self, name: str, texts: Iterable[bytes]) -> None:
