@@ -103,7 +103,7 @@ def test_the_mean_time_is_what_is_under_way_by_its_rate() -> None:
 
 
 def replica_set(name: str, role: str, **more: Any) -> dict[str, Any]:
-    members = {"voters": ["a", "b", "c"], "may_stop": ["a", "b", "c"], "learners": []}
+    members = {"voters": ["a", "b", "c"], "may_stop": ["a", "b", "c"], "learners": [], "async": []}
     told = {
         "name": name,
         "prefix": "",

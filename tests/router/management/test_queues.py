@@ -264,7 +264,7 @@ async def test_a_word_about_a_set_is_one_of_three(body: Mapping[str, Any]) -> No
     with pytest.raises(RefusedError) as error:
         await AskingMesh(AgreeingMesh()).ask("UPDATE", None, body, type=SET.managed, name="eu")
     assert str(error.value).startswith(
-        "400: set eu: expected one of ring (a list of routers), begin (true) and recover"
+        "400: set eu: expected ring (a list of routers; with it perhaps the list async), begin (true) or recover"
     )
 
 

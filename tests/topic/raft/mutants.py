@@ -531,8 +531,8 @@ MUTANTS = [
     M(
         Raft,
         "recover",
-        ", ring=self.log.configuration.ring",
-        "",
+        "attrs.evolve(self.log.configuration, voters=(self.me,), learners=())",
+        "Configuration((self.me,), copies=self.log.configuration.copies)",
         "who is to be a voter outlives a recovery",
         "test_a_set_that_was_recovered_gets_the_voters_that_it_is_to_have",
     ),
