@@ -9,7 +9,7 @@ from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, RESUMING, Method, mu
 from topic.actions import AnswerDeliveries
 from topic.delivery.kinds import UNASSIGNED
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import HomeStream, Record
+from topic.delivery.record import HomeStream
 from topic.directory.entry import LinkEntry
 from topic.home.balancing import NO_AUDIENCE, Balancing
 from topic.queues.leader.egress import Egress
@@ -333,7 +333,7 @@ def no_consumer_is_next(original: Method, _: Method) -> tuple[Method, ...]:
 def annotations_are_not_proposed(_: Method) -> Method:
     """14.6: the leader writes the consumer's annotations into the `Free`."""
 
-    def broken(egress: Egress, record: Record) -> bytes:
+    def broken(egress: Egress, position: int, added: bytes) -> bytes:
         return b""
 
     return broken
@@ -343,8 +343,8 @@ def annotations_are_not_proposed(_: Method) -> Method:
 def the_last_annotations_count(_: Method) -> Method:
     """14.6: the leader merges the consumer's annotations with the earlier ones."""
 
-    def broken(egress: Egress, record: Record) -> bytes:
-        return record.annotations
+    def broken(egress: Egress, position: int, added: bytes) -> bytes:
+        return added
 
     return broken
 
