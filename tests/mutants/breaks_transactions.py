@@ -7,6 +7,7 @@ import attrs
 
 from tests.mutants.breaks_queues import BUSY
 from tests.mutants.mutant import KILLS, MOVING, Method, mutant
+from tests.topic.queues import test_transactions
 from topic.queues.leader.egress import Egress
 from topic.queues.operations import QueueId
 from topic.queues.proposals import Enqueued, Transact
@@ -59,7 +60,12 @@ def lost_link_commits(_: Method) -> Method:
     return broken
 
 
-@mutant(DecidedTransactions, "answer", by="1", **KILLS | DEALING)
+@mutant(
+    DecidedTransactions,
+    "answer",
+    by="1",
+    scenario=test_transactions.test_a_second_decision_has_the_first_answer_and_no_effect,
+)
 def discharged_twice(_: Method) -> Method:
     """14.20: the second entry of a transaction gets the first answer, and has no other effect."""
 
