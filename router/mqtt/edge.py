@@ -45,9 +45,9 @@ from topic.wills.will import NO_EXPIRY, Will
 log = logging.getLogger("oncemesh.mqtt")
 
 HEADROOM: Final = 64 * 1024
-"""A packet may have this many bytes besides the bytes of the message in it."""
+"""The most bytes of a packet besides the bytes of the message in it."""
 PATIENCE: Final = 8
-"""The router disconnects a client that has more messages in flight than this many times the receive maximum. Some
+"""If a client has more messages in flight than this many times the receive maximum, the router disconnects it. Some
 clients that come back send more messages again than the maximum. With a factor of 1, the router would disconnect these
 clients again and again."""
 MOST_IDENTIFIERS: Final = 0xFFFF
@@ -239,7 +239,8 @@ class MqttEdge:
         wait = partial(connection.hold, begin) if connection.can_prove else begin
         if session.is_expected:
             wait()
-        # If the client never reads the CONNACK, the client's next router needs these links unchanged.
+        # Wait for the client's first packet.
+        # If the client never reads the CONNACK, its next router needs these links unchanged.
         else:
             self._at_first_word[connection] = wait
 
@@ -253,8 +254,8 @@ class MqttEdge:
         assert connection is not None
         if is_over(known):
             _expired_just_now(session, connection)
-        # The session has continued at another router, and this router did not know that when it sent the CONNACK.
-        # The router ends the connection. With its next CONNECT, the client can continue the session.
+        # The session has continued at another router, which this router did not know when it sent the CONNACK.
+        # So the router ends the connection. With its next CONNECT, the client can continue the session.
         elif not session.is_whole(known):
             connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:
@@ -283,7 +284,7 @@ class MqttEdge:
         each link that the rules no longer allow."""
         for entry in known:
             address, receives = shown_address(entry.identity.address), entry.role is Role.SUBSCRIBER
-            # The connection or the link may have ended while the links before it were attached.
+            # Stop if the connection or the link has ended while earlier links were attached.
             if connection.is_over or not entry.live:
                 continue
             if not self._permissions.allow(connection, address, receives=receives):
@@ -306,7 +307,8 @@ class MqttEdge:
         late. `told`: end only the links that still have these epochs; None: end all."""
         session.told = None
         for entry in self._links_of(session.client, session.user):
-            # A link with a later epoch was attached after the CONNACK, so it belongs to a later session of the client.
+            # Skip a link with a later epoch: it was attached after the CONNACK, so it belongs to a later session of the
+            # client.
             if told is None or told.get(entry.index) == entry.epoch:
                 end_link(self._node, entry)
 
@@ -317,7 +319,8 @@ class MqttEdge:
         if asked and not session.timeout:
             why = "the client asks for a session expiry in its DISCONNECT, but its CONNECT had none"
             raise MqttError(Reason.PROTOCOL_ERROR, why)
-        # If `told` is not None, the client's former links are not attached here yet, so none can take the new time.
+        # Do nothing if `told` is not None: the client's former links are not attached here yet, so none can take the
+        # new time.
         if asked and session.told is None:
             session.last(min(asked, self._longest))
 
@@ -334,7 +337,7 @@ class MqttEdge:
             return
         self._clients.leave(connection)
         told, wants_end = session.told, packet is not None and packet.properties.get("session-expiry-interval") == 0
-        # It was not proven that the client had come back, so the time of its absence goes on.
+        # Without proof that the client had come back, the time of its absence goes on.
         is_away = told is not None and session.was_here
         closed = wants_end or not session.timeout or not is_kept(session, connection, said_goodbye=packet is not None)
         self._end_will(connection, packet, 0 if closed else session.timeout)

@@ -26,7 +26,7 @@ log = logging.getLogger("oncemesh.mqtt")
 LONGEST_SHOWN: Final = 100
 """The most characters of a topic that the log shows."""
 MOST_LOOKED_AT: Final = 100
-"""If the router needs room for a further topic, it looks for an idle one among so many topics."""
+"""The most topics among which the router looks for an idle one, when it needs room for a further topic."""
 Publisher = TypeVar("Publisher", MqttPublisher, PresettledPublisher)
 
 
@@ -68,7 +68,7 @@ class Permissions:
             why = Reason.IMPLEMENTATION, f"{address!r} is no topic: no-local is not supported there"
         elif (known := session.subscribers.get(address)) is None:
             why = self.refusal(connection, session, address, fresh, receives=True)
-        # A change of the QoS or of the options attaches the link of the subscription again.
+        # A new QoS or new options attach the link of the subscription again.
         elif (known.qos, known.chosen) != (asked.qos, asked.options):
             why = self._cannot_begin(connection)
         if why is None and _begins_to_last(session, asked):
@@ -100,7 +100,7 @@ class Permissions:
         message = to_amqp(will.payload, will.qos, will.properties)
         if len(message) > MOST_WILL:
             what = f"the will has {len(message)} bytes, expected at most {MOST_WILL}"
-            # The size is checked here, because a CONNECT that is too large as a packet would get no answer.
+            # Check the size here, because a CONNECT that is too large as a packet would get no answer.
             raise MqttError(Reason.QUOTA, what)
         if not self._node.wills.has_room(len(message)):
             raise MqttError(Reason.QUOTA, "the wills of this router's clients take all the memory for wills")
@@ -170,7 +170,7 @@ def _pop_idle(ends: dict[tuple[str, int], Publisher]) -> Publisher | None:
 
 
 def _begins_to_last(session: MqttSession, asked: FilterRequest) -> bool:
-    """Whether the subscription becomes durable by this request."""
+    """Whether the subscription becomes durable by this request, and was not before."""
     known = session.subscribers.get(asked.filter)
     return session.timeout > 0 and asked.qos > 0 and (known is None or known.qos == 0)
 

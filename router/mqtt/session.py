@@ -44,8 +44,8 @@ class SessionKeeper(Protocol):
     """An object that keeps the sessions of this router: `router.mqtt.edge`."""
 
     def link_detached(self, session: "MqttSession", action: Detach) -> None:
-        """Note that the core has detached a link of this session. The session is at another router, or has ended
-        without its client."""
+        """The core has detached a link of this session. The session is at another router, or has ended without its
+        client."""
 
     def forget(self, session: "MqttSession") -> None:
         """Forget the session, unless its client has connected again or has begun another session."""
@@ -86,7 +86,7 @@ class MqttSession:
         return f"client {self.client!r}"
 
     def begin(self, connection: MqttConnection, asked: dict[str, Any]) -> None:
-        """Note that the client has connected. `asked` are the properties of its CONNECT."""
+        """The client has connected. `asked`: the properties of its CONNECT."""
         self.connection = connection
         self.presettled = {index: end for index, end in self.presettled.items() if end.comes_back()}
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
@@ -116,7 +116,7 @@ class MqttSession:
         for outgoing in list(self.sent.values()):
             if outgoing.released:
                 self._say(PacketKind.PUBREL, outgoing.identifier)
-            # A client sends no PUBACK for a message of its former connection, so the identifier is free.
+            # The identifier is free, because a client sends no PUBACK for a message of its former connection.
             elif outgoing.end is None and outgoing.qos == 1:
                 self._forget(outgoing.identifier)
             elif outgoing.end is None:
@@ -181,14 +181,15 @@ class MqttSession:
             raise MqttError(Reason.TOO_LARGE, why, "max_message")
         until = inf if expiry is None else self._node.now() + expiry
         if not packet.qos:
-            # The link moves to the end, because the most recently used one is the last.
+            # Move the link to the end, because the most recently used one is the last.
             once = self.presettled[index] = self.presettled.pop(index)
             once.take(message, until)
             self._touched[once] = None
         elif not self._is_known(packet):
             end = self.publishers[index] = self.publishers.pop(index)
             same = message if until_ms is None else to_amqp(packet.payload, packet.qos, packet.properties)
-            # A copy of the message expires at another time, so its tag is made from the message without that time.
+            # Leave the expiry out of the bytes that make the tag, because a copy of the message expires at another
+            # time.
             tag = end.tag(packet.identifier, same)
             incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message, until, until_ms)
             self.received[packet.identifier] = incoming
@@ -227,15 +228,15 @@ class MqttSession:
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]
-                # A client that has not sent the message on this connection will send PUBREL first, and gets its PUBCOMP
-                # then.
+                # Skip a message that the client has not sent on this connection: the client sends PUBREL first, and
+                # gets its PUBCOMP then.
                 if incoming.is_read:
                     self._say(PacketKind.PUBCOMP, incoming.identifier)
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Send the client the outcome. MQTT 3.1.1 has one acknowledgement for every outcome (3.1.1 3.3.5)."""
         connection = self.connection
-        # The client gets the outcome when it is back.
+        # A client that is away gets the outcome when it is back.
         if connection is None:
             return
         if not incoming.is_read:
@@ -275,7 +276,7 @@ class MqttSession:
                     self._forget(number)
             case PacketKind.PUBCOMP if not self._identifiers.release(number):
                 if (outgoing := self.sent.get(number)) is not None and outgoing.released:
-                    # The reason code does not matter here: even with "not found", the client has had the message.
+                    # The reason code does not matter: even with "not found", the client has had the message.
                     self._answered(outgoing, 0)
                     self._forget(number)
 
@@ -365,7 +366,7 @@ class MqttSession:
         self._identifiers.give_back(number)
 
     def release(self, outgoing: SentMessage) -> None:
-        # The identifier stays in use, because at QoS 1 a PUBACK may be under way.
+        # The identifier stays in use, because a PUBACK of QoS 1 may be under way.
         outgoing.end = None
         if outgoing.qos == 2 and not outgoing.released:
             outgoing.released = True
@@ -376,7 +377,7 @@ class MqttSession:
     def subscribe(self, identifier: int, granted: Sequence[tuple[FilterRequest, int]]) -> None:
         """Subscribe to topics, each with its granted QoS, or with a reason code of at least 0x80 if it was refused."""
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
-        # If topics of the SUBSCRIBE are equal, the last one counts.
+        # If a SUBSCRIBE names a topic twice, the last one counts.
         last = {asked.filter: (qos, asked.options) for asked, qos in granted if qos < REFUSED}
         for address, (qos, options) in last.items():
             self._subscribe(address, qos, options, waiting)

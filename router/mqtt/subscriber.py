@@ -77,7 +77,7 @@ class SendingHost(EndHost, Protocol):
         """Release the message, because the subscription is over: the router expects no more answer for it."""
 
     def answered(self, end: "MqttSubscriber") -> None:
-        """Note that the subscription is established."""
+        """The subscription is established."""
 
 
 class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
@@ -145,7 +145,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
     # The client's session calls the methods from here on.
 
     def answer(self, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
-        """Note the client's answer. `go_on` passes the outcome to the core."""
+        """The client has given this answer. `go_on` passes the outcome to the core."""
         if self.records.pop(outgoing.record.key, None) is None:
             return
         self._answered[outgoing.record.key] = outcome
@@ -176,7 +176,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
     # The core calls the methods from here on.
 
     def begin(self, action: AnswerSubscriber) -> None:
-        # The session knows these deliveries itself.
+        # The session itself knows the deliveries that the attach has named.
         self.named.clear()
         self.host.answered(self)
         self._grant()
@@ -193,7 +193,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         self.node.perform()
 
     def _end(self, key: bytes) -> None:
-        """Note that the delivery is settled, whether the client has answered it or not."""
+        """The delivery is settled, whether the client has answered it or not."""
         self._answered.pop(key, None)
         if (outgoing := self.records.pop(key, None)) is not None:
             self.host.release(outgoing)
@@ -229,7 +229,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
             self._end(key)
         elif not action.state and outgoing is not None:
             self.deliver([action.record])
-        # The client has answered since the attach.
+        # A delivery that does not wait for an answer any more was answered by the client since the attach.
         elif not action.state:
             outcome = self._answered.get(key, DeliveryOutcome.ACCEPTED)
             self.node.topic.outcomes(self.subscriber, [action.record], outcome)
@@ -274,12 +274,11 @@ class Subacks:
         self._of.setdefault(end, []).append(waiting)
 
     def hand_over(self, end: MqttEnd, successor: MqttEnd) -> None:
-        """Let the SUBACKs that wait for `end` wait for `successor`."""
+        """Let the SUBACKs that wait for `end` wait for `successor` instead."""
         self._of[successor] = self._of.pop(end, [])
 
     def answered(self, end: MqttEnd) -> list[WaitingSuback]:
-        """Note that the end's subscription is established or over. Returns the SUBACKs that now wait for
-        nothing more."""
+        """The end's subscription is established or over. Returns the SUBACKs that no longer wait for a subscription."""
         return [waiting for waiting in self._of.pop(end, ()) if waiting.count_down()]
 
     def clear(self) -> None:

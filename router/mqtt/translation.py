@@ -250,7 +250,7 @@ def _fits(value: Any) -> bool:
         return False
     try:
         return len(value.encode()) <= LONGEST
-    # An AMQP char may be a surrogate, which UTF-8 lacks.
+    # An AMQP char may be a surrogate, which UTF-8 cannot encode.
     except UnicodeEncodeError:
         return False
 

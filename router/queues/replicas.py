@@ -37,8 +37,8 @@ from topic.raft.limits import RaftLimits
 log = logging.getLogger("oncemesh")
 
 TOLD_S: Final = 0.05
-"""The value for `RaftLimits.told`: for so many seconds, a leader waits before it sends members the commit index in a
-message of its own. Under load, the next entries leave sooner and carry the commit index."""
+"""The value of `RaftLimits.told`: the seconds that a leader waits before it sends members the commit index in a message
+of its own. Under load, the next entries leave sooner and carry the commit index."""
 PREFER_S: Final = 60.0
 """Seconds for which the preferred voter of a set has to be in contact before it leads again."""
 STORE_BYTES: Final = 16
@@ -85,7 +85,7 @@ class RouterReplicas:
             )
         except ValueError as error:
             raise RunError(f"router {topic.directory.router} cannot start its replica sets: {error}") from None
-        # The replicas have taken over what the store has read, so the store drops its references.
+        # The store drops its references to the content that the replicas have taken over.
         self._store.contents.clear()
         return SetPort(sets, self)
 

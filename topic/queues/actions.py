@@ -104,7 +104,7 @@ class SetView:
     """The routers that are to be voters. They come from this router's log, or from the plan if the set has not begun.
     Empty at a proxy of a set that has begun."""
     life: int
-    """The life of the set; 0 if, as far as this router knows, the set has not begun."""
+    """The life of the set; 0 if the set has not begun, as far as this router knows."""
     term: int
     leader: str
     """The router that leads the set; empty if this router knows none."""
@@ -138,9 +138,10 @@ class SetView:
     asked: int
     """The number of requests of this router that the set has not answered yet."""
     why_aside: str
-    """Why this router last set its store of the set aside; empty if it has not done so since its start."""
+    """The reason for which this router last set its store of the set aside; empty if it has not done so since its
+    start."""
     may_stop: tuple[str, ...]
-    """The operator may stop any one of these voters: without it, the other voters in contact with this router are still
-    a majority."""
+    """Whether the set can lose any one of these voters: the other voters in contact with this router are still a
+    majority."""
     policy: MovePolicy = PREFERS
     """The policy by which the leader of the set changes, according to this router's topology."""

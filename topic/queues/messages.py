@@ -34,8 +34,8 @@ purge; the id of the queue follows."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """The possible lengths of a delivery key in a row: without and with the key of a binding before it."""
 MOST_ANNOTATED: Final = 16 << 20
-"""The limit of the bytes of annotations that consumers have added to all messages of a set. This constant must be equal
-at all replicas."""
+"""The most bytes of annotations that consumers have added to all messages of a set. This constant must be equal at all
+replicas."""
 ROWS: Final = (RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
 """The first bytes of the keys of all rows of this module, apart from the rows of messages."""
 
@@ -73,7 +73,8 @@ class Returns:
 
     times: int = 0
     failed: int = 0
-    """How many of these times a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
+    """The number of these times at which a consumer may have begun to process the message (AMQP 1.0 3.2.1,
+    delivery-count)."""
     annotations: bytes = b""
     """The annotations that consumers have added to the message, as the shell encodes them (AMQP 1.0 3.4.5)."""
 
@@ -254,9 +255,9 @@ class QueuedMessages:
     ) -> Enqueued:
         """Put messages into a queue with these settings; `queue` is None if the queue does not exist.
 
-        A message for which there is no room is refused, or dropped if it has no delivery key. `others`: the keys of the
-        queue's other bindings. If one of these has already answered a delivery, the message is not enqueued again.
-        `place`: the place of the first message in the entry.
+        If there is no room for a message, the queue refuses it, or drops it if it has no delivery key. `others`: the
+        keys of the queue's other bindings. If one of these has already answered a delivery, the message is not enqueued
+        again. `place`: the place of the first message in the entry.
         """
         refused: set[int] = set()
         fresh: list[int] = []

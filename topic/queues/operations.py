@@ -37,13 +37,13 @@ from topic.queues.positions import Run, read_runs
 from topic.settings import MOST_FACTOR, BackOff, is_dynamic
 
 MOST_NAME: Final = 255
-"""The limit of the name of a queue, in bytes."""
+"""The most bytes of the name of a queue."""
 MOST_WHY: Final = 2048
-"""The limit of the text of a refusal, in bytes."""
+"""The most bytes of the text of a refusal."""
 MOST: Final = 2**63 - 1
 """The greatest number that a life, a log index or a limit may have."""
 MOST_BOUND: Final = 16
-"""The largest number of addresses to which one queue is bound."""
+"""The most addresses to which one queue is bound."""
 DAY_MS: Final = 86_400_000
 _TIMES: Final[Mapping[str, int]] = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _SIZES: Final[Mapping[str, int]] = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -103,9 +103,9 @@ class QueueSettings:
     """The settings of a queue. None stands for a setting that is not set."""
 
     limit_messages: int | None = None
-    """The largest number of messages in the queue. The queue refuses all further messages."""
+    """The most messages in the queue. The queue refuses all further messages."""
     limit_bytes: int | None = None
-    """The largest sum of bytes of messages in the queue."""
+    """The most bytes of messages in the queue."""
     ttl_ms: int | None = None
     """The longest time, in milliseconds, for which a message stays in the queue."""
     bind: tuple[str, ...] | None = None
@@ -119,9 +119,10 @@ class QueueSettings:
     single_active: bool | None = None
     """Whether only one consumer gets messages, until that consumer has ended."""
     exclusive: bool | None = None
-    """Whether the queue has one consumer at a time. The link of any further one ends."""
+    """Whether the queue has only one consumer at a time. The link of any further consumer ends."""
     lock_ms: int | None = None
-    """How long a consumer may have a message without an answer, in milliseconds. Then the message comes back."""
+    """The time, in milliseconds, for which a consumer may have a message without an answer. Then the message comes
+    back."""
     retry_after_ms: int | None = None
     """The pause, in milliseconds, before a consumer gets a message again that has failed."""
     retry_factor: int | None = None
@@ -173,8 +174,8 @@ class QueueSettings:
 
     @property
     def conflict(self) -> str:
-        """Why these settings do not go together, in an operator's words; empty if they go together. Only the router
-        that an operator asks refuses settings for this reason; a set accepts them."""
+        """The reason for which these settings do not go together, in an operator's words; empty if they do. Only the
+        router that an operator asks refuses settings for this reason; a set accepts them."""
         for name in ("retry_factor", "retry_most_ms"):
             if (value := getattr(self, name)) is not None and self.retry_after_ms is None:
                 return f"{_shown(name, value)} has no effect without retry-after, expected both"
@@ -310,7 +311,7 @@ class RefusedFor(enum.Enum):
     NOT_FOUND = "not found"
     """No queue has this name and id."""
     TOO_MANY = "too many"
-    """The set already has the largest number of queues, or of bindings."""
+    """The set already has the most queues, or bindings, that it may have."""
     NO_SET = "no set"
     """No set may have a queue of this name, or the queue belongs to another set."""
     MALFORMED = "malformed"

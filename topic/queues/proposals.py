@@ -135,8 +135,8 @@ class Expire:
 
 @attrs.frozen(slots=True)
 class Unreserve:
-    """End the reservations of these messages: their consumer has ended, and has had none of them. They have not come
-    back, so the next consumer gets the same deliveries."""
+    """End the reservations of these messages: their consumer has ended, and has had none of them. So they count as not
+    given back, and the next consumer gets the same deliveries."""
 
     queue: QueueId
     runs: Sequence[Run]
@@ -144,7 +144,7 @@ class Unreserve:
 
 @attrs.frozen(slots=True)
 class Posted:
-    """Note that the leader has published these messages of the outbox to their address, and has read their outcomes."""
+    """The leader has published these messages of the outbox to their address, and has read their outcomes."""
 
     queue: QueueId
     """The queue from which the messages came."""
@@ -200,8 +200,8 @@ class Enqueued:
     """The answer to an `Enqueue`: the queue has each of these messages that it has not refused."""
 
     refused: frozenset[int]
-    """The places of the refused messages: the queue had no room for them, or the set has too many queues. A message
-    that comes again gets the same answer again."""
+    """The places of the refused messages: the queue had no room for them, or the set has too many queues. If a message
+    comes again, it gets the same answer."""
     queue: QueueId | None
     """The queue of the messages; None if it does not exist."""
     positions: Sequence[int]

@@ -42,26 +42,26 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 8
-"""The replica keeps at most this many compared states, the latest ones, any of which may become the snapshot."""
+"""The most compared states that the replica keeps, the latest ones. Any of them may become the snapshot."""
 CHANGED: Final = 4 << 20
-"""After this many bytes of changed rows, replicas compare their states. This constant must be equal at all replicas.
+"""The bytes of changed rows after which replicas compare their states. This constant must be equal at all replicas.
 
 Most of these bytes are bodies, which the store already has in its log entries. So the write of a snapshot is short, and
 later entries do not wait long for the disk. A message that comes and goes between two comparisons is
 not written for the snapshot.
 """
 MOST_STATE: Final = 1 << 30
-"""The limit of the bytes of all pieces of a state together, without the bodies of messages."""
+"""The most bytes of all pieces of a state together, without the bodies of messages."""
 KEPT_BODIES: Final = 8 << 20
-"""The limit of the bytes of a set's bodies in memory. Above it, the replica drops bodies that its disk has."""
+"""The most bytes of a set's bodies in memory. Beyond it, the replica drops bodies that its disk has."""
 DROPPED: Final = 2 << 20
-"""The number of bytes of bodies that the replica drops at a time."""
+"""The bytes of bodies that the replica drops at a time."""
 BEHIND: Final = 16 << 20
 """This many bytes of entries stay in the log for replicas out of contact, so that a replica that comes back soon needs
 no snapshot. The limit is also at most a quarter of the bytes of all messages."""
 DELAYED: Final = 64 << 20
-"""After this many bytes of entries, a leader makes a snapshot even if another replica lacks some of these entries, or
-is being sent the former snapshot. The leader then sends that replica the new snapshot, without the messages that the
+"""The bytes of entries after which a leader makes a snapshot even if another replica lacks some of these entries, or is
+being sent the former snapshot. The leader then sends that replica the new snapshot, without the messages that the
 replica already has."""
 
 
@@ -198,7 +198,7 @@ class SetReplica:
         return True
 
     def leave(self) -> None:
-        """Note that this router is about to stop."""
+        """This router is about to stop."""
         self._leaves = True
         self.raft.leave()
 
@@ -229,7 +229,7 @@ class SetReplica:
         self._proposed = {index: asked for index, asked in self._proposed.items() if asked[1] != router}
 
     def stored(self, write: Write, now: float) -> None:
-        """Note that the store has finished a write. A write to a store that has been set aside since does not count."""
+        """The store has finished a write. A write to a store that has been set aside since does not count."""
         if self._writes and self._writes[0] is write:
             self._writes.popleft()
             if write.persist.snapshot is not None:
@@ -293,7 +293,7 @@ class SetReplica:
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
-            # The routers that have sent these requests learn of the new leader, and then send the requests to it.
+            # The routers that have sent these requests learn of the new leader, and send them to it.
             self._proposed.clear()
 
     def _propose(self) -> None:
@@ -404,7 +404,7 @@ class SetReplica:
         self._agreed = [index for index in self._agreed if index in self._changes]
         free = [index for index in self._agreed if not self._is_needed(index)]
         index = max((index for index in free if self._is_far_behind(index)), default=0)
-        if not index and len(self._changes) == KEPT:  # `_changes` has no room for a further compared state
+        if not index and len(self._changes) == KEPT:  # if `_changes` has no room for a further compared state
             index = min(free, default=0)
         if not index:
             return False
@@ -434,7 +434,7 @@ class SetReplica:
         self.out.append(Renew(self.plan.name, store, why))
         text = f"set {self.plan.name}: its store at this router is set aside: {why}"
         self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
-        self._propose()  # refuses the requests, because this router does not lead
+        self._propose()  # as this router does not lead, it refuses the requests
         self._forget_reads()
         former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), PackedRows()), now)

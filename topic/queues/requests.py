@@ -18,7 +18,7 @@ from topic.queues.wire import Leads
 BATCH: Final = 64 * 1024
 """The approximate number of bytes of operations in one message."""
 AGAIN_S: Final = 0.1
-"""A router asks a busy leader again after this many seconds."""
+"""The seconds after which a router asks a busy leader again."""
 
 
 @attrs.frozen(slots=True)
@@ -40,7 +40,7 @@ class Requests:
     """All unanswered requests of this router to one set."""
 
     def __init__(self, name: str, tried: float) -> None:
-        """`name`: the name of the set. `tried`: after how many seconds a request is given up."""
+        """`name`: the name of the set. `tried`: the seconds after which a request is given up."""
         self._set = name
         self._tried = tried
         self._open: dict[int, _Request] = {}
@@ -50,7 +50,7 @@ class Requests:
         self._leaders: dict[str, _Leader] = {}
         """The routers that have said, in the present contact, that they lead."""
         self._again_at = -math.inf
-        """Until when the router does not ask the busy leader again."""
+        """The time until which the router does not ask the busy leader again."""
         self._why_busy = ""
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class Requests:
     # The methods from here on are about leaders.
 
     def learn(self, router: str, told: Leads) -> None:
-        """Note that a router has announced that it leads, or that it no longer leads."""
+        """A router announces that it leads, or that it no longer leads."""
         former = self.leader
         if told.leads:
             self._leaders[router] = _Leader(told.life, told.term, router)

@@ -23,7 +23,7 @@ DIGEST: Final = 16
 
 @attrs.frozen(slots=True)
 class SetPlan:
-    """The plan of one replica set: with which routers the set begins."""
+    """The plan of one replica set: the routers with which the set begins."""
 
     name: str
     voters: tuple[str, ...]
@@ -40,7 +40,7 @@ class SetMap:
 
     def __init__(self, plans: Sequence[SetPlan], prefixes: Sequence[str] = ("",), replicas: int = 3) -> None:
         """`plans`: the named sets, in the order in which their prefixes are tried, then the hashed sets. `prefixes`:
-        the prefixes that names of queues have. `replicas`: how many routers a hashed set has, if the mesh has so
+        the prefixes that names of queues have. `replicas`: the number of routers of a hashed set, if the mesh has so
         many."""
         self._replicas = replicas
         self.plans = {plan.name: plan for plan in plans}

@@ -63,7 +63,7 @@ from topic.raft.raft import Raft
 COMPARE_EVERY: Final = 1000
 """The number of entries from one comparison of states to the next. All replicas must compare at the same entries."""
 MOST_ASKED: Final = 20_000
-"""The largest number of unanswered requests of one router."""
+"""The most unanswered requests of one router."""
 
 
 LeftMs = Callable[[Sequence[bytes], int], list[float] | None]
@@ -383,15 +383,15 @@ class ReplicaSets:
         return self._moves[name].watches
 
     def see(self, name: str, routers: Iterable[str], now: float) -> None:
-        """Note at which routers the set's consumers with room or deliveries are (`SetMoves.see`). This router leads the
-        set."""
+        """Store the routers at which the set's consumers with room or deliveries are (`SetMoves.see`). This router
+        leads the set."""
         self._moves[name].see(routers, now)
         self._touched[name] = None
 
     # The methods from here on are about the store.
 
     def stored(self, write: Write, now: float) -> None:
-        """Note that the store has finished this write and all earlier ones."""
+        """The store has finished this write and all earlier ones."""
         self._replicas[write.set].stored(write, now)
         self._touched[write.set] = None
 
@@ -447,8 +447,8 @@ class ReplicaSets:
 
     @staticmethod
     def _why_leaderless(raft: Raft) -> str:
-        """The reason, as far as this router knows it, why no router leads the set; empty if this router knows nothing
-        of the set."""
+        """The reason for which no router leads the set, as far as this router knows it; empty if this router knows
+        nothing of the set."""
         if not raft.hard.begun:
             return "it has not begun" if raft.me.router in raft.stores.ring else ""
         voters = raft.log.configuration.voters
@@ -530,7 +530,7 @@ class ReplicaSets:
             if router == self._router:
                 self._take_answers(router, name, answers, now)
                 continue
-            # Send each page in a message of its own, because a page may be as large as the largest message.
+            # Each page is a message of its own, because a page may be as large as the largest message.
             pages = [one for one in answers if isinstance(one[1], MessagePage)]
             others = [one for one in answers if not isinstance(one[1], MessagePage)]
             for some in (*([page] for page in pages), others):

@@ -60,7 +60,7 @@ from topic.queues.rows import Row, StateRows
 from topic.queues.transactions.decided import COMMITTED, TRANSACTIONS, DecidedTransactions
 
 MOST_QUEUES: Final = 65_536
-"""The largest number of queues in one set. This constant must be equal at all replicas."""
+"""The most queues in one set. This constant must be equal at all replicas."""
 DECLARED: Final = b"q"
 """The first byte of the key of a row about a queue. The name of the queue follows."""
 TOO_MANY_BINDINGS: Final = Refused(
@@ -195,7 +195,7 @@ class SetState:
                 queue = self._queue_for(proposal, entry)
                 id_, settings = (queue.id, queue.settings) if queue is not None else (None, QueueSettings())
                 if proposal.binding:
-                    settings = QueueSettings()  # a queue takes dead letters regardless of its limits
+                    settings = QueueSettings()  # a queue takes dead letters even beyond its limits
                 return self.messages.enqueue(id_, settings, entry.index, proposal)
             case Settled():
                 self.messages.settled([proposal.binding + key for key in proposal.keys])
@@ -231,7 +231,7 @@ class SetState:
         return Transacted(done, self._commit(asked, entry), asked.retires) if is_fresh else Transacted(done)
 
     def _why_not(self, asked: Transact) -> str:
-        """Why the transaction is rolled back; `COMMITTED` if it is not."""
+        """The reason for which the transaction is rolled back; `COMMITTED` if it is not."""
         taken = [(one.queue, position) for one in asked.retires for position in each_of(one.runs)]
         has = all(self.messages.has_for(one.queue, one.consumer, one.runs) for one in asked.retires)
         if not has or len(set(taken)) < len(taken):
@@ -308,7 +308,7 @@ class SetState:
         if isinstance(operation, Configure):
             return self._configure(known, operation, fresh)
         if isinstance(operation, Purge):
-            # a purge does not remove messages that come later
+            # a purge does not remove messages that come after it
             position = min(operation.position, position_of(fresh.index, 0))
             return Done(known.id, known.version, self.messages.purge(known.id, position))
         if isinstance(operation, Retry):

@@ -17,7 +17,7 @@ from topic.raft.messages import Persist, StoreContent
 
 @attrs.frozen(slots=True)
 class SetContent:
-    """What the store has of one replica set."""
+    """The content of the store about one replica set."""
 
     store: bytes
     """The identity of this set's part of the store. A part that begins anew, because the former one was lost or set

@@ -35,13 +35,13 @@ from topic.queues.positions import POSITION_LENGTH, Run, position_key
 MESSAGE: Final = b"m"
 """The first byte of the keys of both rows of a message. The position follows."""
 AFTER_MESSAGES: Final = MESSAGE + b"\xff"
-"""A key behind those of all messages."""
+"""A key that is greater than all keys of messages."""
 BODY: Final = b"b"
 """The last byte of the key of a body."""
 DIGEST: Final = 16
 """The number of bytes of the digest of a body."""
 SPARE: Final = 1024
-"""The columns shrink when they have more removed messages than present ones, and the difference exceeds this number."""
+"""The columns shrink when the removed messages in them exceed the present ones by more than this number."""
 _ABOUT_LENGTH: Final = len(MESSAGE) + POSITION_LENGTH
 _ROW_BYTES: Final = 100
 """An estimate of the bytes of the keys of both rows, and of the row about a message."""
@@ -237,7 +237,7 @@ class QueueRows(Mapping[int, bytes | None]):
 
 NOWHERE: Final = QueueId(0, 0)
 NONE: Final = QueueRows()
-"""The rows of a queue that has no messages. Many callers share this object, so nothing may be added to it."""
+"""The rows of a queue without messages. Many callers share this object, so it must stay empty."""
 
 
 @attrs.define(slots=True)
@@ -319,11 +319,10 @@ class MessageRows:
         self.changed = 0
         """An estimate of the bytes that were put or deleted since the changes were last taken."""
         self._fresh: dict[int, QueueId] = {}
-        """The queue of each message, by position, that has come since the changes were last taken and that still
-        exists."""
+        """The messages that have come since the changes were last taken, and still exist: position -> queue."""
         self._gone: dict[int, bytes] = {}
-        """The value of the row about each message, by position, that existed when the changes were last taken and is
-        now gone."""
+        """The messages that existed when the changes were last taken, and are gone: position -> the value of the row
+        about the message."""
         self._last_read = -1
         """The position of the message that was read last."""
         self._queue_read: QueueId | None = None

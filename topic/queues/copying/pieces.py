@@ -25,7 +25,7 @@ from topic.queues.positions import POSITION_LENGTH, Run, position_key, position_
 from topic.queues.rows import PackedRows, Row
 
 MOST_KEY: Final = 512
-"""The limit of a key, in bytes."""
+"""The most bytes of a key."""
 PIECE: Final = 256 * 1024
 """The approximate number of bytes of a piece. A piece ends with the row that reaches this number, or with the body
 after that row."""
@@ -44,7 +44,7 @@ class Section(IntEnum):
 
 
 def section_of(key: bytes) -> Section:
-    """The section of the row with this key. An empty key has the first section."""
+    """The section to which the row with this key belongs. An empty key belongs to the first section."""
     if not key or position_in(key) is not None:
         return Section.MESSAGES
     return Section.RUNS if _is_run(key) else Section.OTHERS
@@ -68,8 +68,8 @@ def begins_behind(index: int, has: int, end: bytes) -> bytes:
 
 
 def run_row(run: Run) -> Row:
-    """The row of a run of positions. Its key has the last position of the run, because the key of its last row says
-    where a piece ends."""
+    """The row of a run of positions. Its key has the last position of the run, because a piece ends at the key of its
+    last row."""
     first, last = run
     return about_key(last) + RUN, position_key(first)
 

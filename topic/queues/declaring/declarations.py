@@ -32,8 +32,8 @@ class Declarations:
         self._asked[self._sets.ask(asked, now)] = end, asked
 
     def follow(self, asked: Declare | Delete | Configure, now: float) -> None:
-        """Request what follows the end of a link. The request waits for a leader without end. If it declares a queue,
-        this router then deletes the queue."""
+        """Make a request that follows from the end of a link. The request waits for a leader without end. If it
+        declares a queue, this router then deletes the queue."""
         self._following[self._sets.ask(asked, now, lasts=True)] = asked
 
     def answered(self, number: int, answer: Answer, now: float) -> Iterator[Declared]:

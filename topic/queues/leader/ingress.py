@@ -36,21 +36,21 @@ from topic.queues.proposals import Decided, Enqueue, Enqueued, Given, Proposal, 
 CREDIT: Final = 1 << 30
 """The credit of an ingress, in deliveries. It is no real limit, because `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
-"""The limit of the bytes of messages that wait for a majority. Homes keep all further messages."""
+"""The most bytes of messages that wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
-"""The limit of the bytes of one binding's messages that wait for a majority. It is lower, because a set may have many
+"""The most bytes of one binding's messages that wait for a majority. It is lower, because a set may have many
 bindings."""
 FULL: Final = 1 << 40
-"""The limit of the bytes of a set's messages, in its queues and its outbox. A set that has reached it, or the limit in
-its topology, is full: homes keep all further messages."""
+"""The most bytes of a set's messages, in its queues and its outbox. A set that has reached it, or the limit in its
+topology, is full: homes keep all further messages."""
 FULL_COUNT: Final = 1 << 22
 """The number of messages, in queues and outbox, with which a set is full. Each of them takes some memory at each
 replica, even if its body is only on the disk."""
 FULL_OF_LETTERS: Final = 16 << 20
-"""A full set still takes this many bytes of dead letters. Other publishers cannot fill this room, so messages can go
+"""The bytes of dead letters that a full set still takes. Other publishers cannot fill this room, so messages can go
 from one full set to another and back."""
 FULL_COUNT_OF_LETTERS: Final = 1 << 16
-"""A full set still takes this number of dead letters."""
+"""The number of dead letters that a full set still takes."""
 TERM_BITS: Final = 24
 """The bits of a clock that count attaches: within one term, a link can be attached 2^24 times."""
 
@@ -172,7 +172,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         """Propose everything that waits. Returns False if the leader is too busy."""
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        # The decision of this entry also answers the core's echo.
+        # The decision of the entry also answers the core's echo.
         if (self._over or self._is_asked) and (self._new or self._is_due):
             proposals.append(Settled([*self._over], self._binding))
             asked.append(_Asked([], answers_echo=self._is_asked))
@@ -241,7 +241,7 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def settle(self, records: Sequence[Record]) -> None:
         for record in records:
-            if record in self._new:  # the publisher has abandoned the delivery before this end proposed it
+            if record in self._new:  # the publisher abandoned the delivery before this end proposed it
                 self._held -= self._new.pop(record)
         self.forget([record.key for record in records])
 

@@ -42,17 +42,17 @@ from topic.queues.sets import ReplicaSets
 PAUSE_MS: Final = 100
 """The milliseconds between two looks for messages whose time to live is over."""
 SLOW_S: Final = 1.0
-"""When a read takes longer than this many seconds, the leader checks whether its disk hangs."""
+"""The seconds after which a read is slow: the leader then checks whether its disk hangs."""
 MOST_SWEPT: Final = 1000
-"""The largest number of temporary queues that the leader deletes at once."""
+"""The most temporary queues that the leader deletes at once."""
 MOST_RESTING: Final = 65_536
-"""The largest number of a set's messages that may pause after a failure. Further messages come again at once."""
+"""The most messages of a set that may pause after a failure. Further messages come again at once."""
 WATCH_S: Final = 1.0
 """The seconds between two looks for the routers of consumers, if the leader of the set moves with them."""
 MOST_AHEAD: Final = 4 << 20
-"""The ends of a set may have read this many bytes of bodies that they have not published yet."""
+"""The most bytes of bodies that the ends of a set may have read ahead of their publication."""
 PATIENCE_S: Final = 0.005
-"""A proposal that no client waits for may wait this many seconds for the next entry of the set."""
+"""The seconds for which a proposal may wait for the next entry of the set, if no client waits for it."""
 
 NOT_LED: Final = Refused(RefusedFor.BUSY, "this router does not lead the set, or has just begun to")
 
@@ -90,7 +90,7 @@ class LedSet:
         self._patient: dict[ProposingEnd, None] = {}
         """The ends with proposals that no client waits for."""
         self.deadline = math.inf
-        """The time at which the ends in `_patient` propose at the latest; infinite if there are none."""
+        """The latest time at which the ends in `_patient` propose; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
         """For each undeclared queue that has consumers, whether its `Declare` has been proposed."""
         self.egresses: dict[QueueId, Egress] = {}
@@ -203,7 +203,7 @@ class LedSet:
         return dead_letter_address(plan.name, address) if plan is not None else address
 
     def _count_taken_out(self) -> tuple[int, ...]:
-        """Counts of all events that take messages out of a queue or the outbox, except by a consumer."""
+        """Counts all events that take messages out of a queue or the outbox, except those by a consumer."""
         state = self._sets.state(self._name)
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
@@ -229,7 +229,7 @@ class LedSet:
             set_, name = queue_of(entry.identity.address)
             if set_ != self._name:
                 continue
-            # An earlier leader died after the queue was deleted, and before the queue's egress ended.
+            # An earlier leader died after the queue was deleted, but before the queue's egress had ended.
             if entry.role is Role.PUBLISHER and state.get(name) is None:
                 end_link(self._node, entry, self._next_clock())
             else:
@@ -333,7 +333,7 @@ class LedSet:
         """Return the `Enqueue` with the expiry time of each message: now, plus the message's time to live."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._node.topic.outlet.time_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
-        # A dead letter's own time to live does not count any more.
+        # A dead letter no longer has its own time to live.
         is_dead = asked.binding == DEAD_LETTERS
         left = self._sets.left_ms(asked.messages, now_ms) if not is_dead else None
         if left is None and most == math.inf:
@@ -438,7 +438,7 @@ class LedSet:
     def follow(self, decided: Sequence[tuple[int, Decided | None]], now: float) -> None:
         """Give the ends the answers to their decided proposals."""
         if self._deletions != self._sets.state(self._name).deletions:
-            # The egresses of deleted queues close first, so that they publish none of the messages that they expect.
+            # Close the egresses of deleted queues first, so that they publish none of the messages that they expect.
             self._close_deleted()
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
@@ -449,7 +449,7 @@ class LedSet:
                 egress.go_on()
         for index, answer in decided:
             self._enqueues.pop(index, None)
-            if index in self._proposed:  # entries of an earlier leader have no end here
+            if index in self._proposed:  # an entry of an earlier leader has no end here
                 self._proposed.pop(index).decided(index, answer)
             if isinstance(answer, Transacted):
                 self._transacted(index, answer)
@@ -519,7 +519,7 @@ class LedSet:
             self.egresses[answer.queue].came(answer.positions)
         elif answer.queue is not None and answer.positions:
             name = self._sets.state(self._name).name_of(answer.queue)
-            # These consumers attached while an earlier queue with this name existed.
+            # These consumers attached while an earlier queue of this name existed.
             if name is not None and self._has_consumers(name):
                 self._begin(name, answer.queue)
 
@@ -532,7 +532,7 @@ class LedSet:
     # The methods from here on are for the status.
 
     def oldest_s(self, queue: QueueId | None, now: float) -> float:
-        """The minimum age of the oldest message, in seconds; 0 if there is no message. `queue`: None for the oldest
+        """The least age of the oldest message, in seconds; 0 if there is no message. `queue`: None for the oldest
         message in all queues."""
         messages = self._sets.state(self._name).messages
         position = messages.first_of(queue) if queue is not None else messages.first()

@@ -31,11 +31,11 @@ from topic.queues.outgoing.outbox import Letter, Why
 from topic.queues.proposals import Posted, Settled
 
 MOST_OPEN: Final = 100
-"""The limit of the number of unsettled deliveries to one address."""
+"""The most unsettled deliveries to one address."""
 MOST_BYTES: Final = 256 << 10
-"""The limit of the bytes of unsettled deliveries to one address. A single message may be larger."""
+"""The most bytes of unsettled deliveries to one address. A single message may be larger."""
 PAUSE_S: Final = 5
-"""A message that its address has not taken is published again after this many seconds. The time doubles with each
+"""The seconds after which a message that its address has not taken is published again. The time doubles with each
 further failure."""
 LONGEST_PAUSE_S: Final = 320
 
@@ -132,7 +132,7 @@ class Letters(SetPublisher):
                 text = self._text(letter, message, annotations)
             self._forget_body(self._left.popleft())
             tag = self._doubted.pop(position, None)
-            # an earlier leader may have published this delivery, so routers may ask about it
+            # perhaps an earlier leader has published the delivery, and routers ask about it
             if text is None and tag is not None:
                 self.node.topic.abort(self.stream, tag)
             if text is not None:
@@ -166,7 +166,7 @@ class Letters(SetPublisher):
         for records, taken in ((self._taken, True), (self._refused, False)):
             for queue, some in self._by_queue(records).items():
                 wanted.append((Posted(queue, self._runs(some), taken), Proposed(some)))
-        if self._is_asked:  # the decision of an entry also answers the core's echo
+        if self._is_asked:  # the decision of any entry also answers the core's echo
             wanted.append((Settled(()), Proposed([], answers_echo=True)))
         return wanted
 
@@ -196,7 +196,8 @@ class Letters(SetPublisher):
     # The methods from here on are called for the core.
 
     def send_outcomes(self, action: AnswerDeliveries) -> None:
-        """Note which messages the address has taken. A message with an empty audience counts as not taken."""
+        """The home reports which messages the address has taken. A message with an empty audience counts as not
+        taken."""
         for record in filter(self.open.__contains__, action.records):
             is_for_nobody = bool(action.alone) and not record.routers and not record.locals
             is_taken = action.outcome is DeliveryOutcome.ACCEPTED and not is_for_nobody

@@ -1,5 +1,5 @@
-"""The interfaces between the ends of a leader and the log of its set: what the ends need of the log, and what it calls
-at them."""
+"""The interfaces between the ends of a leader and the log of its set: the functions of the log for the ends, and the
+functions of the ends for the log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -46,15 +46,15 @@ class Marking(Protocol):
 
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         """The message, which has come back, in the form for the next consumer. It states how often consumers have
-        failed, and has these annotations in addition to its own. Nothing else in it changes."""
+        failed, and has these annotations in addition to its own; everything else stays."""
 
     def delivery_ms(self, message: bytes) -> int:
         """The time, in milliseconds since 1970, from which consumers may have the message; 0 if the message does not
         state one."""
 
     def aged(self, message: bytes, left_ms: int) -> bytes:
-        """The message with this time to live, in milliseconds, in place of its own. A message without a time to live
-        gets none."""
+        """The message with this time to live, in milliseconds, in place of its own. If it had no time to live, it gets
+        none."""
 
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
         """The message with these annotations in addition to its own."""
@@ -94,8 +94,8 @@ class Proposer(Protocol):
     it."""
 
     def may_propose(self, end: ProposingEnd) -> bool:
-        """Whether all entries of earlier rounds of the log are decided. If they are not, the end's `go_on` is called
-        when they are. In this way each round takes everything that came during the round before."""
+        """Whether all entries of earlier rounds of the log are decided. If not, the end's `go_on` is called later, when
+        they are. In this way each round takes everything that came during the round before."""
 
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
         """Append entries to the log. Returns the index of the first one. If the leader is busy, or does not lead any

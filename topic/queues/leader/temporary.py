@@ -18,7 +18,7 @@ from topic.queues.state import Queue, SetState
 LOOK_S: Final = 1.0
 """The seconds from one check of the temporary queues to the next."""
 AWAY_S: Final = 60.0
-"""If a router has been out of contact for longer than this many seconds, its links count as gone."""
+"""The seconds out of contact after which the links of a router count as gone."""
 
 
 class TemporaryQueues:
@@ -29,8 +29,8 @@ class TemporaryQueues:
         self._state = state
         self._directory = directory
         self._away: dict[str, float] = {}
-        """For each incarnation of a router that is out of contact and is named in the settings of a queue: when the
-        leader first found it out of contact."""
+        """Maps each absent incarnation of a router that the settings of a queue name to the time at which the leader
+        first found it out of contact."""
         self._published: set[str] = set()
         """The addresses that had a publisher at the last check; empty if no queue is deleted when it has no links."""
 
