@@ -167,8 +167,9 @@ class Mesh:
         """Check a router that owes this one an answer, and declare the contact with it lost if it has sent nothing
         (protocol 6.7).
 
-        The check waits until the router has acknowledged everything that was sent so far. If a payload of the router
-        has come before this acknowledgement, or has come earlier and is not handled yet, the contact goes on.
+        The check waits until the router has acknowledged everything that was sent so far. The contact goes on if a
+        payload of the router comes before this acknowledgement, or if one that has come before this call still waits to
+        be handled.
         """
         if not any(isinstance(action, Received) and action.router == router for action in self.out):
             self._contacts.doubt(router, reason, now)

@@ -261,7 +261,8 @@ class LinkState:
                 self.changes.append(Rerouted(router))
 
     def _why_unreachable(self, route: Route) -> tuple[Loss, str]:
-        """Returns the first link on a former path that is down, and why, as far as this router knows it."""
+        """Returns the reason why the former path to a router no longer exists: the first link on it that is down, as
+        far as this router knows."""
         first = self.neighbours.get(route.next_hop)
         if first is None:
             return Loss.REMOVED, f"the plan no longer has a link to router {route.next_hop}"

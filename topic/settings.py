@@ -41,7 +41,7 @@ class BackOff:
     times are in seconds."""
 
     after: float
-    """The first pause."""
+    """The pause after the delivery has come back for the first time."""
     factor: int = 1
     """How many times longer each further pause is."""
     most: float = DAY_S

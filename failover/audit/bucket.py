@@ -60,8 +60,8 @@ class Judged:
     (`read.begun`)."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
-        """Yield, for each publisher and subscriber, their deliveries in this bucket with the places that give their
-        order, as packed bytes. `judge_joined` joins the bytes of all buckets and judges the order."""
+        """Yield an item for each publisher and subscriber: their names, and as packed bytes the places that give the
+        order of their deliveries in this bucket. `judge_joined` joins the bytes of all buckets and judges the order."""
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:

@@ -16,10 +16,10 @@ EXPLAINED = {
     "doubled": ("unknown", "duplicated"),
     "overtaken": ("unknown", "out of order"),
 }
-"""Maps each count of a subscriber to two names that can account for its messages: a count of the pair in the audit's
-report, and a kind of violation."""
+"""For each count in a subscriber's account, the names under which the audit's report may explain it. A name is a count
+of a pair (a publisher and the subscriber), or a kind of violation."""
 SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
-"""Maps each count of a publisher at a balanced address to the kind of violation that accounts for its messages."""
+"""For each count in the account of a publisher at a balanced address, the kind of violation that explains it."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 

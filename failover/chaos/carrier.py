@@ -60,7 +60,8 @@ class Ground(Protocol):
 
     @property
     def guard(self) -> Sequence[str]:
-        """The words that the command starting a router has to begin with at this place."""
+        """The first words of each command that starts a router at this place; the command of the router follows
+        them."""
 
     @property
     def namespace(self) -> str:

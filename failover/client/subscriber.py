@@ -317,7 +317,7 @@ class Subscriber(Endpoint):
         self._check()
 
     def _decided(self, deliveries: Sequence[Delivery], state: int) -> None:
-        """Send answers to the router, which are durable by now."""
+        """Send answers, which are durable by now, to the router."""
         self._note(Event.PROCESSED, [delivery.key for delivery in deliveries], OF_STATE[state])
         for delivery in deliveries:
             delivery.state = state

@@ -165,12 +165,12 @@ class Plan:
         return revised
 
     def without(self, router: str, version: Version) -> "Plan":
-        """The plan after this leaving router is removed."""
+        """The plan with this router marked as removed."""
         removed = attrs.evolve(self.routers[router], standing=Standing.REMOVED, version=version)
         return attrs.evolve(self, routers={**self.routers, router: removed})
 
     def without_leaving(self) -> "Plan":
-        """The plan after all leaving routers are removed."""
+        """The plan with all leaving routers marked as removed."""
         leaving = {name: router for name, router in self.routers.items() if router.standing is Standing.LEAVING}
         gone = {name: attrs.evolve(router, standing=Standing.REMOVED) for name, router in leaving.items()}
         return attrs.evolve(self, routers={**self.routers, **gone})

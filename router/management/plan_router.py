@@ -136,7 +136,7 @@ def _places(router: PlannedRouter) -> set[str]:
 
 
 def remove(at: ObservedRouter, name: str) -> None:
-    """Remove a router that does not run from the mesh, by force. Raises ManagementError."""
+    """Remove a router from the mesh by force. The router must not be running. Raises ManagementError."""
     if is_there(at, name):
         raise ManagementError(BAD_REQUEST, f"router {name} is running: use oncemesh remove {name}")
     sets = at.node.sets.overview() if at.node.sets is not None else ()

@@ -78,8 +78,8 @@ class Audiences:
         self.tell_joined(subscriber)
 
     def learn_of(self, subscriber: LinkEntry) -> None:
-        """Gate a subscriber by all unsettled deliveries, because a home may have to wait for it in messages that are
-        published from now on (6.5). It is plain and new to this router, and its own router is out of contact."""
+        """Gate a new plain subscriber by all unsettled deliveries, because its own router is out of contact. A home may
+        have to await the subscriber only for messages that are published from now on (6.5)."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, UNSETTLED, unproven=False)
 

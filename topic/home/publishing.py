@@ -263,7 +263,7 @@ class Publishing:
         return found != []
 
     def gone(self, stream: HomeStream) -> None:
-        """Withhold nothing any more for a publisher that has moved or gone: these deliveries are not forwarded."""
+        """Forward none of the withheld deliveries, because the publisher has moved or gone."""
         if stream.ahead:
             self._drop_pieces(stream, stream.withheld[0].key)
 

@@ -421,8 +421,8 @@ class SetReplica:
         return log.size(index, log.last) >= min(BEHIND, self.state.messages.size // 4)
 
     def _is_needed(self, index: int) -> bool:
-        """Whether a replica in contact still needs entries up to this index, because it lacks one of them. If the log
-        has become very long, entries are not kept for this reason."""
+        """Whether to keep the entries up to this index, because a replica in contact lacks one of them. Always False if
+        the log has become very long."""
         leadership, log = self.raft.leadership, self.raft.log
         is_long = log.size(log.snapshot.index, log.last) >= DELAYED
         return leadership is not None and leadership.lacks(index) and not is_long

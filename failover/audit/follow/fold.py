@@ -1,5 +1,5 @@
-"""Judges the order of deliveries step by step, for a continuous audit. Of the judged deliveries it keeps only the
-highest place.
+"""Judges the order of deliveries step by step, for a continuous audit. It keeps only the highest place of the judged
+deliveries.
 
 A delivery is *folded* if the subscriber got it before all deliveries that the audit has not judged yet. Its order is
 judged, and then one entry with the highest place replaces all folded deliveries. A delivery is *unplaced* if the
@@ -39,8 +39,8 @@ class OrderFold:
         self.tally = Tally()
         self._pairs: dict[str, _Pair] = {}
         self._told: dict[str, set[Who]] = {}
-        """For each pair, the deliveries that `add` has taken, and whose rows the follower still keeps. The follower
-        passes such a delivery to `add` again at each step, and `add` skips it."""
+        """For each pair, the deliveries that `add` has taken and that the follower still keeps. The follower passes
+        such a delivery to `add` again at each step, and `add` skips it."""
 
     def add(self, names: str, part: bytes) -> None:
         """Add the packed deliveries of a publisher and subscriber (`judge.order.pack_order`). Deliveries that were

@@ -303,8 +303,8 @@ class Follower:
         self._sample = pack(sample)
 
     def _place(self, judged: Judged, young: Rows) -> None:
-        """Judge the order of the deliveries that a subscriber got before every delivery in `young`, whose rows are
-        still to be judged."""
+        """Judge, for each publisher and subscriber, the order of the deliveries that the subscriber got before it got
+        any delivery in `young`. The rows in `young` are judged later."""
         for names, part in judged.order():
             self._order.add(names, part)
         self._order.fold(dict(self._handed_first(young)))

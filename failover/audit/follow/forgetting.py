@@ -28,8 +28,8 @@ from topic.journal import Event
 
 Subject = tuple[object, ...]
 Missing = Mapping[tuple[str, str], Missed]
-"""For each home and subscriber, the deliveries that the home accepted without the subscriber. For these, reports name
-the parting as the reason, so the rows about it stay."""
+"""For each home and subscriber, the deliveries that the home accepted without the subscriber. Reports give a parting of
+the two (`mesh.presence.Parting`) as the reason, so the rows about the parting stay."""
 
 
 class Forgetting:

@@ -123,12 +123,14 @@ NEEDED: Final = (
 """The kinds of violation that concern a subscriber. If one of them is unknown, the verdict cannot be *holds*."""
 
 Lacking = Callable[[str], Flags]
-"""A function that takes a group of logs, and flags the elements about which these logs may lack an entry."""
+"""A function that takes a group of logs, and flags the deliveries (or pairs) about which these logs may lack an
+entry."""
 
 
 def concluded(found: Violating, lacking: Lacking) -> tuple[Violating, Flags]:
-    """Splits the found violations. Returns the certain ones, and flags of the elements with an uncertain violation of a
-    kind in `NEEDED`. A violation is uncertain if a log may lack the missing entry."""
+    """Split the found violations into certain and uncertain ones. A violation is uncertain if a log of the groups in
+    `SHOWN_BY` lacks entries, and one of these may explain what happened. Returns the certain violations, and flags of
+    the deliveries (or pairs) with an uncertain violation of a kind in `NEEDED`."""
     certain, unknown = {}, np.zeros_like(next(iter(found.values())))
     for kind, flags in found.items():
         certain[kind] = flags

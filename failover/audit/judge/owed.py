@@ -117,7 +117,7 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
 
 
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:
-    """Flags the pairs whose subscriber had ended when the delivery was accepted, and has no timeout.
+    """Flags the pairs whose subscriber has no timeout and had ended when the delivery was accepted.
 
     The subscriber was last in an audience of the delivery in some life. This life must have ended for the home that
     accepted the delivery, or for all homes.

@@ -48,8 +48,8 @@ class Fates:
     """The latest time, by the publisher's wall clock, at which the publisher had certainly not read an outcome yet;
     `NONE` if unknown."""
     earlier: Flags
-    """Whether the delivery was published before its publisher last came back with its state file, and logs have entries
-    about it."""
+    """Whether logs have entries about the delivery, and the delivery was published before its publisher last came back
+    with its state file."""
 
 
 def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:

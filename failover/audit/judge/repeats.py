@@ -45,7 +45,8 @@ class Repeats:
 
 
 def with_weaker_promise(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
-    """For each reason in `kinds.REPEATED` that is about publishers, flags of the repeated pairs to which it applies."""
+    """For each reason in `kinds.REPEATED` that is about publishers, flags of the repeated pairs to which the reason
+    applies."""
     first = repeated & _settled_first(each)
     ended = repeated & ~first & has_ended(each)
     late = repeated & ~first & ~ended & _given_up_late(each, repeated)
@@ -203,8 +204,8 @@ def sent_anew(each: Testimony) -> Flags:
 
 
 def has_ended(each: Testimony) -> Flags:
-    """Flags the pairs whose publisher has no timeout, and whose delivery a router abandoned that was not the home. For
-    this router, the publisher's link had ended."""
+    """Flags the pairs whose publisher has no timeout, and whose delivery was abandoned by a router other than the home.
+    For this router, the publisher's link had ended."""
     facts = each.facts
     given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (facts.rows.peer != NONE)
     found: Flags = each.deliveries.groups.any(given_up)[each.at]

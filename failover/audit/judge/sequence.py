@@ -26,8 +26,9 @@ BEHIND = 1 << 62
 plus 62 bits as its minor number: 31 bits for the epoch, 31 bits for `n`. So a minor number stays below 2 ** 63."""
 N_BITS = 31
 AGE_MS = 1 << 30
-"""A number that is added to the epoch in such a place. The epoch is counted in ms from the start of the publisher's
-process. Without the addition, the count would be negative if the router's clock is behind the clock of the process."""
+"""A number that is added to the epoch in a minor number above `BEHIND`. The epoch is counted in ms from the start of
+the publisher's process. Without the addition, the count would be negative if the router's clock is behind the clock of
+the process."""
 
 
 def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:

@@ -149,7 +149,8 @@ def never_published(each: Testimony) -> Flags:
 
 
 def sent_by_nobody(each: Testimony) -> Flags:
-    """Flags the pairs whose delivery the subscriber got, although no router logs that it sent it to this subscriber."""
+    """Flags the pairs whose delivery the subscriber got, although no router logs that it sent the delivery to this
+    subscriber."""
     unsent: Flags = (each.pairs.own_order >= 0) & (each.pairs.last_sent_hlc == NONE)
     return unsent & ~_unended(each)
 

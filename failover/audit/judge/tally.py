@@ -32,7 +32,8 @@ class Verdicts:
     fates: Fates
     publishers: Violating
     unshared: Flags
-    """Flags the deliveries of balanced addresses for which it is unknown whether one subscriber had them."""
+    """Flags the deliveries of balanced addresses for which it is unknown whether exactly one subscriber processed
+    them."""
     subscribers: SubscriberVerdicts
     routers: RouterVerdicts
     queues: QueueVerdicts | None

@@ -1,5 +1,5 @@
-"""Finds accepted deliveries that a subscriber may have missed although no rule says that it was owed them. There are
-three kinds:
+"""Finds accepted deliveries that a subscriber may have missed. No rule of `owed` says that the subscriber was owed
+them. There are three kinds:
 
 *Unaddressed*: the home's log has lost the audience of the delivery, so other logs have to show which subscribers were
 owed the delivery.
@@ -135,7 +135,7 @@ class Unattributed:
         return self._facts.rows.meets(self._found.address, address)
 
     def _served(self, flags: Flags) -> Ints:
-        """The pairs of a delivery and a subscriber that were served, sorted. Each pair is encoded as one number."""
+        """The pairs in which the subscriber got or had to get the delivery, sorted. A number stands for each pair."""
         return np.sort(self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags]))
 
     def _number(self, deliveries: Ints, subscriber: Ints | int) -> Ints:
@@ -143,8 +143,8 @@ class Unattributed:
         return found
 
     def _are(self, served: Ints, deliveries: Ints, name: str) -> Flags:
-        """Flags the deliveries whose pair with this subscriber is in `served`. A binary search finds the pairs, because
-        sorting for each of many subscribers would take too long."""
+        """Flags the deliveries that form a pair of `served` with this subscriber. A binary search finds the pairs,
+        because sorting for each of many subscribers would take too long."""
         numbers = self._number(deliveries, self._codes.get(name, len(self._codes)))
         found: Flags = np.searchsorted(served, numbers, side="right") > np.searchsorted(served, numbers, side="left")
         return found

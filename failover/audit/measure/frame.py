@@ -26,7 +26,7 @@ from failover.audit.read.inventory import Log
 
 FINE_US = 50_000
 FINES = 4_000
-"""The divisor that gives the shortest pause that reports name: a 4,000th of the run, but at least 50 ms (`FINE_US`)."""
+"""Reports name only pauses of at least the run's duration divided by this number, and of at least `FINE_US`."""
 BINS = 240
 WIDTHS_US = tuple(
     round(seconds * 1_000_000)
@@ -34,7 +34,8 @@ WIDTHS_US = tuple(
 )
 MOST_FAULTS = 100
 ELSEWHERE = -1
-"""The number of the slice of entries with the clock of another host. No fault can be placed by this clock."""
+"""Stands for the slice of an entry that another host's clock dates. By this clock, the audit cannot tell which faults
+were under way."""
 WHOLE, BEFORE, DURING, AFTER = "the whole run", "before the first fault", "during faults", "after and between faults"
 
 

@@ -89,7 +89,7 @@ class AtRest:
         return found
 
     def of(self, contents: Contents) -> "AtRest":
-        """The stores by set, for the sets of which logs and stores show only one life."""
+        """The stored replicas, but only of sets with one life in all logs and stores."""
         lives: dict[str, set[int]] = {}
         for (_, set_), told in contents.items():
             lives.setdefault(set_, set()).update(content.life for content in told)

@@ -129,8 +129,9 @@ class Client:
         """Whether an attach may have a lower epoch than an earlier attach, because the clocks of two routers out of
         contact differ.
 
-        If the client echoes no epoch, two attaches at different routers may have their epochs in the wrong order: the
-        time between the attaches must be shorter than the difference that the clocks of these routers may have.
+        If the client echoes no epoch, two attaches at different routers may have their epochs in the wrong order. This
+        can happen only if the time between the attaches is shorter than the possible difference of the clocks of these
+        routers.
         """
         lives = [(self.opened[life], where) for life, _, where in sorted(self.lives) if self.opened[life]]
         if not self.echoes and len(lives) < len(self.lives):
@@ -403,8 +404,8 @@ def _doubt(client: Client, broken: Iterable[tuple[Log, int]]) -> None:
 
 
 def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """For each client and router.incarnation, the hybrid clock at which the client last left, by this router's log. The
-    client then has no attach at this router that began before."""
+    """For each client and router.incarnation, the hybrid clock at which the client last left this router, by the
+    router's log. All attaches of the client that had begun there before have then ended."""
     left: dict[tuple[str, str], int] = {}
     for row in rows:
         name = row.publisher or row.subscriber

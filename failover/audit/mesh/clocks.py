@@ -117,9 +117,9 @@ def find_clocks(
 
 
 def _cut_off(found: Clocks, ahead: Mapping[str, int], trusted: Differences, logs: Sequence[Log]) -> dict[str, str]:
-    """The logs whose clock can be compared with the reference clock only through logs that order nothing, each with the
-    reason. Such a comparison shows that the clock disagrees with the reference clock, but not how far the clock is
-    ahead."""
+    """The logs whose clock disagrees with the reference clock by an unknown difference, each with the reason. All
+    comparisons with the reference clock go through logs whose own clock is unusable, so they show the disagreement, but
+    not how far the clock is ahead."""
     references = _references(logs, found.clock)[:1]
     known = _ahead(references, _between(trusted, found.clock))
     guessed = _ahead(references, _between(found.met, found.clock))

@@ -75,9 +75,9 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
 
 
 def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterator[_Exchanges]:
-    """The exchanges with a router between a home and a subscriber: of the home, and then of the publisher. They count
-    only if the router got its subscriber's acceptance before the home accepted. Publishers are compared, too, because
-    the home's own clock may be wrong."""
+    """Yields two kinds of exchanges with the router of a subscriber: first the ones in which the home asked, then the
+    ones in which the publisher asked. An exchange counts only if the router got its subscriber's acceptance before the
+    home accepted. Publishers are compared, too, because the home's own clock may be wrong."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)

@@ -60,7 +60,7 @@ class ReplicaOf:
     name: str
     """The name in the script: the replica set, or a queue that the replica set has."""
     of: str
-    """The name of the replica set, which has the queue if a script names a queue."""
+    """The name of the replica set. If the script names a queue, this is the set that has the queue."""
 
     def __str__(self) -> str:
         return f"{'the leader' if self.what == LEADER_OF else 'a follower'} of {self.name}"

@@ -39,8 +39,8 @@ LONG_S: Final = 600.0
 NEARLY_FULL: Final = 0.8
 """A set is nearly full if it has used this share of its limit."""
 TWO: Final = 2
-"""A set with this many replicas needs all of them, by design. So the check of sets does not warn that it needs each of
-them."""
+"""The number of replicas of a set that needs all of them, by design. The check of sets does not warn that such a set
+needs each of its replicas."""
 
 
 class Level(StrEnum):

@@ -24,7 +24,7 @@ from topic.queues.operations import QueueSettings
 
 NOT_FOUND: Final = 404
 MOST_MEANT: Final = 3
-"""The most similar names that an error about an unknown name proposes."""
+"""If a name is unknown, the error proposes at most this number of similar names."""
 LIKE: Final = 0.8
 """A name is proposed only if its similarity is at least this, on a scale from 0 to 1. The limit is high because names
 of queues often begin with the same words."""

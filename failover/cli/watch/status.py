@@ -121,8 +121,8 @@ def _print(seen: Seen, *, machine: bool) -> None:
 
 
 async def _look_twice(look: Look) -> Seen:
-    """Look at the mesh, and look again if it shows a wait. A router measures how long a wait is from the first status
-    that shows it. So the first look cannot tell a short wait from a long one."""
+    """Look at the mesh, and look again if it shows a wait. A router counts the duration of a wait from the first status
+    that shows the wait. So the first look cannot tell a short wait from a long one."""
     seen = await look()
     if awaits(seen.views.values()):
         await trio.sleep(AGAIN_S)

@@ -62,8 +62,9 @@ class _Line(Generic[Result]):
             self._bell.get()
 
     def _close(self) -> None:
-        """Run no more functions for the call. After a second interrupt the call still runs in the client's thread. It
-        may wait for functions that this thread has not run yet, so this method runs them."""
+        """Called when this thread no longer waits for the call. Refuse further functions, but run the functions that
+        the client has posted: after a second interrupt, the call still runs in the client's thread, and may wait for
+        them."""
         with self._lock:
             self._is_open = False
         while self._posted:

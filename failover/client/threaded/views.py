@@ -16,7 +16,7 @@ from router.amqp.format.values import OutcomeDetails
 
 
 class HandleView:
-    """A message that a publisher has sent, as `Handle` has it."""
+    """A message that a publisher has sent, with the attributes of `Handle`."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -43,7 +43,7 @@ class HandleView:
 
 
 class DeliveryView:
-    """A message that the program has to answer once, as `Delivery` has it."""
+    """A message that the program has to answer exactly once, with the attributes of `Delivery`."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery

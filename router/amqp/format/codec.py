@@ -62,8 +62,9 @@ def _damaged(what: str) -> AmqpError:
 
 
 _Room: TypeAlias = list[int]
-"""A list with one number: the surplus elements (`MOST_EMPTY`) that the rest of a value may still have. All functions
-that decode a value share one list and change the number in it. Python makes a list without a call."""
+"""A list with one number: how many more array elements without bytes the rest of a value may have (at first
+`MOST_EMPTY`). All functions that decode a value share this list and change the number in it. It is a list, because
+Python makes a list without a call."""
 
 
 def _take_room(room: _Room, count: int) -> None:

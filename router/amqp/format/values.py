@@ -111,7 +111,7 @@ class HeldBytes(Protocol):
 
 
 class Uncounted(HeldBytes):
-    """The account that is used if a peer's bytes are not counted."""
+    """Stands for a `HeldBytes` where nothing counts the bytes of a peer. It refuses no bytes."""
 
     def add(self, size: int) -> None:
         pass

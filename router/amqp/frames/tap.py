@@ -82,9 +82,10 @@ _WINDOW, _HANDLE_MAX = (place(BEGIN, field) for field in ("incoming-window", "ha
 
 
 class Tap:
-    """The tap of one connection. `asked`: link that waits for the answer to an echo -> the limit of credit in our flow
-    that asked; None until this flow is written. `quiet`: the peer's ends of other links; while a link waits, the flows
-    of these ends need no note."""
+    """The tap of one connection. `asked`: for each link with an echo that the peer has not answered, the limit of
+    credit in our flow with the echo; None until this flow is written. `quiet`: ends of the peer with a flow that turned
+    out to answer no echo. The tap writes no further notes about the flows of these ends, until we send the next
+    echo."""
 
     def __init__(self, max_frame: int, most_unsettled: int) -> None:
         self.asked: dict[Link, int | None] = {}

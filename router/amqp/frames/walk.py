@@ -135,7 +135,7 @@ class Walk:
         """Channel and handle of the peer's end -> the channel, the link's name, and whether the peer sends."""
         # Channels of sessions that we have ended and the peer has not ended yet.
         self.ended: set[bytes] = set()
-        # A transfer with more fields needs parsing.
+        # A transfer with more fields than this needs parsing.
         self.fields = 255
         self.max_frame = max_frame
         self.settles = False

@@ -179,7 +179,7 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
 def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
     """For each pair of an ingress and an address, the queue into which the ingress puts deliveries of this address. A
     queue is given by the code of the address of its egress. `NONE` if the queue is unknown. If no row names the queue,
-    the number of strings, which is no code."""
+    the result is the number of all strings; no string has this code."""
     strings, clients = each.facts.rows.strings, dict(each.clients)
     known = {text: code for code, text in enumerate(strings)}
     number = len(strings) + 1
