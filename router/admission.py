@@ -45,8 +45,8 @@ def take_descriptors() -> None:
 
 
 def descriptors(neighbours: int) -> tuple[int, int]:
-    """The places for connections of neighbours, and those for connections of clients, at a router with this number of
-    neighbours."""
+    """The places for connections of neighbours, and the places for connections of clients, at a router with this number
+    of neighbours."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     dialled, accepted = 2 * neighbours, 2 * neighbours + 2 * SPARE_LEAST
     return accepted, max(2 * SPARE_LEAST, limit - OWN - dialled - accepted)
@@ -63,7 +63,7 @@ S = TypeVar("S", bound=Stranger)
 
 
 class Unopened(Generic[S]):
-    """Connections that are not open yet: first the silent ones, then those that have sent their greeting, each in
+    """Connections that are not open yet: first the silent ones, then the ones that have sent their greeting, each in
     order. Both are OrderedDicts, which find their first key at once; a plain dict would first skip all deleted keys."""
 
     def __init__(self) -> None:

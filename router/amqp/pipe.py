@@ -27,7 +27,7 @@ class Pipe(Protocol):
     taken: int
     """Bytes read from the socket so far."""
     ignored: int = 0
-    """How many of the last of these bytes are no input of the connection above; a ping of WebSocket is an example."""
+    """The number of bytes at the end of `taken` that are no input for the connection, such as a ping of WebSocket."""
 
     @abstractmethod
     async def read(self, size: int) -> bytes:

@@ -127,8 +127,8 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def forget_unsent(self) -> None:
         """Forget the last transfers of the former link, which were never written, so that the client does not have
-        them. This is too early when the link ends, because proton may still write transfers until it writes our detach.
-        Some may have been settled meanwhile."""
+        them. The end of the link is too early for this call, because proton may still write transfers until it writes
+        our detach. Some of the transfers may have been settled meanwhile."""
         count = self.link.unsent
         for handle in list(self.records)[-count:] if count else ():
             if self.link.is_unsent(handle) or not self.records[handle].size:
@@ -288,7 +288,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
 
     def drained(self, action: Drained) -> None:
         self._has_all, self._left = True, action.left
-        # The core may have given a delivery behind this action, which needs its credit.
+        # Drain only after the next actions of the core: one of them may be a delivery, which needs credit.
         self.node.later(self._drain)
 
     def deliver(self, records: list[Record]) -> None:

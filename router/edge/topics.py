@@ -84,7 +84,7 @@ class Topics:
             return
         now = self._node.now()
         if is_dynamic_source(link):
-            policy_of(link)  # a malformed one is refused; each other one becomes delete-on-close
+            policy_of(link)  # refuses a malformed policy; every other policy becomes delete-on-close
             address = new_address(self._node.name)
         else:
             address = checked_address(link)

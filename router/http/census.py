@@ -19,7 +19,7 @@ from router.entities.table import Attribute, Entity, How
 from router.management.pace import LOOKS, WorkPace
 
 MOST_REMEMBERED: Final = 1000
-"""The most entities for which a series of `How.OLDEST` remembers the time since when the attribute has been true."""
+"""A series of `How.OLDEST` remembers, for at most this number of entities, since when the attribute has been true."""
 
 Samples = list[tuple[tuple[str, ...], float]]
 """The samples of a series: for each sample the values of the labels, and the measured value."""

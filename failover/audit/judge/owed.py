@@ -17,7 +17,7 @@ import numpy as np
 
 from failover.audit.judge.kinds import SHARED
 from failover.audit.judge.testimony import Testimony
-from failover.audit.mesh.audiences import Term
+from failover.audit.mesh.audiences import Period
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.read.columns import NONE, Flags, Ints
@@ -83,36 +83,36 @@ def ended(each: Testimony) -> Flags:
     found = np.zeros(len(each.at), np.bool_)
     for code, _ in each.clients:
         pairs = each.pairs_of(code)
-        listed = each.case.terms.get(each.pairs.names[code], ()) if len(pairs) else ()
-        here, relieved, joined = _in_terms(each, pairs, (term for term in listed if term.home))
-        anywhere = _in_terms(each, pairs, (term for term in listed if not term.home))[1]
+        listed = each.case.periods.get(each.pairs.names[code], ()) if len(pairs) else ()
+        here, relieved, joined = _in_periods(each, pairs, (period for period in listed if period.home))
+        anywhere = _in_periods(each, pairs, (period for period in listed if not period.home))[1]
         found[pairs] = np.where(here & joined, relieved, anywhere | (here & relieved))
     return found
 
 
-def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags, Flags]:
-    """Returns three flags for each pair: whether any of these terms (`mesh.audiences.Term`) applies to the delivery;
-    whether a term that applies had ended when the delivery was accepted; whether a term at a home of the delivery had
-    begun when the delivery was received.
+def _in_periods(each: Testimony, pairs: Ints, periods: Iterable[Period]) -> tuple[Flags, Flags, Flags]:
+    """Returns three flags for each pair: whether any of these periods (`mesh.audiences.Period`) applies to the
+    delivery; whether a period that applies had ended when the delivery was accepted; whether a period at a home of the
+    delivery had begun when the delivery was received.
 
-    A term at the home that accepted the delivery applies if the term overlaps the time from the receipt at this home to
-    the acceptance. Any other term applies if a router first received the delivery in the term.
+    A period at the home that accepted the delivery applies if the period overlaps the time from the receipt at this
+    home to the acceptance. Any other period applies if a router first received the delivery in the period.
     """
     applies, relieved, begun = (np.zeros(len(pairs), np.bool_) for _ in range(3))
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     at, found = each.at[pairs], each.deliveries
     acceptor, taken_over = each.acceptor[pairs], each.taken_over_hlc[pairs]
     homes = found.first_home[at], found.last_home[at], acceptor
-    for term in terms:
-        within_it = (term.since < received) & (received <= term.till) & (received != BIG)
-        if term.home:
-            home = each.facts.home_code(term.home)
+    for period in periods:
+        within_it = (period.since < received) & (received <= period.till) & (received != BIG)
+        if period.home:
+            home = each.facts.home_code(period.home)
             within_it &= np.logical_or.reduce([each_home == home for each_home in homes])
             begun |= within_it
             by_it = (acceptor == home) & (taken_over != BIG)
-            within_it = np.where(by_it, (term.since < accepted) & (taken_over <= term.till), within_it)
+            within_it = np.where(by_it, (period.since < accepted) & (taken_over <= period.till), within_it)
         applies |= within_it
-        relieved |= within_it & (term.ended <= accepted) & (accepted != BIG)
+        relieved |= within_it & (period.ended <= accepted) & (accepted != BIG)
     return applies, relieved, begun
 
 
@@ -170,5 +170,5 @@ def _unheard(each: Testimony, suspect: Flags) -> Flags:
 def _known(case: Case, client: Client, home: str) -> list[Span]:
     """The spans in which the home surely knew the subscriber, because news of it must have arrived, or because the home
     logged that it joined the subscriber."""
-    joined = [(term.since, term.ended) for term in case.terms.get(client.name, ()) if term.home == home]
+    joined = [(period.since, period.ended) for period in case.periods.get(client.name, ()) if period.home == home]
     return case.acquaintance.spans(client, home) + joined

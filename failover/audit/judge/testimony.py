@@ -161,9 +161,9 @@ class Testimony:
                 continue
             hlc, opened = self.accepted_hlc[pairs], np.array([0, *sorted(at for _, at, _ in client.lives)], np.int64)
             current = opened[np.searchsorted(opened, hlc, side="right") - 1]
-            for term in (term for term in self.case.terms.get(client.name, ()) if term.home):
-                there = self.acceptor[pairs] == self.facts.home_code(term.home)
-                found[pairs] |= there & (current <= term.since) & (term.since < hlc) & (hlc < term.ended)
+            for period in (period for period in self.case.periods.get(client.name, ()) if period.home):
+                there = self.acceptor[pairs] == self.facts.home_code(period.home)
+                found[pairs] |= there & (current <= period.since) & (period.since < hlc) & (hlc < period.ended)
         return found
 
     def _flag(self, of: Callable[[Client], bool]) -> Flags:

@@ -159,9 +159,9 @@ class Unattributed:
         hlc, time = self._fates.accepted_hlc[at], self._fates.accepted_time[at]
         begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
         found = np.zeros(len(at), np.bool_)
-        for term in self._case.terms.get(name, ()):
-            if not term.home:
-                found |= (term.since <= hlc) & (hlc < term.ended)
+        for period in self._case.periods.get(name, ()):
+            if not period.home:
+                found |= (period.since <= hlc) & (hlc < period.ended)
         for since, till in client.present:
             found |= (since <= time) & (begun <= till) & (begun != BIG)
         return (found | self._fates.unheard[at]) & self._addressed(client.address)[at]

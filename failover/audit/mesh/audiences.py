@@ -2,9 +2,9 @@
 
 Homes log the audiences that they compute. The audit checks these audiences by *stays*: a home owes a subscriber each
 delivery that the home receives from a publisher between the subscriber's JOINED entry and the subscriber's departure.
-Deliveries of a publisher that gates the subscriber are not owed. A *term* shows from when on a home no longer owes a
-subscriber the deliveries that it owed the subscriber before. A stay and a term belong to one epoch: a subscriber that
-comes back begins new ones.
+Deliveries of a publisher that gates the subscriber are not owed. A *period* lasts from one JOINED entry of a subscriber
+at a home to the next. It has the time after which the home no longer owes the subscriber the deliveries of this period.
+A stay and a period belong to one epoch: a subscriber that comes back begins new ones.
 """
 
 from collections import defaultdict
@@ -42,17 +42,17 @@ class Membership:
 
 
 @attrs.frozen(slots=True)
-class Term:
-    """The time between two JOINED entries of a subscriber at a home that follow each other. The term of the last JOINED
-    entry has no end. All times are hybrid clocks."""
+class Period:
+    """The time between two JOINED entries of a subscriber at a home that follow each other. The period of the last
+    JOINED entry has no end. All times are hybrid clocks."""
 
     home: str
-    """The home, as router.incarnation. It is empty in terms that come from the subscriber's attaches and so hold for
-    all homes."""
+    """The home, as router.incarnation. Empty if the period lies between two attaches of the subscriber instead: it then
+    counts for all homes."""
     since: int
     till: int
     ended: int
-    """From this clock on, the home no longer owes the subscriber the deliveries of this term."""
+    """From this clock on, the home no longer owes the subscriber the deliveries of this period."""
 
 
 def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -> list[Membership]:
@@ -90,36 +90,37 @@ def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], l
     return found
 
 
-def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Term]]:
-    """For each subscriber, its terms at each home that joined it, and the terms from its attaches."""
+def periods(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Period]]:
+    """For each subscriber, its periods at each home that joined it, and the periods between its attaches, which count
+    for all homes."""
     joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":
             joins[row.subscriber][row.log_name].append((row.hlc, life_of(row)))
-    found: dict[str, list[Term]] = {}
+    found: dict[str, list[Period]] = {}
     for name, client in subscribers.items():
         attaches = [(opened, life) for life, opened, _ in client.lives]
-        found[name] = [term for home, begun in joins[name].items() for term in _terms_at(home, begun, client)]
+        found[name] = [period for home, begun in joins[name].items() for period in _periods_at(home, begun, client)]
         found[name] += _unjoined(joins[name], client)
-        found[name] += _terms_at("", attaches, client)
+        found[name] += _periods_at("", attaches, client)
     return found
 
 
-def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Term]:
-    """The terms of the subscriber at homes that had not joined it when it expired for them. A home may await a
+def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Period]:
+    """The periods of the subscriber at homes that had not joined it when it expired for them. A home may await a
     subscriber that it has not joined, if it knows the subscriber from its state store or from other routers."""
     for life, at, home in client.closings:
         if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
-            yield Term(home, 0, at, min(at, closed_at(client, life)))
+            yield Period(home, 0, at, min(at, closed_at(client, life)))
 
 
-def _terms_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Term]:
+def _periods_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Period]:
     ordered = sorted(begun)
     ends = [*(since for since, _ in ordered[1:]), FOREVER]
     # if the logs have the subscriber's departure but no JOINED entry, `ordered` is empty
     for (since, life), till in zip(ordered, ends, strict=False):
         expired = [at for ended, at, where in client.closings if where == home != "" and ended >= life and at > since]
-        yield Term(home, since, till, min([closed_at(client, life), *expired]))
+        yield Period(home, since, till, min([closed_at(client, life), *expired]))
 
 
 def closed_at(client: Client, life: int) -> int:

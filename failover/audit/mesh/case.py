@@ -8,7 +8,7 @@ import attrs
 
 from failover.audit.mesh.at_rest import AtRest
 from failover.audit.mesh.attaches import SubscriberAttaches, find_attaches
-from failover.audit.mesh.audiences import Membership, Term, memberships, terms
+from failover.audit.mesh.audiences import Membership, Period, memberships, periods
 from failover.audit.mesh.clients import (
     CLOSING,
     FOREVER,
@@ -48,8 +48,8 @@ class Case:
     logs: Mapping[str, Log]
     """The logs by name (source.incarnation)."""
     clients: KnownClients
-    terms: Mapping[str, Sequence[Term]]
-    """The terms of each subscriber."""
+    periods: Mapping[str, Sequence[Period]]
+    """The periods of each subscriber."""
     stays: Sequence[Membership]
     presences: Mapping[str, Presence]
     """The presence of each subscriber."""
@@ -172,7 +172,7 @@ def make_case(
     return Case(
         logs=by_name,
         clients=clients,
-        terms=terms(rows, clients.subscribers),
+        periods=periods(rows, clients.subscribers),
         stays=memberships([*rows, *lapsed], clients.subscribers),
         presences=known,
         partings=_partings(past, partings([*rows, *heard, *lapsed], clients.subscribers)),

@@ -105,7 +105,7 @@ _PLACES: Final = {
     code: tuple(at for at, kind in enumerate(kinds.values()) if kind is _DESCRIBED)
     for code, (_, kinds, _) in _PERFORMATIVES.items()
 }
-"""Performative -> the places of those fields that are described values."""
+"""Performative -> the places of the fields that are described values."""
 
 
 def name_of(code: int) -> str:

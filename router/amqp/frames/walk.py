@@ -21,7 +21,7 @@ from router.amqp.format.performative import DISPOSITION, NULL, TRANSFER, TRUE
 from router.amqp.format.values import MAX_TAG
 from router.amqp.frames.forms import MESSAGE_FORMAT, RESUME, STATE
 
-# The bytes of a frame up to, and with, the field count of a short list.
+# The bytes of a frame up to the field count of a short list, which is the last of them.
 HEAD: Final = 14
 # Constructor of a list -> the offset of its field count, and the offset of its first field.
 _FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}
@@ -30,7 +30,7 @@ _BINARY, _ZERO = 0xA0, b"\x43"  # the constructor of a tag; the encoding of a ui
 _UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # constructor of a uint -> the bytes of the encoded uint
 
 _LEAST: Final = 15
-# Reads a frame's size, and as many bytes as have to equal the bytes of the frame before.
+# Reads a frame's size, and the bytes after it that have to equal the same bytes of the frame before.
 _begins: Final = [struct.Struct(f">I{length}s").unpack_from for length in range(32)]
 _is_transfer: Final = re.compile(rb"\x02\0..\0\x53\x14[\xc0\xd0]", re.DOTALL).match
 # A sender's disposition in the most common form: first, last or null, then `settled`.
@@ -269,8 +269,8 @@ class Walk:
         return at + follow * size
 
     def _outcome(self, data: bytes, at: int) -> _Outcome | None:
-        """The bytes for comparison with later frames, of a disposition that needs no parsing if it settles. None if it
-        needs parsing, is incomplete, or has an unusual form."""
+        """The bytes with which later frames are compared, if this frame is a disposition that needs no parsing as long
+        as it settles. None if it needs parsing, is incomplete, or has an unusual form."""
         head = data[at : at + (_SHORT if data[at + 11] == _LIST8 else _LONG)]
         last_at = at + len(head) - 1 + _UINTS.get(head[-1], 0)
         found = _outcome_of(head, data[last_at]) if last_at < len(data) else None
@@ -279,8 +279,8 @@ class Walk:
         return found if found.is_receivers or self._told(channel) is None else None
 
     def _shape(self, data: bytes, at: int) -> _Shape | None:
-        """The bytes for comparison with later frames, of a transfer that needs no parsing. None if it needs parsing, is
-        incomplete, or has an unusual form."""
+        """The bytes with which later frames are compared, if this frame is a transfer that needs no parsing. None if it
+        needs parsing, is incomplete, or has an unusual form."""
         start = data[at + 4 : at + 12]
         if not _is_transfer(start):
             return None

@@ -337,7 +337,7 @@ class Link(LinkDeliveries):
         if not self._opened:
             lib.pn_terminus_set_type(lib.pn_link_source(self.pointer), lib.PN_UNSPECIFIED)
             lib.pn_terminus_set_type(lib.pn_link_target(self.pointer), lib.PN_UNSPECIFIED)
-            # The answer names default settle modes, because those of the peer may be the reason of the refusal.
+            # The answer names default settle modes, because the peer's settle modes may be the reason of the refusal.
             self.open(SND_MIXED, RCV_FIRST)
         write_condition(lib.pn_link_condition(self.pointer), condition, description, info)
         self._closed = closed

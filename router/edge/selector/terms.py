@@ -1,9 +1,9 @@
 """The values of a selector's terms for one message, in SQL's three-valued logic.
 
 A term is a function of a message's content. Its value is a bool, a number or a text, or None for unknown: each term on
-a property that the message does not have is unknown. No value costs more than the message and the selector are long.
-Where a pattern could cost the product of both, one step tries one of its characters at all positions of the text at
-once.
+a property that the message does not have is unknown. The cost of a value grows at most with the lengths of the message
+and of the selector. Where a pattern could cost the product of both, one step tries one of its characters at all
+positions of the text at once.
 """
 
 import operator

@@ -1,7 +1,7 @@
 """The fields that MQTT packets are made of, read and written (MQTT 5 1.5, 2.2.2).
 
-The reader is strict and bounded, because strangers write what it reads. If a field is too short, too long or not
-allowed in its place, the reader raises `MqttError`. It takes time in proportion to the size of the packet.
+The reader is strict and bounded, because strangers write its input. If a field is too short, too long or not allowed in
+its place, the reader raises `MqttError`. It takes time in proportion to the size of the packet.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The packets of MQTT 3.1.1 and 5: reads those that clients send, writes those that servers send.
+"""The packets of MQTT 3.1.1 and 5: reads the packets that clients send, writes the packets that servers send.
 
 The packets are frozen values. `fields` reads and writes their fields; the session decides what a packet means.
 """

@@ -1,11 +1,11 @@
-"""Who was joined where and when: stays and terms from control rows alone, without Spark."""
+"""Who was joined where and when: stays and periods from control rows alone, without Spark."""
 
 import json
 from typing import Any
 
 import pytest
 
-from failover.audit.mesh.audiences import Membership, Term, memberships, terms
+from failover.audit.mesh.audiences import Membership, Period, memberships, periods
 from failover.audit.mesh.clients import FOREVER, find_clients
 from failover.audit.read.inventory import ControlRow
 from topic.journal import Event
@@ -30,8 +30,10 @@ class Log:
         found: list[Membership] = memberships(self.rows, find_clients(self.rows, []).subscribers)
         return [(stay.since, stay.till, stay.closed) for stay in found if stay.source == router]
 
-    def terms(self, home: str) -> list[Term]:
-        return [term for term in terms(self.rows, find_clients(self.rows, []).subscribers)[S] if term.home == home]
+    def periods(self, home: str) -> list[Period]:
+        return [
+            period for period in periods(self.rows, find_clients(self.rows, []).subscribers)[S] if period.home == home
+        ]
 
 
 def test_a_stay_ends_where_the_departure_can_be_known() -> None:
@@ -78,7 +80,7 @@ def test_a_late_closing_of_a_former_life_ends_nothing() -> None:
     log.say("a", Event.EXPIRED, at=35, epoch=5)
     log.say("c", Event.CLOSED, at=36, epoch=5)
     assert log.stays("a")[-1] == (30, FOREVER, FOREVER)
-    assert log.terms("a.1")[-1].ended == FOREVER
+    assert log.periods("a.1")[-1].ended == FOREVER
 
 
 def test_expiry_ends_the_terms_of_its_own_home_only() -> None:
@@ -87,8 +89,8 @@ def test_expiry_ends_the_terms_of_its_own_home_only() -> None:
         log.say(home, Event.JOINED, at=10, epoch=5)
     log.say("a", Event.EXPIRED, at=20, epoch=5)
     log.say("a", Event.JOINED, at=30, epoch=5)
-    assert log.terms("a.1") == [Term("a.1", 10, 30, 20), Term("a.1", 30, FOREVER, FOREVER)]
-    assert log.terms("b.1") == [Term("b.1", 10, FOREVER, FOREVER)]
+    assert log.periods("a.1") == [Period("a.1", 10, 30, 20), Period("a.1", 30, FOREVER, FOREVER)]
+    assert log.periods("b.1") == [Period("b.1", 10, FOREVER, FOREVER)]
     assert log.stays("a") == [(10, 20, FOREVER), (30, FOREVER, FOREVER)]
 
 
@@ -98,6 +100,6 @@ def test_a_closing_ends_the_terms_of_all_homes_and_of_former_lives() -> None:
         log.say(home, Event.JOINED, at=10, epoch=5)
     log.say("b", Event.JOINED, at=20, epoch=15, custodian="b")
     log.say("b", Event.CLOSED, at=30, epoch=15, custodian="b")
-    assert log.terms("a.1") == [Term("a.1", 10, FOREVER, 30)]
-    assert log.terms("b.1") == [Term("b.1", 10, 20, 30), Term("b.1", 20, FOREVER, 30)]
-    assert [term.ended for term in log.terms("")] == [30, 30]
+    assert log.periods("a.1") == [Period("a.1", 10, FOREVER, 30)]
+    assert log.periods("b.1") == [Period("b.1", 10, 20, 30), Period("b.1", 20, FOREVER, 30)]
+    assert [period.ended for period in log.periods("")] == [30, 30]
