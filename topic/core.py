@@ -249,7 +249,7 @@ class Topic:
         return self.home.balancing.demand(stream)
 
     def busy(self, stream: HomeStream) -> Iterator[str]:
-        """The routers of those consumers of a queue that have room or have deliveries (`Balancing.busy`)."""
+        """The routers of the consumers of a queue that have room or have deliveries (`Balancing.busy`)."""
         return self.home.balancing.busy(stream)
 
     @event

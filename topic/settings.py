@@ -20,7 +20,7 @@ OF_THE_MESH: Final = (DYNAMIC, INSIDE, "_topo/", "$")
 
 def is_under(address: str, prefixes: tuple[str, ...]) -> bool:
     """Whether the address begins with one of these prefixes of a topology. The empty prefix stands for all addresses
-    but those of the mesh itself."""
+    except the mesh's own."""
     return address.startswith(prefixes) and (
         not address.startswith(OF_THE_MESH) or address.startswith(tuple(filter(None, prefixes)))
     )

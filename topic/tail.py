@@ -26,7 +26,8 @@ REGION = 128 << 10
 """The size of a region, in bytes. If the entries of an event do not fit into it, the writer writes the block at
 once."""
 RESERVED = 4 << 10
-"""The bytes of a region that are reserved for one frame: the entry that the disk had no room for the block."""
+"""The bytes of a region that are reserved for one frame. This frame has the entry which says that the disk had no room
+for the block."""
 _START = len(MAGIC) + 4
 _FRAME = 8
 _END = bytes(4)

@@ -18,7 +18,7 @@ PIECE = 64 * 1024
 
 
 class HandshakeError(OSError):
-    """A handshake below AMQP or MQTT failed, for example that of TLS. The text says why, for the log."""
+    """A handshake below AMQP or MQTT failed, for example the handshake of TLS. The text says why, for the log."""
 
 
 class Pipe(Protocol):

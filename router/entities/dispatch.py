@@ -1,8 +1,8 @@
 """The types of qpid-dispatch, with the attributes that its tools read and that have a meaning here.
 
 An attribute that this router does not count is missing, and `qdstat` leaves its column out. If `qdstat` needs the
-attribute, it exists without a value. The meanings are those of qpid-dispatch 1.19's schema (`qdrouter.json`), except
-where an attribute says otherwise.
+attribute, it exists without a value. The meanings are as in qpid-dispatch 1.19's schema (`qdrouter.json`), except where
+an attribute says otherwise.
 """
 
 import socket

@@ -310,7 +310,7 @@ class QueueOperations:
 
     def named(self, identity: str, name: str) -> Queue:
         """A stand-in for a queue, with which a client can change a queue that this router does not know. The settings
-        in the stand-in are defaults, not those of the queue. Raises ManagementError."""
+        in the stand-in are defaults, not the queue's own settings. Raises ManagementError."""
         try:
             return Queue(name, QueueId.parse(identity), UNKNOWN, QueueSettings())
         except ValueError as error:

@@ -164,7 +164,7 @@ class Permissions:
 
 
 def _pop_idle(ends: dict[tuple[str, int], Publisher]) -> Publisher | None:
-    """Remove and return an idle end; None if there is none among those that were used least recently."""
+    """Remove and return an idle end; None if none of the least recently used ends is idle."""
     idle = next((index for index, end in islice(ends.items(), MOST_LOOKED_AT) if end.is_idle), None)
     return ends.pop(idle) if idle is not None else None
 

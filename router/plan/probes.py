@@ -3,7 +3,7 @@
 A plain subscriber ends with its router. When the router is lost, homes wait for the subscriber for a grace, because the
 router may only be paused or cut off. But if the router's machine refuses connections to the router's port, the process
 is gone, and the homes need not wait. Only neighbours probe, because other routers may have no network path to the
-machine. A neighbour tells the other routers what it finds.
+machine. A neighbour reports a refusal to the other routers.
 
 If the machine is gone, or the network is cut, no answer comes. Then homes wait for the whole grace.
 """

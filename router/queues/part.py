@@ -35,7 +35,7 @@ PLACE: Final = 48
 PLACES: Final = 1 << 15
 """The most sets of a store, because a key has only 63 bits."""
 _PREFIX: Final = 2
-"""The key of a row of the state begins with the set's place, in this many bytes."""
+"""The bytes at the beginning of the key of a state's row that have the place of the set."""
 
 KEYED: Final = ("row", "body")
 """The tables whose keys are bytes."""
@@ -115,8 +115,8 @@ class Part:
         return row
 
     def has_entry(self, row: Row) -> bool:
-        """Whether a whole row is one of the part's entries. An entry before the log counts only for its bodies, so the
-        answer is then always true."""
+        """Whether a whole row is one of the part's entries. An entry before the log is kept only for its bodies, so the
+        answer for it is always true."""
         place = row[0] - self.key(self.snapshot.index + 1)
         return place < 0 or bool(place < len(self.sums) and self.sums[place] == row[-1])
 

@@ -62,14 +62,14 @@ from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import StagedPiece, StoreContent
 
 MERGE: Final = 4 << 20
-"""The write-ahead log is merged into the file after this many bytes of changes."""
+"""The bytes of changes after which the write-ahead log is merged into the file."""
 CHANGED: Final = 3 * 4096
 """The bytes, about, that a transaction writes to the write-ahead log for each changed set, besides the change itself: a
 few pages."""
 LOOSE: Final = 1024
-"""A file may keep this many free pages, besides as many as it uses."""
+"""The free pages that a file may keep, besides as many as it uses."""
 VACUUM: Final = 1024
-"""One merge gives at most this many free pages back to the file system."""
+"""The most free pages that one merge gives back to the file system."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
 """The most rows of each table that one scrub reads. The tables are read in this order."""
 IN_RUNS: Final = 20_000
@@ -101,14 +101,14 @@ FORM: Final = FileForm(
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
         "CREATE TABLE entry (key INTEGER PRIMARY KEY, term INTEGER, data BLOB, members BLOB, sum INTEGER)",
         "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB, sum INTEGER) WITHOUT ROWID",
-        # This table keeps its rowids. Without them, SQLite would need an extra page for the end of each row of 1 kB.
+        # The table keeps its rowids. Without them, SQLite would need an extra page for the end of each row of 1 kB.
         "CREATE TABLE body (key BLOB PRIMARY KEY, value BLOB, sum INTEGER)",
         "CREATE TABLE piece (key INTEGER PRIMARY KEY, data BLOB, sum INTEGER)",
     ),
     settings=(
         *("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"),
         f"journal_size_limit = {4 * MERGE}",
-        # If `secure_delete` were on, SQLite would write each freed page again.
+        # `secure_delete` is off: otherwise SQLite would write each freed page again.
         "secure_delete = OFF",
     ),
     held="locked: another running process uses it",
@@ -206,14 +206,15 @@ class QueueStore:
         self._connection = self._file.connection
         try:
             with self._file.explained():
-                # The tables have no texts. With `bytes`, a damaged value gives a wrong checksum, and no decoding error.
+                # Read texts as `bytes`.
+                # The tables have no texts, so a damaged value gives a wrong checksum instead of a decoding error.
                 self._connection.text_factory = bytes
                 mark = read_mark(self._mark_path)
                 self._check_owner(mark)
                 with self._file.transaction():
                     self._load(sets, mark.numbers if mark is not None else {})
                     self._connection.execute(_OWN_ANEW, self._owner.row())
-                # The disk must have the content before a replica acts on it.
+                # Write the content to the disk before a replica acts on it.
                 self._checkpoint("TRUNCATE")
                 _sync_folder(self._path.parent)
                 self._mark_file = MarkFile(self._mark_path)
@@ -245,8 +246,8 @@ class QueueStore:
         self._owner = attrs.evolve(owner, file=found.file)
 
     def _load(self, sets: Collection[str], marked: Mapping[str, int]) -> None:
-        """Read all parts. For each of `sets` whose part is missing, or differs from what was written, begin with an
-        empty part."""
+        """Read all parts. A set of `sets` begins with an empty part if its part is missing, or differs from what was
+        written."""
         entries: dict[str, tuple[int, int]] = {}
         for row in self._connection.execute("SELECT * FROM part"):
             if is_whole(row):
@@ -314,7 +315,7 @@ class QueueStore:
             [there] = self._connection.execute(count, keys).fetchone()
             if there != expected:
                 raise DamagedError(f"its state has {there} {what}, expected {expected}")
-        # The replica no longer knows what the pieces contain.
+        # Delete the pieces, because the new replica does not know what they contain.
         if part.pieces.count:
             self._drop_pieces(part)
             self._put(part)
@@ -380,7 +381,7 @@ class QueueStore:
             raise QueueStoreError(f"{self._path}: the store of replica sets has failed before, so it writes nothing")
         size = sum(map(self._written, changes))
         try:
-            # Each change needs room twice: in the write-ahead log, and in the file.
+            # Demand the room twice, because each change is written to the write-ahead log and to the file.
             check_room(self._path, size=2 * size)
         except OSError as error:
             raise FullError(f"{self._path}: replica sets cannot be stored: {error.strerror}") from None
@@ -591,8 +592,8 @@ class QueueStore:
             self._thin_out(part, index)
 
     def _message_keys(self, part: Part, low: bytes, most: int = -1) -> Iterator[bytes]:
-        """The keys of the rows about messages that follow the key `low`. If `most` is not negative, there are at most
-        so many."""
+        """The keys of the rows about messages that follow the key `low`. If `most` is not negative, at most this
+        many."""
         select = "SELECT key FROM row WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
         found = self._connection.execute(select, (low, part.row_key(AFTER_MESSAGES), most)).fetchall()
         return (key.removeprefix(part.row_key(b"")) for (key,) in found)
@@ -709,7 +710,8 @@ class QueueStore:
         if free > LOOSE + (pages - free):
             self._connection.executescript(
                 f"PRAGMA incremental_vacuum({VACUUM})"
-                # Each step of the statement frees one page; `executescript` does all steps, `execute` only one.
+                # Use `executescript`, which does all steps of the statement.
+                # `execute` does only one, and each step frees one page.
             )
 
     def _checkpoint(self, mode: str) -> None:

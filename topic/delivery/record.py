@@ -283,7 +283,7 @@ class Record:
         return getattr(self, "_annotations", b"")
 
     def annotate(self, annotations: bytes) -> None:
-        """Replace the annotations with those that the consumer added when it gave the message back."""
+        """Replace the annotations with the annotations that the consumer added when it gave the message back."""
         self._annotations = annotations
 
     # The methods from here on are for balanced addresses. They set the chosen subscriber.
@@ -1055,7 +1055,7 @@ class HomeStream(Stream):
         return [record for record in records if record in self.settled_again] if self.settled_again else []
 
     def settle_again(self, records: Iterable[Record]) -> None:
-        """Remove these records from those that the publisher settled by a repeated transfer: their audience has
+        """Remove these records from the ones that the publisher settled by a repeated transfer: their audience has
         answered, so the home settles them."""
         self.settled_again.difference_update(records)
 
@@ -1217,8 +1217,8 @@ class HomeStream(Stream):
         return [*takewhile(lambda record: record.tag < gap, self.unassigned)]
 
     def before_waiting(self, records: list[Record], subscriber: bytes) -> list[Record]:
-        """The records, from the first of `records` on, that come before the first waiting record that this subscriber
-        may get. A record waits for a subscriber with room, or for the queue to agree to this subscriber."""
+        """The records at the beginning of `records` that come before every waiting record that this subscriber may get.
+        A waiting record waits for a subscriber with room, or for the queue to agree to this subscriber."""
         place = self.kind.place
         unassigned = (record for record in self.unassigned if subscriber not in record.refused_by)
         waiting = min(map(place, chain(islice(unassigned, 1), self.reserving.get(subscriber, ()))), default=None)

@@ -13,7 +13,8 @@ S = TypeVar("S", bound=Stream)
 
 
 class Streams(Mapping[bytes, S]):
-    """All streams of this router as home, or as edge. A publisher has at most one stream: that of its current epoch."""
+    """All streams of this router as home, or as edge. A publisher has at most one stream: the stream of its current
+    epoch."""
 
     def __init__(self) -> None:
         self._by_publisher: dict[bytes, S] = {}

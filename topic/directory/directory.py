@@ -96,8 +96,8 @@ class Directory:
         return self._entries.latest(index)
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The entry of the link of this attach; None if the link is unknown. If the directory remembers of the link's
-        latest ending only the epoch, it returns an entry that it makes from this epoch."""
+        """The entry of the link of this attach; None if the link is unknown. If the directory remembers only the epoch
+        of the link's latest ending, it makes an entry from this epoch."""
         return self._entries.known_of(attach)
 
     def expired_lives(self) -> list[LinkEntry]:

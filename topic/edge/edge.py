@@ -228,8 +228,9 @@ class Edge:
     def rehomed(self, publisher: bytes, address: str) -> None:
         """End the gates of a publisher that has attached anew or is gone (6.5).
 
-        Of the records that waited at a gate, drop those that waited for a sign of the publisher's life (6.6), because
-        no sign will come, and those behind a withheld record, because the new home may forward them again.
+        Two kinds of records that waited at a gate are dropped: the records that waited for a sign of the publisher's
+        life (6.6), because no sign will come; and the records behind a withheld record, because the new home may
+        forward them again.
         """
         for subscriber in self._at.meeting(address):
             gate = subscriber.gated.get(publisher)

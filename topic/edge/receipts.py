@@ -39,8 +39,9 @@ class Receipts:
         self.settlement_sent(subscriber, record)
 
     def settled_by_client(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
-        """Note that the client has settled these deliveries. If its outcome is final, this router does not transfer the
-        delivery to it again, so the router need not wait for its receipt of the publisher's settlement."""
+        """The client has settled these deliveries. If the client's outcome of a delivery is final, this router does not
+        transfer the delivery to the client again. So the router need not wait until the client has read the publisher's
+        settlement."""
         if subscriber.lifetime.timeout:
             over = [record for record in records if record.locals.get(subscriber) in FINAL]
             subscriber.client_has_settled.update(over)

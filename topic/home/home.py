@@ -33,8 +33,8 @@ from topic.settings import Settings
 
 EXPIRED: Final = "the message's time to live ended before any subscriber got it"
 WITHOUT: Final = (None, GONE)
-"""The refusals of a record whose audience lapsed subscribers may have left: no subscriber has refused it, or its chosen
-subscriber has gone."""
+"""The two values of `refusals` with which lapsed subscribers may have dropped out of a record's audience. None: no
+subscriber has refused the record. GONE: its chosen subscriber has gone."""
 FULL: Final = "the queue is full, or its set has as many queues as it may have"
 CLOSED: Final = "the link for which this address was created has ended"
 
@@ -291,8 +291,8 @@ class Home:
 
         A delivery to which the map gives a final outcome is settled. A delivery that a complete map lacks is settled,
         too, but only after a sign of the publisher's life, because the attach may be late. All other deliveries are in
-        doubt, and the publisher transfers them again. This router's map lists those whose messages it has. If the map
-        is not `complete`, a delivery that it lacks may be in doubt, too.
+        doubt, and the publisher transfers them again. This router's map lists the deliveries in doubt whose messages
+        this router has. If the map is not `complete`, a delivery that it lacks may be in doubt, too.
         """
         doubted = [tag for tag, state in client_map.items() if state not in TERMINAL]
         stream.resume({stream.keys.key(tag): tag for tag in doubted}, complete=complete)

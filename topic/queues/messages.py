@@ -29,8 +29,8 @@ from topic.queues.rows import StateRows
 
 RETURNS, KEY, PURGED = b"f", b"k", b"p"
 """The first bytes of the keys of three kinds of rows. `RETURNS` begins the key of a row with the returns of a message;
-the message's position follows. `KEY` begins that of an answer; the delivery key follows. `PURGED` begins that of a
-purge; the id of the queue follows."""
+the message's position follows. `KEY` begins the key of a row with an answer; the delivery key follows. `PURGED` begins
+the key of a row about a purge; the id of the queue follows."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """The possible lengths of a delivery key in a row: without and with the key of a binding before it."""
 MOST_ANNOTATED: Final = 16 << 20
@@ -454,8 +454,8 @@ class QueuedMessages:
         return self._take_out(queue, free, MessageEnd.PURGED) + len(sent)
 
     def expire(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """Handle messages whose time to live is over: remove those that are not reserved from the queue. If the queue
-        has an address for dead letters, they go to the outbox."""
+        """Handle messages whose time to live is over: remove all of them from the queue, except reserved ones. If the
+        queue has an address for dead letters, they go to the outbox."""
         if settings.dead_letter is None:
             self._take_out(queue, self._free(queue, runs), MessageEnd.EXPIRED)
         else:
@@ -492,8 +492,7 @@ class QueuedMessages:
         return position <= self._purged.get(queue, 0)
 
     def _not_purged(self, queue: QueueId, back: list[int]) -> list[int]:
-        """Remove those of the messages at these positions that were purged meanwhile. Returns the positions of the
-        others."""
+        """Remove the messages at these positions that were purged meanwhile. Returns the positions of the others."""
         if queue not in self._purged:
             return back
         last = self._purged[queue]

@@ -122,7 +122,7 @@ class SetReplica:
         self._agreed: list[int] = []
         """The indices in `_changes` at which a majority has the same state."""
         self._received = SnapshotRows()
-        """The rows in those pieces of a leader's snapshot that have come so far."""
+        """The rows in the pieces of a leader's snapshot that have come so far."""
         self._on_disk = self.applied
         """The log index of the snapshot on the disk."""
         self._writes: deque[Write] = deque()
@@ -343,8 +343,8 @@ class SetReplica:
     # The methods from here on are about the state of the set.
 
     def _state(self, rows: Iterable[Row]) -> SetState:
-        """Make the state from these rows, which are those at the applied index. Raises ValueError if the rows are not a
-        valid state."""
+        """Make the state from these rows, which are the rows at the applied index. Raises ValueError if the rows are
+        not a valid state."""
         self._messages = ReplicaLog(self.plan.name, self._name_of)
         state = SetState(rows, self._messages)
         if self.applied:

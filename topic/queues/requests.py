@@ -109,7 +109,7 @@ class Requests:
     # The methods from here on are about answers.
 
     def answer(self, router: str, answers: Iterable[tuple[int, Reply]], now: float) -> list[tuple[int, Reply]]:
-        """Take answers from a router. Returns those that count; answers from a former leader do not."""
+        """Take answers from a router. Returns the answers that count; answers from a former leader do not count."""
         counting: list[tuple[int, Reply]] = []
         for number, answer in answers:
             if router != self.leader or number not in self._open or number in self._unsent:

@@ -24,7 +24,8 @@ from topic.queues.rows import StateRows
 
 RESERVED, CONSUMER = b"r", b"c"
 """The first bytes of the keys of two kinds of rows. `RESERVED` begins the key of a run of reserved messages; the
-position of its first message follows. `CONSUMER` begins that of a consumer; its name follows."""
+position of its first message follows. `CONSUMER` begins the key of a row about a consumer; the consumer's name
+follows."""
 END: Final = 1 << 8 * POSITION_LENGTH
 """A number above all positions."""
 

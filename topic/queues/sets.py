@@ -207,8 +207,8 @@ class ReplicaSets:
 
     def ask(self, operation: Operation, now: float, *, lasts: bool = False) -> int:
         """Start an operation. Returns the number of the request. Its answer comes as an `Answered` in `out`, within
-        `RaftLimits.tried` seconds; that of a `Commit` when a majority has decided it. Raises ValueError if the
-        queue's name is too long, or no text.
+        `RaftLimits.tried` seconds; the answer to a `Commit` comes when a majority has decided it. Raises ValueError if
+        the queue's name is too long, or no text.
 
         `lasts`: whether the operation waits for a leader without end, also if `MOST_ASKED` requests wait already. The
         caller limits the number of these operations."""
@@ -233,8 +233,8 @@ class ReplicaSets:
         return Refused(RefusedFor.NO_SET, why)
 
     def _take_requests(self, router: str, name: str, asked: Requested) -> None:
-        """Take operations that a router requests. Refuse those for a queue that, by this router's map, belongs to
-        another set."""
+        """Take operations that a router requests. Refuse the operations on a queue that, by this router's map, belongs
+        to another set."""
         ours: list[tuple[int, bytes]] = []
         others: list[tuple[int, Reply]] = []
         for number, data in asked.requests:

@@ -35,8 +35,8 @@ class Configuration:
         return 2 * sum(voter in members for voter in self.voters) > len(self.voters)
 
     def agreed(self, stored: Mapping[Replica, int]) -> int:
-        """The highest log index that a majority of the voters has stored. `stored`: the last index that each voter has
-        stored."""
+        """The highest log index that a majority of the voters has stored. `stored`: for each voter, the last index that
+        it has stored."""
         indices = sorted((stored.get(voter, 0) for voter in self.voters), reverse=True)
         return indices[len(indices) // 2]
 

@@ -44,7 +44,7 @@ class Digests:
         """Count the digest that a member has sent to this leader.
 
         Returns True if a majority of the voters now has the same digest, which is then the right one. Returns False if
-        all voters have sent theirs and no majority agrees. Returns None as long as neither holds.
+        all voters have sent their digests and no majority agrees. Returns None as long as neither holds.
         """
         told = self._told.setdefault(index, {})
         told[member] = digest

@@ -124,7 +124,7 @@ class Leadership:
             progress.staged(body.place)
 
     def _take_stored(self, member: Replica, progress: FollowerProgress, body: say.Stored) -> None:
-        """Note which entries the member's disk has, as it reports."""
+        """Take the member's report about the entries that its disk has."""
         if not progress.stored <= body.index <= body.agreed <= self._log.last:
             told = f"agrees with this one up to entry {body.agreed} and is stored up to entry {body.index}"
             expected = f"{progress.stored} <= stored <= agreed <= {self._log.last}"
@@ -185,8 +185,8 @@ class Leadership:
         return any(progress.is_in_contact and progress.stored < index for progress in self.progress.values())
 
     def compacted(self) -> None:
-        """Note that this leader has a later snapshot. A member that is being sent the former snapshot gets pieces of
-        the later one from now on."""
+        """This leader has made a later snapshot. A member that is being sent the former snapshot gets pieces of the
+        later one from now on."""
         for progress in self.progress.values():
             progress.read_anew()
 
@@ -227,7 +227,7 @@ class Leadership:
         return self._log.last
 
     def mend(self, now: float) -> None:
-        """Take the next step that changes the present members towards those of the ring."""
+        """Take the next step of a change of members, until the voters are the routers of the ring."""
         if self.may_configure and self._handing_over is None:
             wanted = self._next_configuration(now)
             if wanted is not None and self._is_in_contact(wanted):

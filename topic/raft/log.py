@@ -121,9 +121,8 @@ class RaftLog:
         return (last_term, last) >= (self.last_term, self.last)
 
     def latest_up_to(self, index: int, term: int) -> int | None:
-        """The highest index that is at most `index` and whose term is at most `term`. Another log
-        that ends at this index and term may be equal to this one up to the result. None if that would be before the
-        snapshot."""
+        """The highest index up to which this log may be equal to another log that ends at `index` in `term`. This is
+        the last index, up to `index`, whose term is at most `term`. None if it would be before the snapshot."""
         index = min(index, self.last)
         while index >= self.snapshot.index and self.term(index) > term:
             index -= 1
@@ -152,7 +151,7 @@ class RaftLog:
 
     def merge(self, previous: int, entries: Sequence[Entry]) -> None:
         """Put a leader's entries after the index `previous`. Entries that are equal stay. From the first different one
-        on, the leader's entries replace those of this log (Raft, 3.5)."""
+        on, the leader's entries replace the entries of this log (Raft, 3.5)."""
         for index, entry in enumerate(entries, previous + 1):
             if not self.has(index, entry.term):
                 assert index > self.commit, f"a leader replaces entry {index}, which is committed"

@@ -68,7 +68,7 @@ class PreVote:
 
 @attrs.frozen(slots=True)
 class PreVoted:
-    """The sender would grant the vote that a `PreVote` asks for. A replica that would not either sends no answer, or
+    """The sender would grant the vote that a `PreVote` asks for. A replica that would refuse it sends no answer, or
     `Outdated`."""
 
     term: int
@@ -122,7 +122,7 @@ class Lacking:
     own: int
     """The index of the sender's snapshot."""
     staged: int = 0
-    """The index of the leader's snapshot of which the sender has put pieces aside; 0 if it has put none aside."""
+    """The index of the leader's snapshot whose pieces the sender has put aside; 0 if it has put none aside."""
     pieces: int = 0
     """The number of pieces that the sender has put aside."""
     end: bytes = b""
@@ -185,8 +185,8 @@ Body = (
 
 @attrs.frozen(slots=True)
 class Envelope:
-    """A message with its life, its sender and its receiver. A replica of another life, or with another store, ignores
-    it."""
+    """A message between replicas, with the life, the sender and the receiver. A replica of another life, or with
+    another store, ignores it."""
 
     life: int
     sender: Replica
@@ -215,7 +215,7 @@ class Hard:
 
 @attrs.frozen(slots=True)
 class StoreContent:
-    """What the store has when its replica starts."""
+    """The content of a replica's store at its start."""
 
     hard: Hard = Hard()
     snapshot: Snapshot = NOTHING
@@ -249,7 +249,7 @@ class Persist:
     pieces: tuple[StagedPiece, ...]
     snapshot: Snapshot | None
     """If not None, the state that was put aside for this index becomes the snapshot. It replaces the former snapshot
-    and the entries up to the index. If the state was made of pieces, these are of no use any more."""
+    and the entries up to the index. If the state was made of pieces, the store may drop the pieces."""
     first: int
     """The index of the first entry in this write. The write replaces all entries from this index on."""
     entries: tuple[Entry, ...]
@@ -310,7 +310,7 @@ class Led:
 
 @attrs.frozen(slots=True)
 class Alarm:
-    """Tell the operator this. The replica itself goes on."""
+    """Report a problem to the operator. The replica itself goes on."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""What a leader knows about one other member, and the next message to this member (protocol 13.4)."""
+"""The progress of one other member as its leader knows it, and the next message to this member (protocol 13.4)."""
 
 import math
 from typing import Final
@@ -9,14 +9,14 @@ from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Append, Lead, Piece
 
 BATCH: Final = 256 * 1024
-"""The limit of the bytes of entries in one `Append`. A single entry may be larger."""
+"""The most bytes of entries in one `Append`. A single entry may be larger."""
 MOST_REST: Final = 1.0
 """The most seconds for which a leader rests between two pieces of a snapshot."""
 
 
 @attrs.frozen(slots=True)
 class SnapshotPart:
-    """What a member has of a snapshot (`Lacking`)."""
+    """The part of a snapshot that a member has (`Lacking`)."""
 
     index: int
     pieces: int
@@ -50,10 +50,10 @@ class FollowerProgress:
         """The bytes of the pieces that this leader has sent to the member. The sum begins anew if the member has
         dropped the pieces."""
         self._asked: tuple[float, int] | None = None
-        """When this leader last asked the shell for a piece, and the last index of the log at that time. None if this
-        leader has noticed since that the member has stored this piece."""
+        """When this leader last asked the shell for a piece, and the last index of the log at that time. None after
+        this leader has noticed that the member has stored this piece."""
         self._rests_until = -math.inf
-        """The leader asks the shell for no piece before this time."""
+        """The earliest time at which the leader asks the shell for the next piece."""
         self.since = now
         """When this leader began to keep the member's progress."""
         self._round_began, self._round_to = now, last
@@ -78,8 +78,7 @@ class FollowerProgress:
         return self.ask(log, log.last, term)
 
     def learn(self, agreed: int, stored: int) -> None:
-        """Note that the member's log is equal to the leader's up to `agreed`, and that its disk has the log up to
-        `stored`."""
+        """The member's log is equal to the leader's up to `agreed`, and its disk has the log up to `stored`."""
         if self.probe is not None and agreed >= self.probe:
             self.next, self.probe = agreed + 1, None
         self.stored = stored
@@ -93,7 +92,7 @@ class FollowerProgress:
         """Whether the member stores entries about as fast as they come (Raft, 4.2.1).
 
         A round of catching up ends when the member has all entries that were in the log when the round began. The
-        member has caught up if the round took at most `quick` seconds, or if the member now lacks nothing.
+        member has caught up if the round took at most `quick` seconds, or if the member now has all entries.
         """
         if self.stored < self._round_to:
             return False
@@ -162,8 +161,8 @@ class FollowerProgress:
         return self._piece
 
     def read_anew(self) -> None:
-        """Note that the leader has a new snapshot. The leader does not send a piece of the former snapshot that the
-        shell is reading, so the shell has to read the next piece again."""
+        """The leader has a new snapshot. It does not send the piece of the former snapshot that the shell is reading,
+        so the shell has to read the next piece again."""
         self._is_reading = False
 
     def take_piece(self, has: SnapshotPart, piece: Piece) -> bool:
@@ -179,6 +178,6 @@ class FollowerProgress:
         return True
 
     def staged(self, place: int) -> None:
-        """Note that the member's disk has the piece with this number."""
+        """The member's disk has the piece with this number."""
         if self._sent is not None and place + 1 == self._sent.pieces:
             self._piece, self._sent = self._sent, None

@@ -274,8 +274,9 @@ class Raft:
         self._outbox.append(SetAside(why))
 
     def follow_ring(self, ring: Sequence[str], copies: Sequence[str] = ()) -> None:
-        """Take the routers with which the set is to begin from another topology: its voters, and those with an
-        asynchronous copy. Once the set has begun, its log has these routers, and only `choose` changes them."""
+        """Take the routers with which the set is to begin from another topology: the routers of its ring, and the
+        routers that keep an asynchronous copy. Once the set has begun, its log has these routers, and only `choose`
+        changes them."""
         self.stores.ring, self.stores.copies = tuple(ring), tuple(copies)
         if not self.hard.begun:
             self._greet()
@@ -565,8 +566,8 @@ class Raft:
         return self._leading().configure(configuration, now)
 
     def choose(self, ring: Sequence[str], now: float, copies: Sequence[str] = ()) -> int:
-        """Make these routers the ring, and the other ones those that keep an asynchronous copy, at an operator's
-        request. Returns the log index of the change.
+        """At an operator's request, make the routers of `ring` the ring, and let the routers of `copies` keep an
+        asynchronous copy. Returns the log index of the change.
 
         Raises NotLeaderError, and BusyError as `configure` does.
         """
@@ -623,8 +624,8 @@ class Raft:
         return all(self.log.has(index, entry.term) for index, entry in enumerate(decided, body.previous + 1))
 
     def _match(self, index: int, commit: int) -> None:
-        """Note that this log is equal to the leader's up to this index. Entries after it may come from another leader,
-        so this leader's commit index does not decide them."""
+        """This log is equal to the leader's up to this index. Entries after it may come from another leader, so this
+        leader's commit index does not decide them."""
         self._matched = max(self._matched, index)
         self.log.commit = max(self.log.commit, min(commit, self._matched))
 
@@ -746,7 +747,7 @@ class Raft:
     # The methods from here on are about the disk.
 
     def persisted(self, number: int, now: float) -> None:
-        """Note that the disk has finished the write with this number and all earlier ones."""
+        """The disk has finished the write with this number and all earlier ones."""
         former = self._storage.hard
         self._storage.finish(number)
         stored = self._storage.hard

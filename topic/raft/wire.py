@@ -44,7 +44,7 @@ _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 MOST: Final = 2**63 - 1
 """The greatest number that a life, a term or an index may have."""
 MOST_NAME: Final = 255
-"""The limit of the name of a set, a router or a store, in bytes."""
+"""The most bytes of the name of a set, a router or a store."""
 
 
 def encode(name: str, envelope: Envelope) -> bytes:

@@ -49,7 +49,7 @@ class Claim:
     """The publisher's map, which has the state of each delivery-tag; None for a null map, which begins a new life."""
     complete: bool
     seen: Epoch
-    """The epoch that the publisher echoes, that of its last attach; `NOWHERE` if it echoes none."""
+    """The epoch of the publisher's last attach, as the publisher echoes it; `NOWHERE` if it echoes none."""
     clock: int = 0
     """The clock of this attach, if the leader of a set makes it (14.2). If it is 0, the router takes its own clock."""
 
@@ -116,8 +116,8 @@ class Attaches:
         return directory.complete and (is_over or directory.members.has_told(seen))
 
     def unknown(self, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
-        """Let a publisher wait that attached with a map, and whose generation, or last attach, no router in contact
-        knows.
+        """Let the attach of a publisher wait. The publisher attached with a map, and no router in contact knows its
+        generation, or its last attach.
 
         The attach waits until a router knows it, or until all routers have told what they know. It waits at most `wait`
         seconds, counted from the publisher's first attach with this echoed epoch (7.6, 7.9).

@@ -185,8 +185,8 @@ class Generations:
             self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _has_ended(self, change: Change) -> bool:
-        """If a router that was out of contact has resumed a life that has expired as this router knows, report the
-        expiry to that home. Returns whether this is so."""
+        """If a router that was out of contact has resumed a life, and this router knows that this life has expired,
+        report the expiry to the other router. Returns whether it was so."""
         old, entry = change.old, change.entry
         if old is None or not old.expired_life or old.generation != entry.generation:
             return False
@@ -225,8 +225,8 @@ class Generations:
         """Keep the placeholders of an abandoned life. A key does not show its generation, so they may belong to a life
         that goes on at routers out of contact.
 
-        Only a leader ends the life of an egress. So if the publisher is an egress, the placeholders are marked as those
-        of an egress that a leader has closed.
+        Only a leader ends the life of an egress. So if the publisher is an egress, the placeholders are marked as
+        placeholders of an egress that a leader has closed.
         """
         placeholders = [record for record in stream.unconfirmed.values() if record.is_placeholder]
         if placeholders and new is None:

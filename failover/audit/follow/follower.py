@@ -108,7 +108,7 @@ def _began(log: str) -> int:
 
 
 def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """Mark all logs as whole, except those that certainly lack their end: a log with a gap; and a log with unsaved
+    """Mark all logs as whole, except the logs that certainly lack their end: a log with a gap; and a log with unsaved
     entries, if a later incarnation of the writer has a log."""
     latest: dict[str, int] = {}
     for log in logs:

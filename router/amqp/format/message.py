@@ -173,8 +173,8 @@ def simple(encoded: bytes) -> Any:
 
 def shortened(message: bytes, most: int) -> bytes:
     """The message, if it has at most `most` bytes. Otherwise a message of the sections before its body, and of the
-    beginning of the body if the body is binary or text. Empty if the message does not consist of sections, or if those
-    sections alone are longer."""
+    beginning of the body if the body is binary or text. Empty if the message does not consist of sections, or if the
+    sections before its body alone are longer."""
     if len(message) <= most:
         return message
     end = 0

@@ -68,7 +68,7 @@ class BodyReader:
         self._is_begun = False  # True once the AMQP header has arrived
         self._held: list[bytes] = []  # the bytes so far of an incomplete frame
         self._held_size = 0
-        # The bytes of this frame that are needed next: first those of its head, then all.
+        # The bytes of this frame that are needed next: first the bytes of its head, then all.
         self._wanted = _HEAD
         self._parts: dict[int, bytearray] = {}  # lane -> the parts so far of its incomplete body
         self._parts_size = 0

@@ -1,4 +1,4 @@
-"""Reads a peer's flows: decides which of them need parsing, and changes those that proton would misread.
+"""Reads a peer's flows: decides which of them need parsing, and changes the flows that proton would misread.
 
 Proton computes with unsigned numbers. A peer may lower its credit or its window below the transfers that are already
 under way to it; proton would read the negative difference as room for billions of transfers. `look` notes that the flow

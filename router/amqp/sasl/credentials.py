@@ -21,7 +21,7 @@ class Credentials:
     user: str = ""
     password: str = attrs.field(default="", repr=False)
     ca: Path | None = None
-    """The certificate authorities that vouch for routers; None: those of the system."""
+    """The certificate authorities that vouch for routers; None: the authorities that the system trusts."""
     certificate: Path | None = None
     key: Path | None = None
     names: frozenset[str] = frozenset()

@@ -199,7 +199,7 @@ _DEFAULTED: Final[Mapping[str, Property]] = {
 
 def property_named(name: str) -> Property:
     """The property with this name. The name may be a JMS name of a field of the header or the properties. It may be an
-    AMQP name of a field, with `amqp.` in front and `_` in place of `-`. Any other name is that of an application
+    AMQP name of a field, with `amqp.` in front and `_` in place of `-`. Any other name is the name of an application
     property."""
     if name in _DEFAULTED:
         return _DEFAULTED[name]

@@ -406,7 +406,7 @@ class Egress(SetPublisher):
     def _with_annotations(self, records: Iterable[Record]) -> list[tuple[list[Record], dict[int, bytes]]]:
         """Split the deliveries into groups, for an entry each, with the annotations of their messages. An entry has
         some 256 KiB of annotations at most. The annotations of all entries together fit into the room that the set has
-        left for annotations; those that do not fit are left out."""
+        left for annotations; annotations that do not fit are left out."""
         frees: list[tuple[list[Record], dict[int, bytes]]] = [([], {})]
         size, left = 0, self._messages.annotations_left
         for record in records:
@@ -423,8 +423,8 @@ class Egress(SetPublisher):
         return frees
 
     def _annotations(self, position: int, added: bytes) -> bytes:
-        """The annotations that the message has so far, merged with those of the last consumer. Empty if the last
-        consumer has none, or if they are too long or malformed."""
+        """The annotations that the message has so far, merged with the annotations of the last consumer. Empty if the
+        last consumer has none, or if they are too long or malformed."""
         if not added:
             return b""
         try:

@@ -203,7 +203,7 @@ class LedSet:
         return dead_letter_address(plan.name, address) if plan is not None else address
 
     def _count_taken_out(self) -> tuple[int, ...]:
-        """Counts all events that take messages out of a queue or the outbox, except those by a consumer."""
+        """Counts all events that take messages out of a queue or the outbox, except the events of consumers."""
         state = self._sets.state(self._name)
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings

@@ -88,7 +88,7 @@ class SetOutbox:
         return self._by_address.get(address, {})
 
     def of(self, queue: QueueId) -> list[int]:
-        """The positions of those messages in the outbox that came from this queue."""
+        """The positions of the messages in the outbox that came from this queue."""
         if queue not in self._counts:
             return []
         return sorted(position for position, letter in self._letters.items() if letter.queue == queue)
