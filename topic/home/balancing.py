@@ -526,13 +526,13 @@ class Balancing:
         records = [record for record in records if not stream.is_waiting(record) and self._is_free(record)]
         if not records:
             return
-        rested: list[Record] = []
+        ready: list[Record] = []
         for record in records:
             rests = self._is_given_back(record) and bool((record.refusals or NOT_HAD)[1])
             record.offer_again(UNASSIGNED, given_back=self._is_given_back(record))
             if not (rests and self.rests.begin(stream, record)):
-                rested.append(record)
-        stream.wait_for_room(rested)
+                ready.append(record)
+        stream.wait_for_room(ready)
         without = [record for record in records if record.without]
         if without:
             self._home.leave_out(stream, without)
