@@ -6,6 +6,7 @@ python -m tests.simulation --count 10000     the same, of seeds that nobody has 
 """
 
 import argparse
+import gc
 import statistics
 import sys
 import time
@@ -33,6 +34,7 @@ def main() -> int:
     if options.seed is None:
         options.seed = int(time.time()) * APART
         print(f"seeds from {options.seed} on", flush=True)
+    collect_seldom()
     began, failed, promises, kept, spoken_for, unlike_any = time.monotonic(), 0, 0, 0, 0, 0
     causes: Counter[str] = Counter()
     steps: list[int] = []
@@ -66,6 +68,13 @@ def main() -> int:
         print(f"  {count:>8} {count / max(promises, 1):8.3%}  {cause}")
     print(f"{spoken_for} lives of publishers were at least once: a machine acknowledged on a link left (protocol 10)")
     return 1 if failed else 0
+
+
+def collect_seldom() -> None:
+    """Let searches for garbage skip what is loaded, and begin as late as in a router: they took an eighth of the
+    time."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 def _where(failure: Failure) -> str:

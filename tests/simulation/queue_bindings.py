@@ -40,13 +40,21 @@ class BoundQueues:
         """Keyed by message: set, queue and key of each binding that has to get it."""
         self._came_by: dict[tuple[str, bytes], list[bytes]] = {}
         """Keyed by queue and message: the keys of the bindings by which it came."""
+        self._listed: tuple[object, list[tuple[str, str, Binding]]] = None, []
+        """The decided bindings, and the state of the logs from which they were read."""
 
     def _all(self) -> list[tuple[str, str, Binding]]:
         """Set and queue of each decided binding, except for sets that may have lost entries."""
         if self.world is None or not self.world.bound:
             return []
+        seen = self._queues.logs.changes, [self._queues.is_lost(name) for name in self.world.sets]
+        if self._listed[0] != seen:
+            self._listed = seen, self._list(self.world.sets)
+        return self._listed[1]
+
+    def _list(self, sets: list[str]) -> list[tuple[str, str, Binding]]:
         found: list[tuple[str, str, Binding]] = []
-        for name in self.world.sets:
+        for name in sets:
             state = self._queues.logs.state(name)
             for binding in state.bindings if not self._queues.is_lost(name) else ():
                 queue = state.name_of(binding.queue)

@@ -184,6 +184,8 @@ class QueueLogs:
         self._times = times
         self._books: dict[tuple[str, int], Book] = {}
         """Keyed by set and life."""
+        self.changes = 0
+        """How often the state of a set has changed."""
         self._proposed: dict[tuple[str, int, int, int], Proposed] = {}
         """Keyed by set, life, term and index."""
         self._reserved: set[tuple[str, bytes, bytes]] = set()
@@ -218,6 +220,7 @@ class QueueLogs:
     def recovered(self, name: str, life: int, kept: Iterable[Entry]) -> None:
         """A set has a new life, which begins with these entries of an earlier one."""
         book = self._books[name, life] = Book()
+        self.changes += 1
         for entry in kept:
             book.entries.append(entry)
             if entry.data:
@@ -278,6 +281,7 @@ class QueueLogs:
         if isinstance(asked, Free) and asked.queue in before:
             self._free(name, book, asked)
         answer = state.apply(index, entry.data)
+        self.changes += 1
         self.seen[type(asked).__name__] += 1
         if isinstance(asked, Purge):
             self._note_purge(book, index, asked)

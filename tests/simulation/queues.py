@@ -60,6 +60,8 @@ class QueueWorld:
         self.has_letters = self._letters.random() < world.knobs.dead_letters
         if self.has_letters and len(self.names) == 1:
             self.names.append(f"{self._letters.choice(prefixes)}c/1")
+        self.sets = sorted({self.set_of(name) for name in self.names})
+        """The sets that have a queue of this mesh's clients."""
         limits = {name: dice.choice((1, 3)) for name in self.names if dice.random() < 0.15}
         self.doomed = {name for name in self.names if dice.random() < 0.1}
         """Queues that operators delete now and then."""
@@ -107,11 +109,6 @@ class QueueWorld:
             return "topic/0"
         queue = self.names[number] if number < len(self.names) else self._dice.choice(self.names)
         return (egress_address if name.startswith("s") else ingress_address)(self.set_of(queue), queue)
-
-    @property
-    def sets(self) -> list[str]:
-        """The sets that have a queue of this mesh's clients."""
-        return sorted({self.set_of(name) for name in self.names})
 
     def set_of(self, queue: str) -> str:
         plan = self._sets.map.plan_of(queue)

@@ -183,6 +183,27 @@ class _Request:
     answer: Answer | None = None
 
 
+@attrs.define(eq=False)
+class _Model:
+    """What the first decided entries of a life of a set lead to. Decided entries do not change, so each is applied
+    once."""
+
+    state: SetState = attrs.Factory(SetState)
+    applied: int = 0
+    created: dict[str, int] = attrs.Factory(dict)
+    """Keyed by queue: how often it was declared."""
+
+    def apply(self, index: int, entry: Entry) -> None:
+        self.applied = index
+        if not entry.data:
+            return
+        operation, before = asked_in(entry), len(self.state)
+        answer = self.state.apply(index, entry.data)
+        if isinstance(operation, Declare) and len(self.state) > before:
+            self.created[operation.name] = self.created.get(operation.name, 0) + 1
+        assert isinstance(answer, Done | Refused) == isinstance(operation, Operation)
+
+
 class SetWorld:
     """All sets of a mesh and their clients. Its random numbers are its own."""
 
@@ -221,6 +242,8 @@ class SetWorld:
         """Keyed by set and life: the entries from index 1 on."""
         self._decided_in: dict[tuple[str, int, int], int] = {}
         """Keyed by set, life and index: the term of the leader that has decided the entry."""
+        self._models: dict[tuple[str, int], _Model] = {}
+        """Keyed by set and life."""
         self._digests: dict[tuple[str, int, int], bytes] = {}
         """Keyed by set, life and index."""
         self.leaders: dict[tuple[str, int, int], str] = {}
@@ -561,6 +584,7 @@ class SetWorld:
         self._world.judge.queues.lost(name)
         life = replica.raft.hard.life
         kept = self._decided[name, life] = self._decided[name, former][: replica.applied]
+        self._models.pop((name, life), None)
         for index in range(1, len(kept) + 1):
             self._decided_in[name, life, index] = self._decided_in[name, former, index]
         self._world.judge.queues.logs.recovered(name, life, [entry for entry in kept if entry is not None])
@@ -721,17 +745,12 @@ class SetWorld:
     def _model(self, name: str, life: int) -> SetState:
         """The state that the decided entries lead to. Also checks that no queue of a client's own was declared twice,
         and that no deleted one came back."""
-        model = SetState()
-        created: dict[str, int] = {}
-        for index, entry in enumerate(self._decided.get((name, life), []), 1):
+        known = self._models.setdefault((name, life), _Model())
+        for index, entry in enumerate(self._decided.get((name, life), [])[known.applied :], known.applied + 1):
             if entry is None:
                 raise Violation(f"13 one log: entry {index} of {name} was never decided")
-            if entry.data:
-                operation, before = asked_in(entry), len(model)
-                answer = model.apply(index, entry.data)
-                if isinstance(operation, Declare) and len(model) > before:
-                    created[operation.name] = created.get(operation.name, 0) + 1
-                assert isinstance(answer, Done | Refused) == isinstance(operation, Operation)
+            known.apply(index, entry)
+        model, created = known.state, known.created
         deleted = {one.operation.id for one in self.requests if isinstance(one.operation, Delete)}
         for one in self.requests:
             plan = self.map.plan_of(one.operation.name) if isinstance(one.answer, Done) else None
