@@ -22,6 +22,7 @@ from router.amqp.body_connection import BodyConnection
 from router.amqp.connection import Connection
 from router.amqp.driven import DrivenConnection, Outbound
 from router.amqp.format.values import Bounds
+from router.amqp.proton.loops import LOOPS
 from router.amqp.sasl.layer import SaslLayer
 from router.amqp.transport import at_once, read_first, serve
 from router.edge import anonymous
@@ -204,6 +205,11 @@ class Process:
     def _log_boot(self, at: Address) -> None:
         told = event(EventKind.BOOT, incarnation=self.node.incarnation)
         log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, at, extra=told)
+        if not LOOPS.is_compiled:
+            log.warning(
+                "the router takes more processor time: its inner loops are not compiled, or are older than loops.c; "
+                "install again with a C compiler and without ONCEMESH_INTERPRETED"
+            )
         if awaited := self.node.topic.boot.waiting_for:
             longest = format_duration(self.topology.timing.boot_wait)
             log.info(

@@ -93,6 +93,18 @@ async def test_they_find_each_other_and_end_with_status_0_on_sigterm(routers: Ro
         assert process.returncode == 0, errors
 
 
+@pytest.mark.real_start  # its environment counts
+async def test_a_router_with_interpreted_loops_says_so(routers: Routers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEMESH_INTERPRETED", "1")
+    lines = routers.start("a").stderr
+    assert lines is not None
+    with trio.fail_after(HANGS_S):
+        while "its inner loops are not compiled" not in await trio.to_thread.run_sync(
+            lines.readline, abandon_on_cancel=True
+        ):
+            pass
+
+
 async def test_their_run_directory_is_one_for_the_other_commands(routers: Routers) -> None:
     """Two that share the default one; the log is in it as well as on the terminal."""
     routers.start("a"), routers.start("b")
