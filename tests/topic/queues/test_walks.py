@@ -43,33 +43,42 @@ def test_the_same_seed_is_the_same_walk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "method", "old", "new"),
+    ("owner", "method", "old", "new", "pinned"),
     [
-        (Egress, "_wanted", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])"),
+        (
+            Egress,
+            "_wanted",
+            "Reserve(self.queue, consumer, self._runs(records))",
+            "Reserve(self.queue, consumer, [])",
+            3,
+        ),
         (
             Egress,
             "send_outcomes",
             "(self._rejected if is_rejected else self._over).extend(records)",
             "self.node.topic.settle(self.stream, records)",
+            2,
         ),
-        (Balancing, "ask_holders", "self._home.seek_all(theirs, name)", "pass"),
-        (EgressKind, "counts_again", "True", "False"),
-        (QueuedMessages, "_came_back", "before.failed + failed", "before.failed + 1"),
-        (QueuedMessages, "_came_back", "before.failed + failed", "before.failed"),
-        (EdgeDelivery, "end", "failed=failed", "failed=False"),
-        (Egress, "_ended", "heappush(self._free, position)", "pass"),
-        (Ingress, "attach_as_leader", "dict.fromkeys(unsettled, 0)", "{}"),
-        (Ingress, "forget", "self._over.update", "len"),
+        (Balancing, "ask_holders", "self._home.seek_all(theirs, name)", "pass", 8),
+        (EgressKind, "counts_again", "True", "False", 4),
+        (QueuedMessages, "_came_back", "before.failed + failed", "before.failed + 1", 3),
+        (QueuedMessages, "_came_back", "before.failed + failed", "before.failed", 2),
+        (EdgeDelivery, "end", "failed=failed", "failed=False", 7),
+        (Egress, "_ended", "heappush(self._free, position)", "pass", 3),
+        (Ingress, "attach_as_leader", "dict.fromkeys(unsettled, 0)", "{}", 5),
+        (Ingress, "forget", "self._over.update", "len", 3),
         (
             Letters,
             "send_outcomes",
             "(self._taken if is_taken else self._refused).append(record)",
             "self._refused.append(record)",
+            0,
         ),
-        (LedSet, "_look_into_outbox", "letters.outbox_changed()", "pass"),
-        (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches"),
+        (LedSet, "_look_into_outbox", "letters.outbox_changed()", "pass", 0),
+        (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches", 5),
     ],
 )
-def test_a_rule_that_is_broken_is_noticed(owner: type, method: str, old: str, new: str) -> None:
+def test_a_rule_that_is_broken_is_noticed(owner: type, method: str, old: str, new: str, pinned: int) -> None:
+    """The pinned seed notices the rule soonest. When it does not any more, another one does."""
     with Mutant(owner, method, old, new, old, "").applied():
-        assert any(attempt(seed)[1] is not None for seed in range(MOST))
+        assert any(attempt(seed)[1] is not None for seed in (pinned, *range(MOST)))

@@ -39,6 +39,8 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft, RaftRole
 
 MAPPING = b"map"
+MOST_STEPS = 5_000
+"""Steps until a set is at rest: ten times as many as any test needs. A broken rule may let a set step for ever."""
 
 
 @attrs.frozen(slots=True)
@@ -356,7 +358,7 @@ class Cluster:
     def settle(self, *, hanging: Sequence[str] = (), seconds: float = 30.0) -> None:
         """Let messages arrive and disks write, and time pass, until nothing is left to do."""
         end = self.now + seconds
-        for _ in range(100_000):
+        for _ in range(MOST_STEPS):
             if not self.step_without_time(hanging):
                 due = self.next_deadline()
                 if due is None or due[0] > end:
