@@ -80,9 +80,10 @@ bench-tools:
 	apt-get update -qq
 	apt-get install -y -qq gcc libc6-dev libqpid-proton11-dev
 
-# What the tests with Proton C++, RabbitMQ's client, Qpid JMS, go-amqp, mosquitto's, network namespaces, a browser and
-# Prometheus are run with; once, on Debian and as root. Elsewhere they are skipped. Of RabbitMQ only the files: installed,
-# its server would be started. go-amqp is skipped if there is no Go, because Debian's may be too old for it.
+# The tools of the tests with Proton C++, RabbitMQ's client, Qpid JMS, protonj2, pyamqp, go-amqp, mosquitto's, network
+# namespaces, a browser and Prometheus; once, on Debian and as root. Elsewhere these tests are skipped. The package of RabbitMQ
+# is unpacked and not installed, because its server would be started. go-amqp is skipped if there is no Go: Debian's may be too
+# old for it.
 interop-tools:
 	apt-get update -qq
 	apt-get install -y -qq --no-install-recommends g++ libqpid-proton-cpp12-dev erlang-base erlang-inets erlang-ssl iproute2 \
@@ -92,13 +93,24 @@ interop-tools:
 	dpkg-deb -x build/interop/rabbitmq-server_*.deb build/interop/package
 	rm -rf build/interop/rabbitmq && mv build/interop/package/usr/lib/rabbitmq/lib/*/plugins build/interop/rabbitmq
 	rm -rf build/interop/package build/interop/rabbitmq-server_*.deb
-	$(MAKE) --silent build/interop/proton_client build/interop/jms/JmsClient.class
+	$(MAKE) --silent build/interop/proton_client build/interop/jms/JmsClient.class \
+		build/interop/protonj2/ProtonJ2Client.class build/interop/azure/azure
 	if command -v go; then $(MAKE) --silent build/interop/go_client; fi
 
 build/interop/jms/JmsClient.class: tests/interop/jms/JmsClient.java tests/interop/jms/pom.xml
 	@mvn --quiet --batch-mode --file tests/interop/jms/pom.xml dependency:copy-dependencies \
 		-DoutputDirectory=$(CURDIR)/build/interop/jms/lib
 	@javac -cp 'build/interop/jms/lib/*' -d build/interop/jms $<
+
+build/interop/protonj2/ProtonJ2Client.class: tests/interop/protonj2/ProtonJ2Client.java tests/interop/protonj2/pom.xml
+	@mvn --quiet --batch-mode --file tests/interop/protonj2/pom.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(CURDIR)/build/interop/protonj2/lib
+	@javac -cp 'build/interop/protonj2/lib/*' -d build/interop/protonj2 $<
+
+# Beside the environment: only the tests' client imports it.
+build/interop/azure/azure:
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target build/interop/azure azure-servicebus==7.15.0
+	@touch $@
 
 build/interop/go_client: tests/interop/go/go_client.go tests/interop/go/go.mod tests/interop/go/go.sum
 	@cd tests/interop/go && go build -o $(CURDIR)/$@ .

@@ -8,9 +8,10 @@ has its outcome, and in mode second also the router's settlement. When its input
 everything that it saw. A subscriber that holds sends its outcomes after the order `accept`. Messages of proton and rhea
 have the subjects `even` and `odd` in turn, their subscribers may have a selector, and their publishers send each
 message to the anonymous terminus instead, if the environment says so. Requesters and servers have the roles `ask` and
-`answer`. Times are microseconds of the machine's monotonic clock, so those of different processes can be compared. Qpid
-JMS and go-amqp tell no times, and are told of all routers, separated by commas: they find another router by themselves.
-Their subscribers at topics are durable. They tell `part` after each third of the messages.
+`answer`. Times are microseconds of the machine's monotonic clock, so those of different processes can be compared.
+Ours, Qpid JMS, protonj2, pyamqp and go-amqp tell no times. A client that is told of several routers, separated by
+commas, finds another router by itself. Then its subscriber at a topic is durable (pyamqp has none), and tells `part`
+after each third of the messages.
 """
 
 import json
@@ -37,6 +38,8 @@ CPP_BINARY = HERE.parent.parent / "build" / "interop" / "proton_client"
 BUILT = HERE.parent.parent / "build" / "interop"
 RABBITMQ = BUILT / "rabbitmq"
 JMS = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{BUILT / 'jms'}:{BUILT / 'jms'}/lib/*", "JmsClient"]
+PROTONJ2 = BUILT / "protonj2"
+AZURE = BUILT / "azure"
 GO = BUILT / "go_client"
 COMMANDS = {
     "proton": [sys.executable, str(HERE / "proton_client.py")],
@@ -45,7 +48,10 @@ COMMANDS = {
     "amqp10": [str(NODE), str(HERE / "amqp10_client.js")],
     "proton requests": [sys.executable, str(HERE / "proton_requests.py")],
     "rhea requests": [str(NODE), str(HERE / "rhea_requests.js")],
+    "ours": [sys.executable, str(HERE / "our_client.py")],
     "jms": JMS,
+    "protonj2": ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{PROTONJ2}:{PROTONJ2}/lib/*", "ProtonJ2Client"],
+    "azure": ["env", f"PYTHONPATH={AZURE}", sys.executable, str(HERE / "azure_client.py")],
     "go": [str(GO)],
     "erlang": ["escript", str(HERE / "erlang_client.escript")],
 }
@@ -61,6 +67,10 @@ def prepare(maker: str) -> None:
         pytest.skip("RabbitMQ's client needs Erlang and the plugins of Debian's package (make interop-tools)")
     if maker == "jms" and (shutil.which("java") is None or not (BUILT / "jms" / "JmsClient.class").exists()):
         pytest.skip("Qpid JMS needs Java and Maven (make interop-tools)")
+    if maker == "protonj2" and (shutil.which("java") is None or not (PROTONJ2 / "ProtonJ2Client.class").exists()):
+        pytest.skip("protonj2 needs Java and Maven (make interop-tools)")
+    if maker == "azure" and not (AZURE / "azure").exists():
+        pytest.skip("pyamqp needs the files of azure-servicebus (make interop-tools)")
     if maker == "go" and not GO.exists():
         pytest.skip("go-amqp needs Go 1.25 or later (make interop-tools)")
     if maker == "proton-c++" and (not CPP_BINARY.exists() or CPP_BINARY.stat().st_mtime < CPP_SOURCE.stat().st_mtime):

@@ -5,16 +5,19 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from typing import Any
 
 from proton import Delivery, Link, Message
 from proton.handlers import MessagingHandler
-from proton.reactor import ApplicationEvent, Container, EventInjector, LinkOption, Selector
+from proton.reactor import ApplicationEvent, Container, DurableSubscription, EventInjector, LinkOption, Selector
 
-ROLE, ROUTER, ADDRESS, COUNT, SIZE, MODE, WHEN = sys.argv[1:]
+ROLE, ROUTERS, ADDRESS, COUNT, SIZE, MODE, WHEN = sys.argv[1:]
 TOTAL, BYTES = int(COUNT), int(SIZE)
 TO = ADDRESS if os.environ.get("ANONYMOUS") else None
-IN_FLIGHT = max(10, min(1000, (8 << 20) // BYTES))
+URLS = [f"amqp://{router}" for router in ROUTERS.split(",")]
+ROAMS = len(URLS) > 1
+IN_FLIGHT = 100 if ROAMS else max(10, min(1000, (8 << 20) // BYTES))
 
 
 def tell(event: str, **what: Any) -> None:
@@ -36,9 +39,11 @@ class Client(MessagingHandler):
     def __init__(self, injector: EventInjector) -> None:
         super().__init__(auto_accept=False, prefetch=100)
         self.injector = injector
+        self.has_attached = False
+        self.link: Link
 
     def on_start(self, event: Any) -> None:
-        self.connection = event.container.connect(f"amqp://{ROUTER}", reconnect=False)
+        self.connection = event.container.connect(urls=URLS, reconnect=None if ROAMS else False)
         self.attach(event.container)
         event.container.selectable(self.injector)
         threading.Thread(target=self.listen, daemon=True).start()
@@ -49,10 +54,13 @@ class Client(MessagingHandler):
         self.injector.trigger(ApplicationEvent("finish"))
 
     def on_link_opened(self, event: Any) -> None:
-        tell("attached")
+        if not self.has_attached:
+            tell("attached")
+        self.has_attached = True
 
     def on_finish(self, event: Any) -> None:
         self.injector.close()
+        self.link.close()  # a durable subscriber ends with this
         self.connection.close()
 
     def attach(self, container: Container) -> None:
@@ -61,23 +69,34 @@ class Client(MessagingHandler):
 
 class Publisher(Client):
     def attach(self, container: Container) -> None:
-        self.sent = 0
+        self.todo = deque(range(TOTAL))
+        self.doubtful: dict[int, None] = {}
+        """The messages without an outcome, in order."""
         self.accepted: list[int] = []
         self.times: list[int] = []
         self.refused = 0
-        self.sender = container.create_sender(self.connection, None if TO else ADDRESS)
+        self.link = container.create_sender(self.connection, None if TO else ADDRESS)
 
     def on_sendable(self, event: Any) -> None:
-        while self.sender.credit and self.sent < TOTAL and self.sent - len(self.accepted) < IN_FLIGHT:
-            body = b"%d " % self.sent
-            self.sender.send(
-                Message(body.ljust(BYTES, b"."), inferred=True, address=TO, subject=("even", "odd")[self.sent % 2]),
-                tag=str(self.sent),
+        while self.link.credit and self.todo and len(self.doubtful) < IN_FLIGHT:
+            number = self.todo.popleft()
+            body = b"%d " % number
+            self.doubtful[number] = None
+            self.link.send(
+                Message(body.ljust(BYTES, b"."), inferred=True, address=TO, subject=("even", "odd")[number % 2]),
+                tag=str(number),
             )
-            self.sent += 1
+
+    def on_disconnected(self, event: Any) -> None:
+        self.todo.extendleft(reversed(self.doubtful))
+        self.doubtful.clear()
 
     def on_accepted(self, event: Any) -> None:
-        self.accepted.append(int(event.delivery.tag))
+        number = int(event.delivery.tag)
+        if number not in self.doubtful:
+            return
+        del self.doubtful[number]
+        self.accepted.append(number)
         self.times.append(now())
         if len(self.accepted) == TOTAL:
             tell("complete")
@@ -99,19 +118,27 @@ class Subscriber(Client):
         self.held: list[Delivery] = []
         self.damaged = 0
         self.settled = 0
+        self.seen: set[int] = set()
         selector = os.environ.get("SELECTOR")
         options = [SettleMode(), *([Selector(selector)] if selector else [])]
-        container.create_receiver(self.connection, ADDRESS, options=options)
+        options += [DurableSubscription()] if ROAMS and ADDRESS.startswith("topic/") else []
+        self.link = container.create_receiver(self.connection, ADDRESS, options=options)
 
     def on_message(self, event: Any) -> None:
         body = bytes(event.message.body)
-        self.numbers.append(int(body.split()[0]))
+        number = int(body.split()[0])
+        self.numbers.append(number)
         self.damaged += len(body) != BYTES
         if WHEN == "hold":
             self.held.append(event.delivery)
         else:
             self.give(event.delivery)
-        if len(self.numbers) == TOTAL:
+        if number in self.seen:
+            return
+        self.seen.add(number)
+        if ROAMS and len(self.seen) in (TOTAL // 3, TOTAL * 2 // 3):
+            tell("part")
+        if len(self.seen) == TOTAL:
             tell("received")
             self.check_complete()
 
@@ -122,7 +149,8 @@ class Subscriber(Client):
             delivery.settle()
 
     def check_complete(self) -> None:
-        if len(self.numbers) == TOTAL == (self.settled if MODE == "second" else len(self.times)):
+        given = self.settled if MODE == "second" else len(self.times)
+        if len(self.seen) == TOTAL and given == len(self.numbers):
             tell("complete")
 
     def on_accept(self, event: Any) -> None:
@@ -140,4 +168,7 @@ class Subscriber(Client):
 
 
 role = Publisher if ROLE == "publish" else Subscriber
-Container(role(EventInjector())).run()
+container = Container(role(EventInjector()))
+if ROAMS:
+    container.container_id = f"proton-{ROLE}"
+container.run()
