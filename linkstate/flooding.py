@@ -174,9 +174,9 @@ class Database:
         assert own is not None, "we advertise before anybody can tell us about ourselves"
         version = entry.incarnation, entry.sequence
         if entry.incarnation > self._incarnation or entry.sequence > LAST_SEQUENCE:
-            # The advertisement is forged, or comes from another router of this name whose clock is ahead. This router
-            # cannot outbid it: it has no higher sequence number, or none that other routers can decode. The
-            # advertisement expires, because nobody renews it.
+            # The advertisement is forged, or comes from another router of this name whose clock is ahead.
+            # This router cannot outbid it, because no higher sequence number exists that other routers can decode.
+            # The advertisement expires, because nobody renews it.
             self.refused += 1
             return InstallResult.REFUSED
         if version > own.version or (version == own.version and entry.links != own.links):

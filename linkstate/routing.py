@@ -60,7 +60,7 @@ class LinkState:
         self.plan = plan
         self.neighbours: dict[str, Neighbour] = {}
         self.routes: dict[str, Route] = {}
-        self.changes: list[Reachability] = []  # emptied by the owner after each call
+        self.changes: list[Reachability] = []  # changes of the routes; the owner takes them after each call
         self.database = Database(
             name, incarnation, plan, clock.believes, refresh=REFRESH_DEADS * dead, max_age=MAX_AGE_DEADS * dead
         )

@@ -123,8 +123,8 @@ class Strangers(Generic[S]):
             return None
         of = self._crowd if len(self._crowd) > self._crowded else self._unopened
         while (silent := of.oldest_silent) is not None and silent.has_spoken:
-            # The kernel has the greeting of this connection, but the connection's task has not run since. A connection
-            # comes here at most once, so the loop takes constant time on average.
+            # The kernel has the greeting of this connection, but the connection's task has not run since.
+            # A connection comes here at most once, so the loop takes constant time on average.
             self.speaks(silent)
         return of.oldest or next(iter(self._opened))
 

@@ -48,7 +48,7 @@ TELL_S: Final = 1.0
 
 class Health(Enum):
     WELL = "well"
-    LATE = "late"  # reported only once for each turn
+    LATE = "late"  # the watch reports each late turn only once
     STUCK = "stuck"
 
 

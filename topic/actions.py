@@ -262,7 +262,7 @@ class Declared:
     name: str
     """The name of the queue."""
     answer: Any
-    """`topic.queues.operations.Answer`"""
+    """The answer, a `topic.queues.operations.Answer`."""
 
 
 @attrs.frozen(slots=True)

@@ -43,9 +43,9 @@ class BackOff:
     after: float
     """The pause after the delivery has come back for the first time."""
     factor: int = 1
-    """How many times longer each further pause is."""
+    """The factor by which each further pause is longer than the pause before."""
     most: float = DAY_S
-    """The longest pause."""
+    """The longest pause of a delivery."""
 
     def pause(self, times: int) -> float:
         """The pause of a delivery that has come back this many times. 0 if it has not come back."""

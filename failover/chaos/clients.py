@@ -93,8 +93,8 @@ class Member:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                # Each client has its own session, so that ctrl-c reaches only the nemesis, which then ends them in
-                # order.
+                # Give each client a session of its own.
+                # So ctrl-c reaches only the nemesis, which then ends the clients in order.
                 start_new_session=True,
             )
         self.running = True

@@ -82,8 +82,8 @@ class Endpoint(Attachment):
         self._commits = GroupCommit[Change, StateError](self._kept, StateError, self._give_up)
         self._ours: Mapping[bytes, int] | None = None  # the unsettled map that the last attach carried
         self._turn_ends = 0.0
-        self._scope = trio.CancelScope(shield=True)  # has all background tasks
-        self._work = trio.CancelScope()  # has all background tasks except the connections
+        self._scope = trio.CancelScope(shield=True)  # the scope of all background tasks
+        self._work = trio.CancelScope()  # the scope of all background tasks except the connections
 
     # The methods from here on are for subclasses.
 

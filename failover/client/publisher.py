@@ -65,7 +65,7 @@ class Publisher(Endpoint):
         self.resumed: tuple[Handle, ...] = ()
         self._in_flight = in_flight
         self._resend = resend_in_doubt
-        self._checks = self._check  # the bound method, which all handles share
+        self._checks = self._check  # the method `_check`, bound once for all handles
         self._next = 0
         self._storing = 0
         self._queueing = trio.Lock()  # senders that wait for room; each change wakes only the first one

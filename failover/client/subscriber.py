@@ -69,7 +69,7 @@ class Subscriber(Endpoint):
         super().__init__(urls, address, container=container, link=link, **options)
         if credit < 1:
             raise ValueError(f"credit: expected at least 1, found {credit}")
-        self._answers = self._answer  # the bound method, which all deliveries share
+        self._answers = self._answer  # the method `_answer`, bound once for all deliveries
         self._credit = credit
         self._owed = 0  # the credit that the subscriber still has to give again
         self._settle = settle
@@ -78,8 +78,8 @@ class Subscriber(Endpoint):
         self._unsettled: dict[bytes, Delivery] = {}  # the unsettled deliveries by key, in settle mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._is_to_end = False
-        # Each incomplete map carries a share of the whole unsettled map. This is the sum of these shares; at 1.0 the
-        # router has read all of it.
+        # The share of the whole unsettled map that the attaches with incomplete maps have carried so far.
+        # At 1.0, the router has read the whole map.
         self._parts = 0.0
 
     def __aiter__(self) -> AsyncIterator[Delivery]:

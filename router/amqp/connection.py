@@ -372,8 +372,8 @@ class Connection(DrivenConnection):
         self._sessions.release()
         self._engine.release()
         self.proofs.clear()
-        # The parts of a connection refer to it, directly or through links. Without the `del`, Python would free this
-        # cycle only when it searches for cycles.
+        # The parts of a connection refer to it, directly or through links.
+        # Delete the references: otherwise Python frees this cycle only when it searches for cycles.
         del self.tap, self.echoes, self._endpoints
         del self._sessions, self._restated, self._inbox, self._output, self._intake
         error: BaseException | None = self.error

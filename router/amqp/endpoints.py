@@ -48,8 +48,8 @@ class Endpoints:
         self._tap = tap
         self._max_message = max_message
         self._session: Any = None  # the session of the links that we attach
-        # True if the peer has freed a channel or handle by an end or detach. Proton frees the channel or handle of our
-        # end only when we take the output that answers the peer.
+        # True if the peer has freed a channel or handle by an end or detach.
+        # Proton frees ours only when we take the output with the answer to the peer.
         self._frees = False
         self.begun = 0
         """The number of sessions whose begin we have not written yet."""

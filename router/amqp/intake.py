@@ -43,7 +43,7 @@ class EchoOwner(Protocol):
 
 
 class Intake:
-    """The intake of one connection."""
+    """Gives the input of one connection to proton."""
 
     def __init__(
         self,
@@ -185,8 +185,8 @@ class Intake:
         session = self._sessions.on_channel(note.wire[0])
         if session is None:
             return frame
-        # Take proton's output, so that proton writes all messages for which there was credit and room. The flow at its
-        # end names the transfer-id of the last one.
+        # Take proton's output, so that proton writes all messages for which there was credit and room.
+        # The flow at the end of the output names the transfer-id of the last one.
         return self._tap.flows.lowered(frame, note, self._take_output([session.pointer]))
 
     def _take_output(self, asked: Sequence[Any]) -> bytes:

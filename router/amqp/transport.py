@@ -33,7 +33,7 @@ TURN_S = 0.006
 LATE_S = 0.1
 # The first pause between two looks at the bytes that the peer's machine has acknowledged.
 PROOF_FIRST_S = 0.001
-PROOF_MOST_S = 0.25  # the longest of these pauses
+PROOF_MOST_S = 0.25  # the longest pause between two such looks
 # The seconds after which a peer that takes none of our output is disconnected, even if its machine lives.
 STALL_S = 30.0
 # The seconds that a peer has to answer a close, and to take the last output.
@@ -126,7 +126,7 @@ class _Driver:
         self._woken = trio.Event()
         self._patience = math.inf
         self._read = 0  # the number of bytes read from the socket
-        self._handled = 0  # the number of these bytes that were handled
+        self._handled = 0  # how many of the bytes read were handled
         self._unsent = memoryview(b"")  # output that is not written yet
         self._is_fresh = False  # True while no byte of `_unsent` was written
         self._written = 0

@@ -227,8 +227,8 @@ class Agent:
             return self._named(request) or await self._find(request)
 
     def _named(self, request: Request) -> tuple[Kind, Any] | None:
-        """The type and a stand-in for the entity that a request names. This needs type, identity and name, and a type
-        whose operations accept entities that this router does not know (`Operations.named`). None for any other
+        """The type and a stand-in for the entity that a request names. The request has to give type, identity and name,
+        and the operations of the type have to accept unknown entities (`Operations.named`). None for any other
         request."""
         identity, name = request.text(IDENTITY), request.text(NAME)
         if request.text(TYPE) is None or identity is None or name is None:

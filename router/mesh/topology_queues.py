@@ -31,8 +31,8 @@ def read_queues(
         return None
     said = given(root, "addresses")
     is_read = not isinstance(said, list) or len(said) == len(addresses)
-    # A rule for addresses that has a fault is not read, and may be meant for queues. So the lack of a rule for queues
-    # is reported only if all rules could be read.
+    # A rule for addresses that has a fault is not read, and may be meant for queues.
+    # So report the lack of a rule for queues only if all rules could be read.
     if not rules and is_read:
         what = "expected also an address rule such as {prefix: queue/, kind: queue}"
         reader.fail(found.line, f"queues: no address is of kind queue, {what}")

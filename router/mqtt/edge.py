@@ -83,7 +83,7 @@ class MqttEdge:
         self._of: dict[MqttConnection, MqttSession] = {}
         self._away = Away(self)
         self._at_first_word: dict[MqttConnection, Callable[[], None]] = {}
-        """Calls that wait for the client's first packet, which shows that the client has read its CONNACK."""
+        """Calls that wait for the client's first packet. This packet shows that the client has read its CONNACK."""
         self.entrances: dict[MqttConnection, Entrance] = {}
         self._wills: dict[MqttConnection, Will] = {}
 
@@ -307,8 +307,7 @@ class MqttEdge:
         late. `told`: end only the links that still have these epochs; None: end all."""
         session.told = None
         for entry in self._links_of(session.client, session.user):
-            # Skip a link with a later epoch: it was attached after the CONNACK, so it belongs to a later session of the
-            # client.
+            # Skip a link with a later epoch: it was attached after the CONNACK, by a later session of the client.
             if told is None or told.get(entry.index) == entry.epoch:
                 end_link(self._node, entry)
 
@@ -319,8 +318,8 @@ class MqttEdge:
         if asked and not session.timeout:
             why = "the client asks for a session expiry in its DISCONNECT, but its CONNECT had none"
             raise MqttError(Reason.PROTOCOL_ERROR, why)
-        # Do nothing if `told` is not None: the client's former links are not attached here yet, so none can take the
-        # new time.
+        # If `told` is not None, do nothing.
+        # The client's former links are not attached here yet, so no link can take the new time.
         if asked and session.told is None:
             session.last(min(asked, self._longest))
 

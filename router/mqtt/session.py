@@ -188,8 +188,7 @@ class MqttSession:
         elif not self._is_known(packet):
             end = self.publishers[index] = self.publishers.pop(index)
             same = message if until_ms is None else to_amqp(packet.payload, packet.qos, packet.properties)
-            # Leave the expiry out of the bytes that make the tag, because a copy of the message expires at another
-            # time.
+            # Make the tag from the bytes without the expiry: a copy of the message expires at another time.
             tag = end.tag(packet.identifier, same)
             incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message, until, until_ms)
             self.received[packet.identifier] = incoming
@@ -228,8 +227,8 @@ class MqttSession:
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]
-                # Skip a message that the client has not sent on this connection: the client sends PUBREL first, and
-                # gets its PUBCOMP then.
+                # Skip a message that the client has not sent on this connection.
+                # The client first sends PUBREL, and then gets its PUBCOMP.
                 if incoming.is_read:
                     self._say(PacketKind.PUBCOMP, incoming.identifier)
 

@@ -198,8 +198,8 @@ class Doors:
     # The methods from here on are about outgoing connections.
 
     async def to_neighbour(self, stream: trio.SocketStream, name: str) -> WayOut:
-        """Prepare the stream of a connection that this router has dialled to a neighbour, whose certificate has to name
-        it. Raises TlsError."""
+        """Prepare the stream of a connection that this router has dialled to a neighbour. The certificate of the
+        neighbour has to name the neighbour. Raises TlsError."""
         if self._contexts is None:
             return stream, self._as_ourselves(name)
         secured = await self._secured(stream, self._contexts.as_neighbour)

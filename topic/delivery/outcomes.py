@@ -20,8 +20,9 @@ TERMINAL = frozenset(DeliveryOutcome)
 GIVEN_BACK = (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED)
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in DeliveryOutcome}
 Refusals = tuple[int, int, int, int]
-"""Four counts: the subscribers that rejected, that released and that modified a delivery, and the attempts that failed.
-An attempt fails if the subscriber says so (delivery-failed), or goes away without an outcome."""
+"""Four counts about one delivery: the subscribers that rejected it, the ones that released it, the ones that modified
+it, and the attempts that failed. An attempt fails if the subscriber says so (delivery-failed), or goes away without an
+outcome."""
 NOT_HAD: Final[Refusals] = (0, 0, 0, 0)
 """The refusals of a delivery of a balanced address that no subscriber has, and none has refused."""
 GONE: Final[Refusals] = (0, 0, 0, 1)

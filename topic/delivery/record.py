@@ -514,7 +514,8 @@ def answer(
 
 
 Giving = Callable[["HomeStream", list[Record], LinkEntry], None]
-"""A function that gives records of a stream to the chosen subscriber, whose directory entry is the last argument."""
+"""A function that gives records of a stream to the chosen subscriber. The last argument is the subscriber's directory
+entry."""
 
 
 class Choosing(Protocol):
@@ -651,9 +652,9 @@ class AddressKind(ABC):
 
     @abstractmethod
     def asks_all(self, record: Record) -> bool:
-        """Whether the Forward that a home sends for a subscriber awaited by name is for all subscribers at that
-        subscriber's router, because the home does not know which of them may have the record. If False, the Forward is
-        for the named subscriber alone."""
+        """Whether a Forward for a subscriber that is awaited by name goes to all subscribers at that subscriber's
+        router. This is so if the home does not know which of them may have the record. If False, the Forward is for the
+        named subscriber alone."""
 
     @abstractmethod
     def accepted(self, records: Iterable[Record]) -> None:

@@ -129,9 +129,9 @@ class LinkEntry:
 
     @property
     def outlives_router(self) -> bool:
-        """Whether a restarted router has to know the link. It has to for a durable link that may come back, or that
-        must not come back (3.3), and for any other link with a timeout whose client has to be told of its ending (8,
-        Apart)."""
+        """Whether a restarted router has to know the link. It has to know a durable link that may come back, or that
+        must not come back (3.3). It also has to know any other link with a timeout, if the client has to be told of the
+        link's ending (8, Apart)."""
         if not self.lifetime.timeout:
             return False
         is_durable = self.lifetime.durable > 0
@@ -230,7 +230,7 @@ class AddressAudience:
     routers: tuple[str, ...]
     orphans: tuple[bytes, ...]
     lapsed: dict[bytes, None]
-    """The subscribers for which the home does not wait, and whose clients do not know this yet (8, Apart), in order."""
+    """The subscribers for which the home does not wait, in order. Their clients do not know this yet (8, Apart)."""
     size: int
     """The number of subscribers, including local ones."""
     detail: str

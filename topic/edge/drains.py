@@ -30,7 +30,7 @@ from topic.outlet import Outlet
 SILENT_S: Final = 0.1
 """The seconds that an edge waits for a home that sends no answer."""
 BUSY_S: Final = 2.0
-"""The seconds that an edge waits for a home that has answered that it has more messages."""
+"""The seconds that an edge waits for a home, once the home has answered that it has more messages."""
 
 
 @attrs.define(slots=True)

@@ -33,8 +33,8 @@ class Reports:
         self.unreported: dict[str, list[Record]] = {}
         """For each home, the finished records whose report is delayed."""
         self._unproven: dict[bytes, dict[bytes, None]] = {}
-        """For each publisher whose home may still forward older deliveries, the local subscribers whose backlog the
-        home has delayed."""
+        """For each publisher, the local subscribers whose backlog its home has delayed. The home may still forward
+        older deliveries of the publisher to them."""
         self._subscribers = subscribers
         self._lapsed = lapsed
 

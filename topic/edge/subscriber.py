@@ -164,7 +164,7 @@ class LocalSubscriber:
         outcome for it, the client has read these settlements."""
         self.confirmable = 0
         self.attempts: dict[Record, int] = {}
-        """How often the client has released or modified each record."""
+        """For each record, how often the client has released or modified it."""
         self.delivered = 0
         self.accepted = 0
 

@@ -44,7 +44,7 @@ class SubscribingEnd(LinkEnd):
         self.sends_settled = sends_settled
         """Whether the end sends deliveries already settled. They count as accepted once they are sent."""
         self.options = 0
-        """As in `LinkEntry`."""
+        """The options of the subscription, as in `LinkEntry`."""
         self.named: dict[bytes, int] = {}
         """The deliveries in the map of the last attach that are neither resumed nor settled yet, by delivery key, with
         their states in the map."""

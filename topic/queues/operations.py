@@ -81,13 +81,13 @@ class Temporary(enum.StrEnum):
     """The lifetime policies of a temporary queue (AMQP 1.0 3.5.10 to 3.5.13): when it is deleted."""
 
     CLOSE = "close"
-    """With the link that has created it."""
+    """The queue is deleted with the link that has created it."""
     NO_LINKS = "no-links"
-    """When it has no links."""
+    """The queue is deleted when it has no links."""
     NO_MESSAGES = "no-messages"
-    """When the link that has created it is gone, and it has no messages."""
+    """The queue is deleted when the link that has created it is gone, and it has no messages."""
     NO_LINKS_OR_MESSAGES = "no-links-or-messages"
-    """When it has neither links nor messages."""
+    """The queue is deleted when it has neither links nor messages."""
 
 
 TEMPORARY: Final = "_temporary/"
@@ -283,7 +283,7 @@ class Commit:
     floor: int
     """The router has the answers to all its transactions with lower numbers."""
     posts: tuple[Post, ...]
-    """One for each queue that gets messages."""
+    """The messages that the transaction puts into queues: a `Post` for each queue."""
     retirements: tuple[Retirement, ...]
 
 

@@ -122,7 +122,7 @@ class Reject:
     queue: QueueId
     runs: Sequence[Run]
     annotations: Mapping[int, bytes] = attrs.Factory(dict)
-    """As in `Free`, with the errors of the consumers."""
+    """The annotations, as in `Free`, with the errors of the consumers."""
 
 
 @attrs.frozen(slots=True)
@@ -164,7 +164,7 @@ class Retire:
     rejected: bool
     runs: Sequence[Run]
     annotations: Mapping[int, bytes] = attrs.Factory(dict)
-    """As in `Reject`."""
+    """The annotations, as in `Reject`."""
 
 
 @attrs.frozen(slots=True)
@@ -180,7 +180,7 @@ class Transact:
     why: str
     """Why the leader has the transaction rolled back; empty if it may be carried out."""
     enqueues: Sequence[Enqueue]
-    """One for each queue that gets messages, without keys. The queue has to be declared."""
+    """An `Enqueue` without keys for each queue that gets messages. The queue has to be declared."""
     retires: Sequence[Retire]
 
     @property

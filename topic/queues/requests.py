@@ -84,8 +84,7 @@ class Requests:
             self._send_anew()
 
     def contact_lost(self, router: str) -> None:
-        """Handle the end of the contact with a router. The requests that it had go to the next router that says that it
-        leads."""
+        """The contact with a router has ended. Its requests go to the next router that claims to lead."""
         self._leaders.pop(router, None)
 
     def _send_anew(self) -> None:

@@ -51,8 +51,8 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
-            # Subscribers that have left their former routers come last, because homes first have to await all
-            # subscribers at the routers where they are now.
+            # Handle subscribers that have left their former routers last.
+            # Before that, homes have to await all subscribers at their present routers.
             for change in changes:
                 if change.entry.role is Role.SUBSCRIBER:
                     self._leaves(change.old)
@@ -110,8 +110,8 @@ class Changes:
             self._home.audiences.plain_subscriber_ended(old.router, old.identity.address)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """Drop a local subscriber that has closed or expired. It may have closed at another router, whose clock is
-        ahead and which gave its attach a higher epoch."""
+        """Drop a local subscriber that has closed or expired. It may have closed at another router. The clock of that
+        router is ahead, so it gave its attach a higher epoch."""
         if subscriber.link is not None and not self.directory.is_mine(entry):
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)

@@ -36,9 +36,9 @@ client can make up names."""
 
 
 _Place = tuple[str, bool]
-"""The key of a stream of a publisher that only placeholders name. It has the address of the subscriber whose map named
-the publisher (the publisher's address may differ), and whether the publisher is the egress of a queue that a leader has
-closed."""
+"""The key of a stream of a publisher that only placeholders name. It has the address of a subscriber: a map of this
+subscriber named the publisher, which may have another address. It also says whether the publisher is the egress of a
+queue, closed by a leader."""
 
 
 @attrs.define(slots=True)

@@ -30,7 +30,7 @@ class Deliveries:
     uses: Uses
     """The key of each delivery, and its number among the deliveries with this key."""
     address: Ints
-    """The code of the delivery's address."""
+    """The delivery's address, as an index into the strings of the rows."""
     published: Ints
     """The row that shows the publication: in the publisher's log, or in its state file."""
     handed: Flags

@@ -162,8 +162,8 @@ def _begun(found: Deliveries) -> Ints:
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
     """Flags the deliveries about which one of their homes may have lost entries.
 
-    The homes are the routers that entries name as home, and the routers at which the publisher was attached at that
-    time. If no entry names a home, any router may be one.
+    The homes are all routers that entries name as home, and all routers at which the publisher was then attached. If no
+    entry names a home, any router may be one.
     """
     if not case.open_homes:
         return np.zeros(len(found.uses.key), np.bool_)

@@ -104,7 +104,7 @@ class _Witness(ABC):
 
 
 class _Itself(_Witness):
-    """Decides by the subscriber's own logs."""
+    """Decides by the subscriber's own logs whether the subscriber processed a delivery more than once."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun_itself(
@@ -120,7 +120,7 @@ class _Itself(_Witness):
 
 
 class _Routers(_Witness):
-    """Decides by the logs of the subscriber's routers."""
+    """Decides by the logs of the subscriber's routers whether the subscriber processed a delivery more than once."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun(self._subscriber, self._attach(row))
@@ -204,7 +204,7 @@ def sent_anew(each: Testimony) -> Flags:
 
 
 def has_ended(each: Testimony) -> Flags:
-    """Flags the pairs whose publisher has no timeout, and whose delivery was abandoned by a router other than the home.
+    """Flags the pairs in which a router other than the home abandoned the delivery, and the publisher has no timeout.
     For this router, the publisher's link had ended."""
     facts = each.facts
     given_up = facts.by_router & facts.flags_of(Event.ABANDONED) & (facts.rows.peer != NONE)

@@ -53,7 +53,7 @@ class Testimony:
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
 
         self.own = self._flag(lambda client: bool(client.logs))
-        """Whether the subscriber's own logs decide."""
+        """Whether the subscriber's own logs decide which deliveries it processed."""
         self.edge_doubted = self._overlaps(lambda client: client.custody, case.open_windows)
         """Whether entries of the subscriber's routers may be missing."""
         self.link_doubted = self._overlaps(lambda client: client.unseen, case.open_windows)
@@ -153,7 +153,7 @@ class Testimony:
 
     def _joined(self) -> Flags:
         """Flags the pairs whose home joined the subscriber before it accepted the delivery. The home's log must show
-        that the home joined the subscriber in the attach that the subscriber had at that time."""
+        this for the subscriber's attach of that time."""
         found = np.zeros(len(self.at), np.bool_)
         for code, client in self.clients if self.case.open_spans else ():
             pairs = self.pairs_of(code)
@@ -174,7 +174,7 @@ class Testimony:
         return found
 
     def _overlaps(self, of: Callable[[Client], Sequence[Span]], otherwise: Sequence[Span] = ()) -> Flags:
-        """Flags the pairs whose delivery was under way in a span for which entries about the subscriber may be lost.
+        """Flags the pairs in which the delivery was under way while entries about the subscriber may have been lost.
         `of`: a function that takes a subscriber and returns these spans. `otherwise`: the spans that apply to
         subscribers that no control row names."""
         spans: Spans = [

@@ -84,7 +84,7 @@ class Metered:
         self.latencies.update(other.latencies)
         self.waits.update(other.waits)
         self.waited_us.update(other.waited_us)
-        self.longest |= other.longest  # the operator `|` of Counters takes the maximum
+        self.longest |= other.longest  # the operator `|` of Counters keeps the higher count of each key
         self.longest_us |= other.longest_us
         for who, progress in other.progress.items():
             if who in self.progress:

@@ -16,8 +16,8 @@ from failover.audit.mesh.clients import CLOSING, FOREVER, Client, life_of
 from failover.audit.read.inventory import ControlRow
 from topic.journal import Event
 
-Gate = tuple[str, int, int]  # names a publisher, and from when to when its gate lasted
-Who = tuple[str, int, str]  # names a router, its incarnation, and a subscriber
+Gate = tuple[str, int, int]  # a publisher, and the beginning and the end of its gate
+Who = tuple[str, int, str]  # a router, its incarnation, and a subscriber
 
 
 @attrs.define(slots=True)

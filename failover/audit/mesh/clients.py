@@ -416,7 +416,8 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
 
 
 def _watched(client: Client, logs: Mapping[str, Log]) -> Iterator[Span]:
-    """The spans in which the client was attached at a router whose log is whole and shows no end of that attach."""
+    """The spans in which the client was attached at routers with whole logs, if these logs show no end of the
+    attach."""
     lives = sorted(client.lives)
     ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
     closed = {(life, where) for life, _, where in client.closings}

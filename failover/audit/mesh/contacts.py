@@ -40,8 +40,8 @@ first router's hybrid clock."""
 
 
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
-    """For each router's open log, the spans, in µs of wall clock, in which the router was in contact with a router
-    whose log is whole."""
+    """For each router's open log, the spans, in µs of wall clock, in which the router was in contact with any router
+    with a whole log."""
     routers = [log for log in logs if log.role == "router"]
     met = contacts(rows, {log.name: log for log in routers})
     return {

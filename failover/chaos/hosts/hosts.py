@@ -46,7 +46,7 @@ class Hosts:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Raises NamespaceError."""
+        """See `Ground.entered`. Raises NamespaceError."""
         with self._open:
             self._clients = self._new()
             with self._clients.entered():
@@ -58,7 +58,7 @@ class Hosts:
     async def lay(
         self, topology: Topology, nursery: trio.Nursery, random: Random
     ) -> tuple[Topology, Mapping[tuple[str, str], Carrier]]:
-        """Raises NamespaceError."""
+        """See `Ground.lay`. Raises NamespaceError."""
         routers = {name: self._router(name, TO_CLIENTS + 4 * number) for number, name in enumerate(topology.routers)}
         links, carriers = [], {}
         for number, link in enumerate(topology.links):

@@ -26,7 +26,7 @@ class Patience:
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
-        self.least = HEARD * idle  # in seconds; `limit` is never below this
+        self.least = HEARD * idle  # the least value of `limit`, in seconds
         self.limit = idle  # the seconds of silence after which the router counts as gone
 
     def learn(self, properties: Mapping[str, Any]) -> None:

@@ -39,8 +39,8 @@ class Mine(Enum):
     """The state that the delivery has in the sender's map."""
 
     NOTHING = auto()
-    UNDECIDED = auto()  # its state is null or received
-    DECIDED = auto()  # its state is terminal
+    UNDECIDED = auto()  # the sender's map has the state null or received
+    DECIDED = auto()  # the sender's map has a terminal state
 
 
 class Theirs(Enum):
@@ -48,7 +48,7 @@ class Theirs(Enum):
 
     NOTHING = auto()
     UNPROVEN = auto()  # the map lacks the delivery, but is incomplete, so its absence proves nothing
-    UNDECIDED = auto()  # its state is null or received
+    UNDECIDED = auto()  # the receiver's map has the state null or received
     SAME = auto()  # its state is terminal, and the same as the sender's
     OTHER = auto()  # its state is terminal, and not the sender's
 

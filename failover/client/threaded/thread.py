@@ -142,7 +142,7 @@ class ClientThread:
         self._leaving: Call[None] | None = None  # the call that leaves the block
         self._failed = False  # whether the caller's block ends with an exception
         self._left = trio.Event()
-        self._lock = threading.Lock()  # guards the next three attributes
+        self._lock = threading.Lock()  # a lock for the next three attributes
         self._waiting: list[Call[None]] = []  # the calls that wait for the end of the block
         self._is_over = False
         self._failure: BaseException | None = None  # the exception with which the client's block has ended

@@ -62,7 +62,7 @@ class Terminus:
     coordinator: bool = False  # True if the attach has a transaction coordinator in place of the target
     filters: Mapping[str, Any] = {}  # the filters of a source: name -> described value
     capabilities: tuple[str, ...] = ()
-    node_properties: Mapping[str, Any] = {}  # of a dynamic node
+    node_properties: Mapping[str, Any] = {}  # the properties of a dynamic node
 
 
 @frozen

@@ -29,7 +29,7 @@ MIN_MAX_FRAME: Final = 512
 
 
 class Additions:
-    """The additions of one connection."""
+    """The fields that are added to the frames of one connection."""
 
     def __init__(self, walk: Walk, settlements: Settlements) -> None:
         self.max_frame = MIN_MAX_FRAME
@@ -216,8 +216,8 @@ class Additions:
         whole = performative.build(channel, TRANSFER, resumed, payload)
         if len(whole) <= self.max_frame:
             return whole
-        # Only at the smallest max-frame-size can the frame be too large, because proton keeps no reserve there
-        # (`RESERVE` in `tap`). The rest of the payload goes into a second frame.
+        # Only a frame of the smallest max-frame-size can be too large here: for it, `tap` keeps no reserve (`RESERVE`).
+        # The rest of the payload goes into a second frame.
         resumed[5] = TRUE
         cut = len(payload) - (len(whole) - self.max_frame) - 1
         first = performative.build(channel, TRANSFER, resumed, payload[:cut])

@@ -29,7 +29,7 @@ from router.amqp.format.performative import (
 
 
 class Kind(NamedTuple):
-    """The type of a field: its name for messages, and the constructors of its values."""
+    """The type of a field: its name for error texts, and the constructors of its values."""
 
     expected: str
     constructors: bytes
@@ -83,7 +83,7 @@ _PERFORMATIVES: Final[Mapping[int, tuple[str, Fields, tuple[int, ...]]]] = {
     END: ("an end", {"error": _DESCRIBED}, ()),
     CLOSE: ("a close", {"error": _DESCRIBED}, ()),
 }  # fmt: skip
-"""Performative -> its name for messages, its fields in order, and the places of its mandatory fields."""
+"""Performative -> its name for error texts, its fields in order, and the places of its mandatory fields."""
 _TERMINUS: Final[Fields] = {
     "address": _STRING, "durable": _UINT, "expiry-policy": _SYMBOL, "timeout": _UINT, "dynamic": _BOOLEAN,
     "dynamic-node-properties": _MAP,
@@ -109,7 +109,7 @@ _PLACES: Final = {
 
 
 def name_of(code: int) -> str:
-    """The name of a performative, for messages."""
+    """The name of a performative, for error texts."""
     return _PERFORMATIVES[code][0]
 
 
@@ -121,7 +121,7 @@ def place(code: int, field: str) -> int:
 DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, MORE, STATE, RESUME = (
     place(TRANSFER, field) for field in ("delivery-id", "delivery-tag", "message-format", "more", "state", "resume")
 )
-"""The places of these fields in a transfer."""
+"""For some fields of a transfer, their places in it."""
 UNSETTLED: Final = ATTACH, place(ATTACH, "unsettled")
 _UNREAD: Final = (UNSETTLED, (FLOW, place(FLOW, "properties")))
 """The fields with maps that proton does not read."""

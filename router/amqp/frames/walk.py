@@ -42,7 +42,7 @@ _SETTLEMENT, _MORE = 22, 26
 _PLAIN: Final = 35
 _ID = 16  # the offset of a settlement's first delivery-id
 # The bytes of a disposition up to the constructor of its first delivery-id, in a short list and in a long one.
-# The role is the byte before that constructor.
+# The role is the byte before the constructor of the first delivery-id.
 _LIST8, _SHORT, _LONG = 0xC0, 16, 22
 _is_disposition: Final = re.compile(
     rb"\x02\0..\0\x53\x15(?:\xc0.|\xd0....\0\0\0)[\x04-\x06][\x41\x42][\x43\x52\x70]\Z", re.DOTALL
@@ -105,7 +105,7 @@ class _Outcome(NamedTuple):
     head_end: int
     size: int
     last_at: int  # the offset of the constructor of the last delivery-id
-    last: int  # that constructor, as a number
+    last: int  # the constructor of the last delivery-id, as a number
     settled_at: int
     is_receivers: bool
 
@@ -126,7 +126,7 @@ NO_OUTCOME: Final = _Outcome(b"", 1, 0, 0, 0, 0, False)
 
 
 class Walk:
-    """The walk of one connection."""
+    """Skips the incoming frames of one connection that need no parsing."""
 
     def __init__(self, max_frame: int, told: Callable[[bytes], list[int] | None]) -> None:
         """`told`: returns the list for the settlements on a channel, to which the walk adds the first and the last

@@ -118,7 +118,7 @@ class LinkDeliveries:
     @max_message.setter
     def max_message(self, size: int) -> None:
         self._max_message = size
-        # Messages of fewer bytes take the fast path.
+        # Messages with fewer bytes than this take the fast path.
         self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE
 
     def gather_partial(self) -> None:

@@ -106,7 +106,7 @@ class Engine:
         data = self.pull()
         for link, was_draining in zip(links, draining, strict=True):
             if not was_draining:
-                # A flow of 0 ends drain.
+                # A flow of 0 credit ends the drain.
                 lib.pn_link_flow(link, 0)
         return data
 

@@ -228,8 +228,8 @@ def aside(sets: Iterable[ShownSet]) -> Iterator[str]:
 
 
 def untold(views: Iterable[RouterView]) -> list[str]:
-    """Sentences about clients whose link has ended with messages missed, and that have not yet read this from a router.
-    All routers in contact report the same clients, so each client is shown once."""
+    """Sentences about clients that have missed messages because their link has ended, and that no router has told so
+    yet. All routers in contact report the same clients, so each client is shown once."""
     ended = (link for view in views if view.status is not None for link in view.status["untold"])
     return list(
         dict.fromkeys(

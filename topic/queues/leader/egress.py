@@ -378,8 +378,8 @@ class Egress(SetPublisher):
         return wanted
 
     def _kept_in_vain(self) -> list[int]:
-        """The positions of messages for which the home has no consumer, and that the state keeps for a consumer that
-        has ended. Messages in proposed entries are left out."""
+        """The positions of messages that the state keeps for a consumer that has ended. The home has no consumer for
+        these messages. Messages in proposed entries are left out."""
         reserved = self._messages.reserved
         self._ended_with = {*filter(reserved.holds, self._ended_with)}
         if not self._ended_with:

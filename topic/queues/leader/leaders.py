@@ -423,7 +423,7 @@ class LedSet:
         self._sets.propose(self._name, [Settled([])])
 
     def propose_now(self) -> None:
-        """Let all patient ends propose now."""
+        """Let all ends propose what has waited since `wait`."""
         patient, self._patient, self.deadline = self._patient, {}, math.inf
         for end in patient:
             end.propose_now()

@@ -44,7 +44,7 @@ class Proposed:
     """The name of the consumer for which the entry reserves them; None if the entry ends them."""
     answers_echo: bool = False
     kept: Sequence[int] = ()
-    """The positions of messages that were kept for a consumer that has ended, and that the entry frees."""
+    """The positions of messages that the entry frees. They were kept for a consumer that has ended."""
 
 
 AT_ONCE: Final = 1000

@@ -102,7 +102,7 @@ class QueueVerdicts:
     passed: Mapping[tuple[str, str], Passage]
     """For each log and set, the messages that came into the set's queues and left them."""
     unstored: Counter[tuple[str, str]]
-    """The result of `passages.unstored`."""
+    """The sums of the messages that were enqueued and that no store has (`passages.unstored`)."""
 
     def counts(self) -> Counter[tuple[str, str]]:
         """For the address of each queue's egress and each name of a count, the number of messages. The counts are
