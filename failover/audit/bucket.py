@@ -53,7 +53,7 @@ class Judged:
     unattributed: Unattributed
     in_vain: InVain
     unaddressed: Flags
-    """Flags the accepted deliveries of which no log has the audience, because the end of the home's log is lost
+    """Flags the accepted deliveries whose audience is in no log, because the end of the home's log is lost
     (`judge.unattributed`)."""
     left_out: int
     """The number of deliveries that the audit does not judge, because routers have deleted older segments of their logs

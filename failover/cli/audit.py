@@ -104,7 +104,7 @@ def judge(
 
 
 def _guarded(auditing: Callable[[], int]) -> int:
-    """Run an audit, and return its exit status. If the audit fails, the exit status differs from that of a violation,
+    """Run an audit, and return its exit status. If the audit fails, the exit status is not the one of a violation,
     which scripts would take for a verdict. SIGTERM has the same effect as ctrl-c."""
     interrupted = False
 

@@ -54,7 +54,7 @@ class Endpoints:
         self.begun = 0
         """The number of sessions whose begin we have not written yet."""
         self._leaving: set[Place] = set()  # places of links whose detach we have not written yet
-        self._postponed: list[Link] = []  # links that attach only once the detach in their place is written
+        self._postponed: list[Link] = []  # links whose attach waits until a detach in the same place is written
 
     def is_behind(self, note: Note) -> bool:
         """Whether the caller must take proton's output before it gives proton this frame. Before a begin or attach,

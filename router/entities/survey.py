@@ -31,8 +31,8 @@ class Ages:
         self._since: dict[tuple[str, bytes], float] = {}
 
     def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
-        """Return how long each name has waited: the seconds since the first pass that saw any of the things that still
-        wait under this name. `seen`: pairs of a name and a thing that waits, such as a delivery."""
+        """For each name, return the seconds since a pass first saw one of the things that still wait under this name.
+        `seen`: pairs of a name and a thing that waits, such as a delivery."""
         now = trio.current_time()
         self._since = {one: self._since.get(one, now) for one in seen}
         oldest: dict[str, float] = {}

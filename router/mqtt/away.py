@@ -49,7 +49,7 @@ class Away:
                 del self._empty[session.user]
 
     def expire(self, until: float) -> None:
-        """End the sessions that their clients left before `until`. The core has let their links expire."""
+        """End each session whose client left it before `until`. The core has let their links expire."""
         while self.since and (oldest := next(iter(self.since.items())))[1] < until:
             self._end(oldest[0])
 

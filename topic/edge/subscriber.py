@@ -25,7 +25,7 @@ from topic.identity import Epoch, LinkIdentity
 ROOM = 256 * 1024
 """A new link may get this many bytes of messages, or one larger message, before it has written any of them."""
 CLEAR_AWAY = 64
-"""The waiting list is cleared of settled records when these exceed half of it by about this number."""
+"""Settled records are removed from the waiting list when they exceed half of it by about this number."""
 
 
 @attrs.define(slots=True)

@@ -28,8 +28,8 @@ BY_MAPS: Final = (
     *(Event.KEPT, Event.PLACEHOLDER, Event.RESOLVED, Event.REHOMED, Event.FENCED),
     *(Event.SETTLED, Event.ABANDONED, Event.FORGOTTEN),
 )
-"""The events of late entries about a delivery of which no router has a record any more. Routers log these entries when
-a client attaches with a map that still names the delivery."""
+"""Events that may follow even when no router has a record of a delivery any more: routers log them if a client attaches
+with a map that still names the delivery."""
 SILENCE_US = 60_000_000
 """A client counts as absent if it has written no entry for its timeout plus this time (in µs)."""
 

@@ -17,7 +17,7 @@ from failover.audit.judge.tally import Tally
 from failover.audit.read.columns import KEY_TYPE, Flags, Ints
 
 Place = tuple[int, int]
-"""A place, as a major and a minor number."""
+"""A place in an order, as a major and a minor number."""
 NOWHERE: Place = (-1, -1)
 Who = tuple[bytes, int]
 """A delivery, named by its key and by the number of the key's use."""

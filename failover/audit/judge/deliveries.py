@@ -174,12 +174,11 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Flags the records (of `records`) that a router settled after the end of the publisher's life in which the
-    publisher last sent the delivery.
-
-    The router of the record must have known that this life, or a later one, had ended. It is enough if the home that
-    sent the settlement knew this. A record is also flagged if the router settled it in an attach of another life; or in
-    an attach that no router answered, because this attach may have begun another life.
+    """Flags the records (of `records`) that a router settled after a life of the publisher had ended: the life in which
+    the publisher last sent the delivery. The router of the record must have known that this life, or a later one, had
+    ended. It is enough if the home that sent the settlement knew this. A record is also flagged if the router settled
+    it in an attach of another life; or in an attach that no router answered, because this attach may have begun another
+    life.
     """
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]

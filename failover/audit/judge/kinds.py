@@ -14,7 +14,7 @@ import numpy as np
 from failover.audit.read.columns import Flags
 
 Violating = Mapping[str, Flags]
-"""Maps each kind of violation to flags of the elements with such a violation."""
+"""Maps each kind of violation to flags of the deliveries, pairs or records with such a violation."""
 FINDINGS_KEPT = 20
 """Reports list at most this number of violations of one kind. They count all of them."""
 

@@ -148,7 +148,7 @@ def _forgotten(each: Testimony) -> Flags:
 
 
 def _unheard(each: Testimony, suspect: Flags) -> Flags:
-    """Flags the pairs of `suspect` whose home may rightly not have known the subscriber when it accepted the delivery.
+    """Flags the pairs of `suspect` in which the home did not have to know the subscriber when it accepted the delivery.
     If a router's log lacks its end, the contacts are unknown, and no pair is flagged."""
     found = np.zeros(len(each.at), np.bool_)
     suspect = suspect & ~each.link_doubted

@@ -67,8 +67,8 @@ def _suspects(each: Testimony) -> Flags:
 
 
 def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
-    """Yields each of these pairs, with all rows that log that the delivery was sent to the subscriber or accepted by
-    it. The rows are from the subscriber's own logs if it has any, otherwise from the logs of its routers."""
+    """Yields each of these pairs, with all rows about the sending of the delivery to the subscriber and about its
+    acceptance. The rows are from the subscriber's own logs if it has any, otherwise from the logs of its routers."""
     if not len(pairs):
         return
     facts = each.facts

@@ -48,7 +48,8 @@ class Testimony:
         hlc, time = taken(facts.rows.hlc, self.accepted), taken(facts.rows.time, self.accepted_first)
         self.accepted_hlc = np.where(self.accepted != NONE, hlc, fates.accepted_hlc[at])
         self.accepted_time = np.where(self.accepted_first != NONE, time, fates.accepted_time[at])
-        """When the delivery was first accepted. If no home logs this, when its publisher read *accepted*."""
+        """The time at which the delivery was first accepted. If no home logs this, the time at which its publisher read
+        *accepted*."""
         self.acceptor = taken(facts.home, self.accepted)
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
 
@@ -187,8 +188,8 @@ class Testimony:
 
 def sent_under(facts: Facts, case: Case) -> Ints:
     """For each row in which a router sent a delivery to a subscriber without a log, the attach of the subscriber at
-    that time, named by the hybrid clock in the attach's epoch. If no log names this attach, the hybrid clock of the
-    row. `NONE` for all other rows."""
+    that time, named by the hybrid clock in the attach's epoch. If no log names this attach, the hybrid clock of the row
+    stands for it. `NONE` for all other rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
     sent = facts.by_router & facts.flags_of(Event.DELIVERED) & ~own[rows.subscriber]

@@ -271,8 +271,8 @@ class _Clocks:
         return self.of_client(row)
 
     def _of_settled(self, row: DeliveryEntry) -> int:
-        """The last use that had ended when the row was written. A later use may have begun by the row's clock but does
-        not count, because the clock of the row's router may be ahead."""
+        """The last use that had ended when the row was written. By the row's clock a later use may have begun. This
+        does not count, because the clock of the row's router may be ahead."""
         if self._by_stamp:
             return max(bisect_right(self._routed.ends, _stamp(row)), 1)
         return max(min(bisect_right(self._over, row.time), self.of_client(row)), 1)

@@ -126,8 +126,9 @@ def _count_latencies(metered: Metered, facts: Facts, uses: Uses, frame: Frame) -
 
 
 def _slices(begun: Ints, ended: Ints, frame: Frame) -> Ints:
-    """The index of the slice to which each delivery belongs: the slice of its publication. But if a fault began before
-    the delivery ended, and none was under way at the publication, it is the first slice of the fault."""
+    """The index of the slice to which each delivery belongs: the slice of its publication. But if no fault was under
+    way at the publication, and one began before the delivery ended, the delivery belongs to the first slice of this
+    fault."""
     boundaries = np.array(frame.boundaries, np.int64)
     first, last = (np.searchsorted(boundaries, time, side="right") for time in (begun, ended))
     return np.where(np.isin(first, frame.calm), np.minimum(first + 1, last), first)

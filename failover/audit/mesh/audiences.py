@@ -107,8 +107,8 @@ def periods(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> di
 
 
 def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Period]:
-    """The periods of the subscriber at homes that had not joined it when it expired for them. A home may await a
-    subscriber that it has not joined, if it knows the subscriber from its state store or from other routers."""
+    """The periods of the subscriber at homes for which it expired before they joined it. A home may await a subscriber
+    that it has not joined, if it knows the subscriber from its state store or from other routers."""
     for life, at, home in client.closings:
         if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
             yield Period(home, 0, at, min(at, closed_at(client, life)))

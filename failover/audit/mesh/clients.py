@@ -327,7 +327,7 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
 
 def life_of(row: ControlRow) -> int:
     """The clock of the row's epoch, by which the lives of a link are ordered. If the row has no epoch, the clock of the
-    row."""
+    row itself."""
     return row.hlc if row.epoch_hlc is None else row.epoch_hlc
 
 

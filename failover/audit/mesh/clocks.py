@@ -65,8 +65,8 @@ class Clocks:
     """Maps the names of two logs that noted the same events to the difference of their clocks, as in `Differences`."""
 
     def differ(self, names: Iterable[str]) -> bool:
-        """Whether the clocks of these logs differ, or may differ, by so much that, when a client echoes one router's
-        epoch, another router does not believe it."""
+        """Whether the clocks of these logs differ, or may differ, very much: if a client echoes an epoch of one router,
+        another router does not believe the epoch."""
         logs = {name for name in names if name in self.clock}
         ahead = [self.ahead_us.get(name, 0) for name in logs]
         return bool(logs & self.unordered.keys()) or (bool(ahead) and max(ahead) - min(ahead) > BELIEVED_US - SKEW_US)

@@ -93,8 +93,9 @@ def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterato
 
 
 def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _Exchanges) -> Iterator[_Exchanges]:
-    """The exchanges of publishers, and of homes, with a subscriber. An exchange counts if the subscriber's router
-    waited for the acceptance, and got it before the home accepted.
+    """Yields the exchanges in which a publisher asked a subscriber, and the exchanges in which a home asked a
+    subscriber. An exchange counts if the subscriber's router waited for the acceptance, and got it before the home
+    accepted.
 
     A comparison with this router alone does not suffice, because the router's clock may be wrong. Exchanges on one host
     are left out: if one clock shows that the home accepted too early, this is a violation and not a wrong clock.

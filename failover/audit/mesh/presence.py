@@ -57,7 +57,8 @@ class Parting:
 
     @property
     def weight(self) -> tuple[bool, int]:
-        """The key by which partings are sorted. Of several partings, reports name the one with the highest key."""
+        """The key by which partings are sorted. If there are several partings, reports name the parting with the
+        highest key."""
         return self.known, self.till - self.since
 
 

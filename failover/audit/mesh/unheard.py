@@ -45,8 +45,8 @@ class Acquaintance:
     """For each subscriber and life, the hybrid clock at which each router first logged that it knows the subscriber."""
     _neighbours: Neighbours
     _listening: Neighbours
-    """As `_neighbours`, but each contact ends earlier: news that a router sent in the last moments before the loss of
-    the contact may be lost."""
+    """The contacts in `_neighbours`, but each without its last moments: news that a router sent in these moments may be
+    lost together with the contact."""
     _takes: int
     """The longest time that a message between two routers takes, as a difference of hybrid clocks."""
 

@@ -37,12 +37,12 @@ class DeliveryEntry(Row):
 
 
 def has_key(start: str) -> Wanted:
-    """A filter that lets blocks pass which may have a key with this beginning."""
+    """A filter of blocks. It lets a block pass if the block may have a key with this beginning."""
     return lambda block: start.encode() in block.keys
 
 
 def has_position(positions: Collection[int]) -> Wanted:
-    """A filter that lets blocks pass in which a replica logs a message at one of these positions."""
+    """A filter of blocks. It lets a block pass if a replica logs a message at one of these positions in the block."""
 
     def is_told(block: BlockView) -> bool:
         columns = (block.columns[name] for name in ("event", "count", "n", "ns"))

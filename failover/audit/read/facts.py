@@ -42,14 +42,15 @@ class Facts:
         return found
 
     def host_code(self, host: str) -> int:
-        """The index of the host in `hosts`. If no row has the host, the number of hosts, which is no index; `NONE` if
-        the host is empty."""
+        """The index of the host in `hosts`. If no row has the host, the result is the number of hosts, which is no
+        index; `NONE` if the host is empty."""
         if not host:
             return NONE
         return self.hosts.index(host) if host in self.hosts else len(self.hosts)
 
     def home_code(self, home: str) -> int:
-        """The index of the home in `homes`. If no row names the home, the number of homes, which is no index."""
+        """The index of the home in `homes`. If no row names the home, the result is the number of homes, which is no
+        index."""
         return self.homes.index(home) if home in self.homes else len(self.homes)
 
 
@@ -82,8 +83,8 @@ class Groups:
     for each row of the bucket."""
 
     def __init__(self, of: Ints, number: int, at: Ints | None = None) -> None:
-        """`of`: the index of each row's group. If `at` is given, only the rows `at` have groups, and `of` has the group
-        of each element of `at`. A row may occur in `at` several times."""
+        """`of`: the index of each row's group. If `at` is given, it lists the rows that have groups, and `of` has the
+        group for each item of `at`. A row may occur in `at` several times."""
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
         self._is_of_all = at is None
 

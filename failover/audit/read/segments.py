@@ -92,7 +92,7 @@ class SegmentReading:
 
     path: str
     segments: int = 1
-    """How many segments are joined in this object. The path is the path of the last one."""
+    """How many segments are joined in this object. `path` is the path of the last segment."""
     blocks: list[list[int]] = attrs.field(factory=list)
     """The first and the last number of each run of consecutive blocks."""
     first_time: int | None = None

@@ -14,7 +14,7 @@ import trio
 from router.amqp.connection import Connection
 from topic.properties import DEAD
 
-# The seconds that the client reads on after the limit, because it may have stood still with frames unread.
+# The seconds for which the client goes on reading after the limit: it may itself have stood still, with frames unread.
 GRACE_S: Final = 0.02
 # The share of the client's idle timeout within which a live router sends a heartbeat.
 HEARD: Final = 0.5

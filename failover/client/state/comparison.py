@@ -49,8 +49,8 @@ class Theirs(Enum):
     NOTHING = auto()
     UNPROVEN = auto()  # the map lacks the delivery, but is incomplete, so its absence proves nothing
     UNDECIDED = auto()  # the receiver's map has the state null or received
-    SAME = auto()  # its state is terminal, and the same as the sender's
-    OTHER = auto()  # its state is terminal, and not the sender's
+    SAME = auto()  # the receiver's map has the sender's terminal state
+    OTHER = auto()  # the receiver's map has another terminal state than the sender's
 
 
 TABLE: Final = {

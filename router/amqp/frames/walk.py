@@ -21,7 +21,7 @@ from router.amqp.format.performative import DISPOSITION, NULL, TRANSFER, TRUE
 from router.amqp.format.values import MAX_TAG
 from router.amqp.frames.forms import MESSAGE_FORMAT, RESUME, STATE
 
-# The bytes of a frame up to the field count of a short list, which is the last of them.
+# The first bytes of a frame, up to and including the field count of a short list.
 HEAD: Final = 14
 # Constructor of a list -> the offset of its field count, and the offset of its first field.
 _FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}

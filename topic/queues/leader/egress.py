@@ -489,7 +489,7 @@ class Egress(SetPublisher):
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        # If no new message shows the home a change of the gap, report the change.
+        # Report a change of the gap (`_show_gap`), unless a new message shows it to the home.
         is_gone = gap != self.stream.gap and received == self.stream.received
         if is_to_choose or is_gone:  # publish messages first that were given back
             self.node.topic.serve_one(self.stream, only=serves_one)

@@ -202,7 +202,7 @@ def _queue_of(client: Client, address: str) -> str:
 
 
 def _find(of: Messages, key: Texts, address: Ints) -> Ints:
-    """The index of the message with this key in this queue, for each key and queue; `NONE` if no replica logs such a
+    """For each key and queue, the index of the message with this key in this queue; `NONE` if no replica logs such a
     message."""
     if not len(of.key):
         return np.full(len(key), NONE, np.int64)

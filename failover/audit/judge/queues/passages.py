@@ -24,9 +24,9 @@ class Passage:
     entries cut the log into parts. The first element of each list is for the part before the first CONTENT entry."""
 
     messages: list[int]
-    """By how much the number of messages grew."""
+    """For each part of the log, by how much the number of messages in the queues grew."""
     positions: list[int]
-    """By how much the sum of the messages' positions grew, modulo `WRAP`."""
+    """For each part of the log, by how much the sum of the messages' positions grew, modulo `WRAP`."""
 
     def add(self, other: "Passage") -> None:
         self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
