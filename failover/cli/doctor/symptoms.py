@@ -71,7 +71,8 @@ class Clock:
     ahead_s: float
     """By how many seconds the clock was ahead of this host's clock when the router's status arrived."""
     moved_s: float
-    """This field and the following ones are as in docs/status.md."""
+    """How far the clock was set since the router started, in seconds. For this field and the following ones see `clock`
+    in docs/entities.md."""
     behind_s: float
     refused: int
 

@@ -30,7 +30,7 @@ ENVELOPE: Final = b"\xff"
 ENVELOPE_SIZE: Final = 5
 
 LOOKED_INTO: Final = 64 << 10
-"""The most bytes of a section before the body that any reader looks into. Readers ignore a longer section."""
+"""Readers ignore a section before the body that has more bytes than this."""
 SHORT: Final = 4096
 """The entries of a map of annotations are read one by one only if the map has at most this many bytes."""
 _LISTS: Final = b"\x45\xc0\xd0"

@@ -84,8 +84,8 @@ def _is_large(detail: bytes, *, arrays: bool) -> bool:
 
 
 def _are_more(fields: Sequence[bytes], most: int, *, arrays: bool) -> bool:
-    """Whether the fields have more than `most` values, nested ones included. Without `arrays`, each value takes a
-    byte."""
+    """Whether the fields have more than `most` values, nested ones included. `arrays`: whether the fields may have
+    arrays; otherwise each value takes at least a byte."""
     if not arrays and sum(map(len, fields)) <= most:
         return False
     for field in fields:

@@ -148,8 +148,8 @@ class Tap:
             yield data, start, end, None
 
     def _goes_on(self, begin: bytes) -> bool:
-        """Whether the begin of an incomplete frame may go to proton at once. A large transfer must not wait, because
-        proton counts its bytes for the idle timeout."""
+        """Whether the beginning of an incomplete frame may go to proton at once. A large transfer must not wait,
+        because proton counts its bytes for the idle timeout."""
         if len(begin) <= HEAD or not performative.is_usual(begin) or begin[10] != TRANSFER:
             return False
         try:

@@ -179,7 +179,7 @@ class Walk:
         return row
 
     def past(self, data: bytes, at: int) -> int:
-        """The offset of the first frame, from `at` on, that needs parsing, or whose begin is incomplete."""
+        """The offset of the first frame, from `at` on, that needs parsing, or whose beginning is incomplete."""
         begin, head, tag_at, tag, rest_at, rest_end, rest = shape = self._shape_before
         outcome, outcome_end, outcome_size, last_at, last_form, settled_at, receives = whole = self._outcome_before
         settlement, told, settles = self._settlement, self._noted, self.settles

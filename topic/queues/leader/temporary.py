@@ -29,8 +29,8 @@ class TemporaryQueues:
         self._state = state
         self._directory = directory
         self._away: dict[str, float] = {}
-        """Maps each absent incarnation of a router that the settings of a queue name to the time at which the leader
-        first found it out of contact."""
+        """For each incarnation of a router that is named in the settings of a queue and is out of contact: the time at
+        which the leader first found it so."""
         self._published: set[str] = set()
         """The addresses that had a publisher at the last check; empty if no queue is deleted when it has no links."""
 

@@ -38,8 +38,8 @@ states that the tap does not parse (`router.amqp.frames.walk`)."""
 TIMEOUT_S: Final = 300.0
 """The seconds that a transaction may last from its first message or outcome."""
 MOST_DECIDING: Final = 64
-"""The most numbers by which the number of a transaction at its set may be above the lowest number without an answer. So
-a set decides at most this many transactions of one router at a time."""
+"""A router numbers its transactions at a set one after the other. It sends a transaction only if its number exceeds the
+lowest unanswered number by less than this. So a set decides at most this many transactions of one router at a time."""
 assert MOST_DECIDING <= MOST_UNANSWERED
 
 
