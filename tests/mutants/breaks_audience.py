@@ -46,7 +46,7 @@ def lost_subscribers_not_awaited(_: Method) -> Method:
 
 @mutant(Reports, "report", (Directory, "apply_departures"), by="2", **MOVING)
 def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
-    """5 Edge: home learns which subscribers left without the delivery, in the Outcome or ahead of it."""
+    """5 Edge: the Outcome, or a message before it, names the subscribers that left without the delivery."""
 
     def broken(reporting: Reports, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
@@ -61,7 +61,7 @@ def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
 
 @mutant(Publishing, "publish_again", by="2", **KILLS | {"delay": 0.2})
 def resumed_without_audience(again: Method) -> Method:
-    """5 Accept: a resumed delivery gets no verdict before home has computed its audience in this epoch."""
+    """5 Accept: a resumed delivery gets no outcome before the home has computed its audience in this epoch."""
 
     def broken(
         publishing: Publishing, stream: HomeStream, tag: bytes, record: Record, *message: bytes, **settled: bool
@@ -75,7 +75,7 @@ def resumed_without_audience(again: Method) -> Method:
 
 @mutant(Home, "decide", by="5", **MOVING)
 def accepted_unconfirmed(evaluate: Method) -> Method:
-    """5 Accept: nor before the publisher has transferred it on this attach."""
+    """5 Accept: a resumed delivery gets no outcome before the publisher has transferred it on this attach."""
 
     def broken(home: Home, stream: HomeStream, records: list[Record]) -> None:
         evaluate(home, stream, records)
@@ -122,7 +122,7 @@ def accepted_before_booted(_: Method) -> Method:
 
 @mutant(Audiences, "_await_orphans", (Audiences, "_seek"), by="45", **NEWCOMERS | CROWDED)
 def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
-    """6.5 Gate: a subscriber that a delivery gates is not awaited for it."""
+    """6.5 Gate: a home does not await a subscriber for a delivery that gates the subscriber."""
 
     def awaited(joining: Audiences, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
         with patch.dict(_homed(record).gates, clear=True):
@@ -137,7 +137,7 @@ def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
 
 @mutant(Directory, "in_contact", by="2", **KILLS)
 def incarnations_confused(_: Method) -> Method:
-    """2: the custodian is an incarnation of a router, not a later one with the same name."""
+    """2: the custodian is one incarnation of a router; a later incarnation is not the custodian."""
 
     def broken(directory: Directory, entry: LinkEntry) -> bool:
         if directory.is_announced(entry):

@@ -37,7 +37,7 @@ def holders_not_looked_for(_: Method) -> Method:
 
 @mutant(Balancing, "claimed", by="1", scenario=balanced.test_who_has_it_by_its_map_goes_before_who_has_room)
 def claims_not_heard(_: Method) -> Method:
-    """12.4: a subscriber whose map names a delivery has it, and no other one is offered it."""
+    """12.4: if a subscriber's map names a delivery, no other subscriber is offered the delivery."""
 
     def broken(balancing: Balancing, stream: HomeStream, record: Record, router: str) -> None: ...
 
@@ -68,7 +68,7 @@ def nobody_awaited_by_name(_: Method) -> Method:
 
 @mutant(Audiences, "_is_asked", by="1", **MOVING | BUSY)
 def asked_twice(_: Method) -> Method:
-    """12: a router that has not answered a Forward gets no other."""
+    """12: a router gets no second Forward of a delivery before it has answered the first one."""
 
     def broken(home: Audiences, record: Record, name: bytes) -> bool:
         return False
@@ -122,7 +122,7 @@ def offers_beyond_its_room_kept(_: Method) -> Method:
     scenario=balanced.test_who_has_it_by_its_map_is_given_it_though_its_room_is_used,
 )
 def map_of_the_chosen_one_not_looked_at(_: Method) -> Method:
-    """12.4: a subscriber that has a delivery by its map gets it, even if it has no room left."""
+    """12.4: a subscriber whose map names a delivery gets the delivery even without room."""
 
     def broken(subscriber: LocalSubscriber, records: list[Record]) -> bool:
         return subscriber.incomplete
@@ -132,7 +132,7 @@ def map_of_the_chosen_one_not_looked_at(_: Method) -> Method:
 
 @mutant(Consumers, "announce", by="5", **RESUMING | SHARED)
 def told_of_room_once(original: Method) -> Method:
-    """12.2: a home that has used up the room of which it knew is told again."""
+    """12.2: when a home has used up the announced room, the edge announces the room again."""
 
     def broken(consumers: Consumers, subscriber: LocalSubscriber) -> None:
         if not subscriber.offered:
@@ -179,7 +179,7 @@ def refused_for_itself_forgotten(original: Method) -> Method:
 
 @mutant(Consumers, "announce_anew", by="5", scenario=balanced.test_room_that_is_told_before_an_older_refusal_counts)
 def room_not_told_behind_a_refusal_that_waited(_: Method) -> Method:
-    """12.2: home takes a subscriber for full with its refusal, so its router tells the room behind that."""
+    """12.2: after a refusal the home takes the subscriber for full, until its router announces room again."""
 
     def broken(consumers: Consumers, home: str) -> None: ...
 
@@ -213,7 +213,7 @@ def all_as_near(_: Method) -> Method:
 
 @mutant(AddressKinds, "of", by="1", scenario=of_kinds.test_the_longest_prefix_counts_whatever_the_order)
 def first_prefix_counts(original: Method) -> Method:
-    """2, Address: the kind of an address is that of its longest prefix."""
+    """2, Address: the longest prefix decides the kind of an address."""
 
     def broken(self: AddressKinds, address: str) -> AddressKind:
         self._prefixes.sort(key=lambda pair: len(pair[0]))
@@ -255,7 +255,7 @@ def rests_for_ever(_: Method) -> Method:
 
 @mutant(HomeStream, "is_waiting", by="1", scenario=resting.test_it_rests_for_all_also_for_who_comes_meanwhile)
 def rest_ends_with_the_next_decision(_: Method) -> Method:
-    """12.11: no news of other subscribers ends a rest."""
+    """12.11: a rest does not end when the home decides about other subscribers."""
 
     def broken(stream: HomeStream, record: Record) -> bool:
         return record in stream.unassigned

@@ -46,7 +46,7 @@ def batches_without_end(_: Method) -> Method:
 
 @mutant(Publishing, "_taken_with", by="1", scenario=IN_ORDER)
 def ended_in_a_batch(_: Method) -> Method:
-    """5 Time to live: a delivery that ends while it waits does not proceed with those in front of it."""
+    """5 Time to live: a delivery that ends while it waits is not forwarded with the deliveries in front of it."""
     return without("state")
 
 
@@ -74,5 +74,5 @@ def presettled_with_others(_: Method) -> Method:
     scenario=test_budgets.test_what_somebody_may_have_does_not_go_on_with_what_is_new,
 )
 def doubtful_with_new(_: Method) -> Method:
-    """12 Balanced: a delivery that a subscriber may have goes to no other one in a batch with new ones."""
+    """12 Balanced: a delivery that a subscriber may have is not forwarded in one batch with new deliveries."""
     return without("chosen")

@@ -16,7 +16,7 @@ PARTED = IN_PIECES | {"faults": ("flap",) * 8, "restless": 0.0}
 
 @mutant(Publishing, "_drop_pieces", by="4", **IN_PIECES)
 def not_recalled(_: Method) -> Method:
-    """5 Large messages: a router to which a message went ahead in vain need not keep it."""
+    """5 Large messages: a router drops the pieces of a message whose Forward will not come."""
 
     def broken(publishing: Publishing, stream: HomeStream, key: bytes) -> None:
         stream.ahead = {}
@@ -26,7 +26,7 @@ def not_recalled(_: Method) -> Method:
 
 @mutant(Bodies, "contact_lost", by="4", **PARTED)
 def kept_beyond_the_contact(_: Method) -> Method:
-    """5 Large messages: pieces that came ahead in a contact end with it."""
+    """5 Large messages: pieces that came before their Forward are dropped when the contact ends."""
 
     def broken(bodies: Bodies, home: str) -> None:
         pass

@@ -49,7 +49,7 @@ def no_gossip(section: Method, _: Method) -> tuple[Method, Method]:
 
 @mutant(Directory, "contact_lost", by="8", **KILLS)
 def orphans_expire_at_once(lost: Method) -> Method:
-    """3.3, 8: links of a lost router are orphans, and live on for their timeout."""
+    """3.3, 8: the links of a lost router become orphans, and end only after their timeout."""
 
     def broken(directory: Directory, router: str) -> list[Change]:
         theirs = [entry for entry in directory.entries() if entry.router == router and entry.live]
@@ -75,7 +75,7 @@ def expiry_without_consent(_: Method) -> Method:
 
 @mutant(Expiry, "_agrees", by="8", **SLOW)
 def consent_unseen(_: Method) -> Method:
-    """8 Expiry: a router that knows a later attach says no."""
+    """8 Expiry: a router that knows a later attach votes no."""
 
     def broken(expiry: Expiry, router: str, entry: LinkEntry, decision: Decision) -> bool:
         return True
@@ -85,7 +85,7 @@ def consent_unseen(_: Method) -> Method:
 
 @mutant(Expiry, "proposed", by="138", **LATE)
 def yes_does_not_bind(_: Method) -> Method:
-    """8 Expiry: a yes binds: a client that comes back there begins afresh."""
+    """8 Expiry: a router that has voted yes is bound: a client that comes back there begins afresh."""
 
     def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         entry = expiry.directory.entry(index)
@@ -139,7 +139,7 @@ def clocks_not_merged(_: Method) -> Method:
 
 @mutant(Outlet, "new_epoch", by="128", scenario=test_moving.test_what_a_client_echoes_its_attach_is_above)
 def echoes_not_heeded(new_epoch: Method) -> Method:
-    """2: an attach is later than the one whose epoch its client echoes, whatever the clocks say."""
+    """2: an attach gets a higher epoch than the epoch that its client echoes, whatever the clocks say."""
 
     def broken(outlet: Outlet, latest: int, echoed: int = 0) -> Any:
         return new_epoch(outlet, latest)
@@ -149,7 +149,7 @@ def echoes_not_heeded(new_epoch: Method) -> Method:
 
 @mutant(Outlet, "new_epoch", by="128", scenario=test_moving.test_what_a_client_echoes_moves_the_clock_by_little)
 def echoes_taken_for_clocks(new_epoch: Method) -> Method:
-    """2: clients are not trusted: an echoed epoch moves a router's clock by seconds at most."""
+    """2: an echoed epoch moves a router's clock by seconds at most, because clients are not trusted."""
 
     def broken(outlet: Outlet, latest: int, echoed: int = 0) -> Any:
         outlet.clock.merge(echoed)
@@ -178,7 +178,7 @@ def contact_outlived(end: Method) -> Method:
     scenario=test_moving.test_a_late_attach_of_a_plain_subscriber_takes_the_link_also_if_its_router_dies_at_once,
 )
 def taken_unseen(_: Method) -> Method:
-    """3.3: the former router of a plain subscriber learns that another router has it."""
+    """3.3: the former router of a plain subscriber learns that the subscriber has attached elsewhere."""
 
     def broken(peers: Peers, old: LinkEntry, entry: LinkEntry) -> bool:
         return False
@@ -188,7 +188,7 @@ def taken_unseen(_: Method) -> Method:
 
 @mutant(Peers, "_pass_on", by="2", scenario=test_moving.test_where_a_publisher_went_is_passed_on_by_where_it_was)
 def nothing_passed_on(_: Method) -> Method:
-    """3.3: changes of subscribers are passed on: contacts are not transitive while they are made."""
+    """3.3: routers pass on changes of subscribers, because their contacts may not have contacts with each other yet."""
 
     def broken(peers: Peers, router: str, changes: list[Change], *, learned: bool) -> None:
         """Send nothing."""
@@ -203,7 +203,7 @@ def nothing_passed_on(_: Method) -> Method:
     scenario=test_gossip.test_a_publisher_is_nowhere_for_a_router_that_has_forgotten_its_end,
 )
 def moved_here_and_forgotten(apply_gossip: Method) -> Method:
-    """3.3: a router that believes a link at a router, which says that it has moved here, considers it ended."""
+    """3.3: if a router sends gossip about a publisher of this router, the publisher has left that router."""
 
     def broken(directory: Directory, router: str, told: list[LinkEntry]) -> Any:
         return apply_gossip(directory, router, [entry for entry in told if not directory.is_mine(entry)])
@@ -213,7 +213,7 @@ def moved_here_and_forgotten(apply_gossip: Method) -> Method:
 
 @mutant(Peers, "_undoes", by="4", scenario=test_gossip.test_a_home_is_told_of_a_later_attach_at_a_router_that_died)
 def nobody_speaks_for_the_dead(_: Method) -> Method:
-    """3.3: a router with too low an epoch learns of the later attach at a router that died."""
+    """3.3: a router that knows a link by a lower epoch learns of a later attach at a router that died."""
 
     def broken(peers: Peers, ours: LinkEntry, told: LinkEntry, by: str) -> bool:
         return not ours.live and ours.epoch >= told.epoch
@@ -225,7 +225,7 @@ def nobody_speaks_for_the_dead(_: Method) -> Method:
     Attaches, "overtaken", by="7", scenario=test_joining.test_who_has_passed_on_a_later_attach_is_not_taken_for_late
 )
 def overtaken_still_awaited(_: Method) -> Method:
-    """6.7: a router that announces a later attach joins the earlier one no more, and is not late."""
+    """6.7: a router that announces a later attach need not join the earlier one, and is not late."""
 
     def broken(attaches: Attaches, entry: LinkEntry) -> None:
         """Wait for it all the same."""
@@ -240,7 +240,7 @@ def overtaken_still_awaited(_: Method) -> Method:
     scenario=test_joining.test_who_has_attached_elsewhere_is_given_nothing_newer_where_it_was,
 )
 def given_where_it_was(_: Method) -> Method:
-    """6.2: a router that announces a later attach counts on it, and forwards nothing for the earlier one."""
+    """6.2: a router that announces a later attach forwards nothing for the earlier one."""
 
     def broken(edge: Edge, home: str, entry: LinkEntry) -> None:
         """The subscriber gets every delivery."""
@@ -268,7 +268,7 @@ TAKEN_AWAY = test_apart_plain.test_one_whose_link_another_has_taken_out_of_its_s
 
 @mutant(Directory, "contact", by="2", scenario=TAKEN_AWAY)
 def endings_die_with_their_routers(contact: Method) -> Method:
-    """8, Apart: a home that accepted without a plain subscriber remembers it, as an older attach may be in use."""
+    """8, Apart: a home that accepted without a plain subscriber remembers this: an older attach may be in use."""
 
     def broken(directory: Directory, router: str, incarnation: int) -> list[Change]:
         theirs = [entry for entry in directory.entries() if entry.router == router and not entry.lifetime.timeout]
@@ -301,7 +301,7 @@ UNTOLD = test_moving.test_what_its_owner_cannot_tell_any_more_is_believed_of_oth
 
 @mutant(Gossip, "lacking", by="2", scenario=TAKEN_OVER)
 def lacking_not_told(_: Method) -> Method:
-    """3.3: a router that takes over a publisher learns of the subscribers that its former home knew."""
+    """3.3: the new home of a publisher learns of the subscribers that the former home knew."""
 
     def broken(gossip: Gossip, router: str, applied: Mapping[str, tuple[int, int]]) -> list[LinkEntry]:
         return []
@@ -311,7 +311,7 @@ def lacking_not_told(_: Method) -> Method:
 
 @mutant(Directory, "believe_rumours", by="2", scenario=UNTOLD)
 def rumours_forgotten(_: Method) -> Method:
-    """3.3: other routers' news about a contact's links counts once the contact can no longer send its own."""
+    """3.3: rumours about a contact's links count when the contact is lost."""
 
     def broken(directory: Directory, router: str) -> list[Change]:
         return []
@@ -321,7 +321,7 @@ def rumours_forgotten(_: Method) -> Method:
 
 @mutant(Members, "has_told", by="5", scenario=test_gossip.test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before)
 def rumours_of_what_was_told(_: Method) -> Method:
-    """3.3: a link of which its owner has told, even that it is over, is no rumour."""
+    """3.3: news of a link is no rumour if the link's owner has sent it, even the news of its ending."""
 
     def broken(members: Members, attach: Epoch) -> bool:
         return False
@@ -331,7 +331,7 @@ def rumours_of_what_was_told(_: Method) -> Method:
 
 @mutant(Contacts, "_apply", by="1", scenario=test_chunks.test_a_chunk_of_an_old_contact_is_not_joined_to_a_new_one)
 def chunks_outlive_their_contact(apply: Method) -> Method:
-    """3.2: when a contact ends, both ends forget the data in flight, even parts of a payload."""
+    """3.2: when a contact ends, both ends forget the data under way, even parts of a payload."""
     former: dict[str, Joiner] = {}
 
     def broken(contacts: Contacts, contact: Contact, change: ContactChange | None) -> None:
@@ -405,14 +405,14 @@ def link_state_waits_behind_data(take: Method) -> Method:
     scenario=test_gossip.test_what_was_under_way_as_a_link_ended_does_not_bring_it_back,
 )
 def endings_forgotten(_: Method) -> Method:
-    """3.3: messages from before the end of a link are under way until all routers know the end."""
+    """3.3: an ending is remembered until all routers know it, because older messages may be under way."""
 
     return lambda *_: None
 
 
 @mutant(Directory, "_merge", by="5", scenario=FORMER)
 def endings_of_others_do_not_hold(merge: Method) -> Method:
-    """3.3: the same holds for messages of a link's former owner when the link ended elsewhere."""
+    """3.3: so it does at another owner, because messages of the link's former owner may be under way."""
 
     def broken(directory: Directory, entries: list[LinkEntry]) -> Any:
         for entry in filter(directory.tells_itself, entries):

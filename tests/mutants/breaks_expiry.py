@@ -24,7 +24,7 @@ FLAPPING = RESUMING | {"plain": 1.0, "restless": 0.0, "faults": ("flap", "one-si
 
 @mutant(Directory, "contact_lost", by="2", **FLAPPING)
 def plain_subscribers_end_with_a_contact(lost: Method) -> Method:
-    """8 Apart: a plain subscriber whose router is lost lapses, and is told of messages accepted without it."""
+    """8 Apart: a plain subscriber of a lost router lapses, and its client is told of messages accepted without it."""
 
     def broken(directory: Directory, router: str) -> list[Change]:
         ended: list[Change] = lost(directory, router)
@@ -47,7 +47,7 @@ def plain_subscribers_outlive_their_router(_: Method) -> Method:
 
 @mutant(Expiry, "contacts_changed", by="8", scenario=test_expiry.test_who_comes_into_contact_while_others_are_asked)
 def polls_survive_contacts(_: Method) -> Method:
-    """8 Expiry: a change of contacts starts the poll again."""
+    """8 Expiry: after a change of contacts the proposal is made again."""
 
     def broken(expiry: Expiry) -> None:
         """The routers that were asked are enough."""
@@ -86,7 +86,7 @@ def expires_out_of_contact(due: Method) -> Method:
     scenario=test_consent.test_who_has_agreed_with_two_is_free_when_both_say_that_nothing_comes_of_it,
 )
 def freed_by_anybody(decided: Method) -> Method:
-    """8 Expiry: a router that has agreed is free when all proposals to which it agreed come to nothing."""
+    """8 Expiry: a router that has agreed is free when all proposals to which it agreed are withdrawn."""
 
     def broken(expiry: Expiry, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
         expiry._bound_to.clear()
@@ -113,7 +113,7 @@ def told_again_by_the_owner(ended_elsewhere: Method) -> Method:
 
 @mutant(Expiry, "_free", by="8", scenario=test_expiry.test_the_word_of_its_owner_frees_who_had_agreed)
 def bound_for_ever(_: Method) -> Method:
-    """8 Expiry: a no of the router that holds the link frees all routers that had agreed."""
+    """8 Expiry: if the owner of the link votes no, all routers that had agreed are free."""
 
     def broken(expiry: Expiry, entry: LinkEntry) -> None:
         """A router stays bound by its yes."""
@@ -125,7 +125,7 @@ def bound_for_ever(_: Method) -> Method:
     Directory, "take_back", by="2", scenario=test_apart.test_who_was_apart_for_long_while_nothing_was_accepted_goes_on
 )
 def lapsed_for_good(_: Method) -> Method:
-    """8 Apart: the owner's word brings back a subscriber that has lapsed."""
+    """8 Apart: a lapse ends when the subscriber's owner says that the subscriber is alive."""
 
     def broken(directory: Directory, entry: LinkEntry) -> bool:
         return False
@@ -145,7 +145,7 @@ def left_out_without_a_word(_: Method) -> Method:
 
 @mutant(Changes, "ended_elsewhere", by="2", scenario=test_apart.test_who_had_something_accepted_without_it_is_told)
 def expired_elsewhere_ignored(_: Method) -> Method:
-    """8 Apart: a router that holds a link which was ended elsewhere tells its client."""
+    """8 Apart: if other routers have ended a link, the link's own router tells the client."""
 
     def broken(changes: Changes, entry: LinkEntry) -> None:
         """The link stays."""
@@ -158,7 +158,7 @@ CROSSED = attacks.test_what_crosses_the_news_of_a_lapse_still_lacks_who_has_laps
 
 @mutant(Edge, "_lapsed_without", by="2", scenario=CROSSED)
 def lapsed_and_named_once(_: Method) -> Method:
-    """5 Edge: a subscriber that lapsed without a delivery stays named in its outcome when it is forwarded anew."""
+    """5 Edge: when a delivery is forwarded again, its Outcome still names a subscriber that lapsed without it."""
 
     def broken(edge: Edge, record: Record, moved: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return ()
@@ -173,7 +173,7 @@ def lapsed_and_named_once(_: Method) -> Method:
     scenario=attacks.test_who_has_lapsed_is_not_back_as_a_home_that_has_not_heard_of_that_joins_it_once_more,
 )
 def back_though_lapsed(_: Method) -> Method:
-    """8 Apart: a JOINED that has crossed a lapse does not count for the deliveries before the lapse."""
+    """8 Apart: a Joined that crosses a lapse does not count for deliveries from before the lapse."""
 
     def broken(reports: Reports, name: bytes, home: str) -> bool:
         return name in reports._subscribers and home in reports._subscribers[name].joined
@@ -199,7 +199,7 @@ def expired_subscriptions_forgotten(_: Method) -> Any:
     scenario=test_sessions.test_a_session_that_goes_on_is_not_over_for_what_its_client_has_left_elsewhere,
 )
 def what_was_left_behind_tells_of_an_end(_: Method) -> Method:
-    """8 Expiry: a session that continues has left behind the links that expired elsewhere."""
+    """8 Expiry: if a session continues, its links that expired elsewhere are left behind."""
     return lambda *_: None
 
 
@@ -221,5 +221,5 @@ def an_earlier_link_of_a_session_may_expire_first(_: Method) -> Method:
     scenario=test_certainty.test_who_has_missed_something_is_told_so_for_as_long_as_anything_is_left_of_its_session,
 )
 def what_is_to_be_told_is_forgotten_before_its_session(_: Method) -> Method:
-    """8 Expiry: a miss is remembered while any link of its session is left."""
+    """8 Expiry: a missed message is remembered while any link of the session is left."""
     return staticmethod(lambda entry, first: first < entry.epoch)

@@ -15,7 +15,7 @@ CHANGING = MOVING | {"filters": 1.0, "think": 0.5}
 
 @mutant(EdgeDelivery, "_passed", by="2", **FILTERING)
 def passed_counts_as_refused(_: Method) -> Method:
-    """5 Filters: a delivery that a filter leaves out is accepted by the other subscribers alone."""
+    """5 Filters: a delivery that one filter leaves out is accepted when the other subscribers have accepted."""
 
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: HomeStream, records: list[Record]) -> None:
         for record in records:

@@ -57,7 +57,7 @@ def nobody_is_given_what_has_waited(_: Method) -> Method:
     scenario=test_grace.test_a_delivery_waits_for_a_plain_subscriber_at_a_router_never_met,
 )
 def routers_never_met_are_waited_for_without_end(_: Method) -> Method:
-    """8 Grace: the wait for a router begins with the word of a plain subscriber there."""
+    """8 Grace: the wait for a router begins with the first news of a plain subscriber there."""
 
     def broken(grace: Grace, entry: LinkEntry) -> None:
         """No timer and no contact ends the wait."""
@@ -97,7 +97,7 @@ def routers_without_subscribers_are_waited_for(_: Method) -> Method:
     scenario=test_grace.test_what_is_not_its_own_gates_a_plain_subscriber_at_a_router_never_met,
 )
 def not_gated_out_of_contact(_: Method) -> Method:
-    """8 Grace: deliveries in doubt gate a plain subscriber of which home learns while it is out of contact."""
+    """8 Grace: deliveries in doubt gate a new plain subscriber whose router is out of contact."""
 
     def broken(audiences: Audiences, subscriber: LinkEntry) -> None:
         """Nothing gates it, as if it were known."""

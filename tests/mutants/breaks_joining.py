@@ -41,7 +41,7 @@ STALLING = {
     scenario=test_reused_tags.test_what_was_settled_before_an_attach_may_be_in_doubt_again,
 )
 def settled_before_without_evidence(original: Method) -> Method:
-    """6.6 Evidence: a delivery settled before an attach may be in doubt again where its home cannot see it."""
+    """6.6 Evidence: a delivery settled before an attach may be in doubt at routers that its home cannot reach."""
 
     def broken(resolution: Resolution, router: str, stream: HomeStream, keys: list[bytes]) -> None:
         known = [key for key in keys if key in stream.settled_before]
@@ -53,7 +53,7 @@ def settled_before_without_evidence(original: Method) -> Method:
 
 @mutant(Edge, "joined", by="5", scenario=gate_over)
 def gated_by_what_is_over(original: Method) -> Method:
-    """6.5 Gate: home's gates belong to an attach before the one that only other routers have announced."""
+    """6.5 Gate: a home's gates do not count for a later attach that only other routers have announced."""
 
     def broken(edge: Edge, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
         with patch.object(Directory, "is_announced", lambda *_: False):
@@ -88,7 +88,7 @@ def not_gated_by_doubt(gate: Method) -> Method:
 
 @mutant(Audiences, "_gate", by="1", scope="apart")
 def not_gated_by_acceptances(gate: Method) -> Method:
-    """6.5 Gate: so do records that are accepted and not settled."""
+    """6.5 Gate: records that are accepted and not settled gate, too."""
 
     def broken(
         joining: Audiences, stream: HomeStream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
@@ -100,7 +100,7 @@ def not_gated_by_acceptances(gate: Method) -> Method:
 
 @mutant(Edge, "rehomed", by="45", **MOVING | {"think": 0.5})
 def gates_outlive_their_home(_: Method) -> Method:
-    """6.5 Gate: when a publisher is re-homed, its gates fall."""
+    """6.5 Gate: when a publisher gets a new home, its gates end."""
 
     def broken(edge: Edge, publisher: bytes, address: str) -> None:
         edge.reports.rehomed(publisher)
@@ -110,7 +110,7 @@ def gates_outlive_their_home(_: Method) -> Method:
 
 @mutant(Audiences, "_needs_proof", by="1", **PUZZLED)
 def backlog_without_evidence(_: Method) -> Method:
-    """6.6 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
+    """6.6 Evidence: a home that may be a zombie forwards a backlog only after a sign of its publisher's life."""
 
     def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         joining._give_backlog(stream, subscriber.name)
@@ -124,7 +124,7 @@ def backlog_without_evidence(_: Method) -> Method:
     scenario=test_resuming.test_what_is_read_late_is_given_on_evidence_to_who_may_have_had_it_elsewhere,
 )  # fmt: skip
 def read_late_without_evidence(needs: Method) -> Method:
-    """6.6 Evidence: such a home gives nothing else to a subscriber that may have had it elsewhere."""
+    """6.6 Evidence: such a home forwards no other delivery that the subscriber may have had elsewhere, either."""
 
     def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         proof: bool = needs(joining, stream, attrs.evolve(subscriber, resumed=False))
@@ -135,7 +135,7 @@ def read_late_without_evidence(needs: Method) -> Method:
 
 @mutant(Liveness, "question", by="3", **PUZZLED)
 def absence_without_evidence(doubt_: Method) -> Method:
-    """6.6 Evidence: such a home calls no delivery settled that it lacks."""
+    """6.6 Evidence: such a home does not call a delivery settled because it has no record of it."""
 
     def broken(evidence: Liveness, stream: HomeStream, doubt: Question) -> None:
         if isinstance(doubt, tuple):
@@ -159,7 +159,7 @@ def evidence_of_the_past(alive: Method) -> Method:
 
 @mutant(SignsOfLife, "ask", (SignsOfLife, "acknowledged"), by="13", **PUZZLED)
 def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Method]:
-    """6.6 Evidence: a client that can answer proves alive only by its answer, not by its machine's acknowledgement."""
+    """6.6 Evidence: if a client answers echoes, an acknowledgement by its machine is no sign of its life."""
 
     def ask(signs: SignsOfLife) -> None:
         signs._wanted = True
@@ -308,7 +308,7 @@ def unknown_not_adopted(_: Method) -> Method:
 
 @mutant(Liveness, "question", by="1", scenario=test_resuming.test_evidence_counts_from_the_last_attach_on)
 def asked_again_counts_as_asked(doubt_: Method) -> Method:
-    """6.6 Evidence: a router that asks once more asks since its last attach."""
+    """6.6 Evidence: if a router repeats a question, only a sign of life after the repetition answers it."""
 
     def broken(evidence: Liveness, stream: HomeStream, doubt: Question) -> None:
         if doubt in stream.questions:
@@ -321,7 +321,7 @@ def asked_again_counts_as_asked(doubt_: Method) -> Method:
 
 @mutant(LocalSubscriber, "open_gate", by="1", **PUZZLED | STALLING)
 def gate_opens_unsorted(_: Method) -> Method:
-    """11: a delivery that was put off and then sent is older than waiting ones: gates open in order of n."""
+    """11: a gate that opens lets deliveries through in order of `n`, also an older one that was put off."""
 
     def broken(subscriber: LocalSubscriber, publisher: bytes) -> list[Record]:
         return list(subscriber.gated.pop(publisher).records)
@@ -362,7 +362,7 @@ def admitted_past_what_waits(_: Method) -> Method:
     scenario=test_reused_tags.test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_order,
 )  # fmt: skip
 def given_past_what_was_dropped(rehomed: Method) -> Method:
-    """6.5 Gate: if a record that waits for its key is dropped with its publisher's life, so are the later ones."""
+    """6.5 Gate: if a record that waits for its key is dropped at the end of a life, the later ones are, too."""
 
     def broken(edge: Edge, publisher: bytes, address: str) -> None:
         for subscriber in edge._at.meeting(address):

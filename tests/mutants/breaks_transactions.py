@@ -86,8 +86,7 @@ def later_messages_do_not_wait(_: Method) -> Method:
 
 @mutant(Egress, "_take", by="4", **KILLS | DEALING)
 def taken_deliveries_not_aborted(original: Method) -> Method:
-    """14.20: routers learn that a delivery is over whose message a transaction has taken before it was published
-    again."""
+    """14.20: if a transaction takes a message, routers learn that the message's delivery is over."""
 
     def broken(egress: Egress, *waiting: Any) -> Iterable[tuple[int, bytes]]:
         egress._named = _Silent(egress._named)
