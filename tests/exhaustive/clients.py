@@ -77,7 +77,7 @@ class Did:
     resumed: bool = False
     """Whether a publisher got its own generation again."""
     forgot: tuple[Message, ...] = ()
-    """Messages that a subscriber has just forgotten after it had sent their outcomes."""
+    """The messages that a subscriber has just forgotten, after it had sent their outcomes."""
     missed: tuple[Message, ...] = ()
     """Messages that a router settled although the subscriber has not processed them."""
 
@@ -86,20 +86,20 @@ class Did:
 class Client:
     index: int
     choices: tuple[int, ...]
-    """The routers at one of which it attaches next."""
+    """The client attaches next at one of these routers."""
     stage: Stage = Stage.AWAY
     cut: bool = False
-    """Its connection is cut: no frame reaches it there, and it will attach again."""
+    """The client's connection is cut: no frame reaches the client there, and the client will attach again."""
     serial: int = 0
     """The number of its latest connection."""
     epoch: Epoch = NOWHERE
-    """The highest epoch that it got. It echoes it at its next attach."""
+    """The highest epoch that the client got. The client echoes this epoch at its next attach."""
     resumes: bool = False
-    """Whether it was ever attached, so that it has a map."""
+    """Whether the client was ever attached, so that it has a map."""
     echo: bool = False
-    """Whether a router has asked it for a sign of life."""
+    """Whether a router has asked the client for a sign of life."""
     partial: bool = False
-    """Whether its attach has left out a part of its map: it will attach again."""
+    """Whether the client's attach has left out a part of its map, so that the client will attach again."""
     born: int = 0
     """A lower bound for the clocks of all attaches of its present life, except in its first life."""
 
@@ -112,7 +112,8 @@ class Client:
         return not self.is_connected or (self.partial and self.stage is Stage.ATTACHED)
 
     def unsettled(self) -> tuple[tuple[bytes, int], ...]:
-        """Its whole map, the oldest entry first: keyed by tag for a publisher, by key for a subscriber."""
+        """The client's whole map, the oldest entry first. The keys are tags for a publisher, and delivery keys for a
+        subscriber."""
         raise NotImplementedError
 
     def _map(self, complete: bool) -> tuple[tuple[bytes, int], ...]:
@@ -126,7 +127,7 @@ class Client:
         return Did(attrs.evolve(begun, serial=self.serial + 1, choices=choices), frame)
 
     def acts(self) -> list[str]:
-        """The acts that it may do now, by the names that `act` takes."""
+        """The acts that the client may do now, by the names that `act` takes."""
         raise NotImplementedError
 
     def lose(self, choices: tuple[int, ...]) -> Did:
@@ -134,7 +135,7 @@ class Client:
         return Did(attrs.evolve(self, cut=True, choices=choices))
 
     def leave(self, born: int) -> Did:
-        """A router detaches its link, which has expired. It begins afresh, and keeps its messages."""
+        """A router detaches the client's link, which has expired. The client begins afresh, and keeps its messages."""
         return Did(attrs.evolve(self, stage=Stage.AWAY, echo=False, partial=False, choices=(), born=born))
 
     def _answer_echo(self) -> Did:
@@ -148,7 +149,8 @@ class Publisher(Client):
     echoes: bool = True
     """Whether it names its generation when it attaches."""
     again: tuple[tuple[int, bool], ...] = ()
-    """The messages that it transfers again on this attach, before new ones: number, and whether with resume=true."""
+    """The messages that the publisher transfers again on this attach, before new ones: each number, and whether with
+    resume=true."""
     rejected: tuple[int, ...] = ()
     """Numbers of the messages that a subscriber has refused."""
     unnamed: tuple[int, ...] = ()
@@ -229,7 +231,8 @@ class Publisher(Client):
         return Did(attrs.evolve(answered, phases=phases, again=tuple(again)), resumed=self.resumes)
 
     def _begin_anew(self, phases: tuple[Phase, ...]) -> Did:
-        """Its life has ended: it must not send messages in doubt again, and settles those whose outcome it knows."""
+        """The publisher's life has ended. It must not send its messages in doubt again, and settles the messages whose
+        outcome it knows."""
         ended = {Phase.IN_DOUBT: Phase.LOST, Phase.KNOWN: Phase.SETTLED}
         begun = attrs.evolve(self, phases=tuple(ended.get(phase, phase) for phase in phases), unnamed=(), partial=False)
         return Did(attrs.evolve(begun, born=self.epoch.hlc), renewed=True)

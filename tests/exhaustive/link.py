@@ -30,7 +30,7 @@ class Link:
         self.serial = serial
         self.end: Any = None
         self.records: dict[bytes, Record] = {}
-        """Keyed by tag or delivery key: records that were transferred and are not settled."""
+        """The records that were transferred and are not settled, by tag or delivery key."""
 
     def frames(self, action: LinkAction) -> list[Frame]:
         """The frames that the client gets for an action of the core."""

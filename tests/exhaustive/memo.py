@@ -1,8 +1,8 @@
 """Computes every local state and every local step only once: this makes the search fast.
 
-An event touches one router or one client. Mesh-wide states are many because local ones combine; local states are few.
-So each router and client state has a number, and what an event does to it is computed, by the production core, the
-first time only. `state.digest` distinguishes routers; equality distinguishes clients and data under way.
+An event touches one router or one client. The mesh has many states, because local states combine; but there are few
+local states. So each state of a router or client has a number, and the production core computes the effect of an event
+on a state only once. `state.digest` distinguishes routers; equality distinguishes clients and data under way.
 """
 
 import traceback

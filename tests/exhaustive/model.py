@@ -87,7 +87,7 @@ class Model:
         self._forget_who_is_known(draft)
 
     def _react(self, draft: Draft) -> None:
-        """Do the acts of prompt clients, which do them at once. The other clients have done theirs before."""
+        """Let the changed clients do their acts in `PROMPT` at once. All other clients have no such act left."""
         busy = True
         while busy:
             busy = False
@@ -99,7 +99,8 @@ class Model:
                     self._on_act(draft, index, act)
 
     def _forget_who_is_known(self, draft: Draft) -> None:
-        """Forget which subscribers routers know, if no message will be promised any more and no router joins."""
+        """If no message will be promised any more and no router joins, forget which subscribers routers know: the
+        search needs it no more."""
         changed = any(row.changed() for row in (draft.promised, draft.knows, draft.planned))
         if changed and -1 not in draft.promised and not any(draft.planned):
             for router in range(self.count):
@@ -152,7 +153,8 @@ class Model:
             draft.wires[index] = tuple(wire for wire in wires if wire[1] != router)
 
     def _part(self, draft: Draft, dead: int, other: int) -> None:
-        """The last batches of the dead router may still arrive, if the other is in contact, until the other notices."""
+        """If the other router is in contact, the last batches of the dead router may still arrive there until it
+        notices the death."""
         draft.clear(other, dead)
         if IN_CONTACT[draft.status(dead, other)][other > dead]:
             draft.set_status(dead, other, LOST)
@@ -168,8 +170,8 @@ class Model:
         self._router(draft, router, ("start", with_store))
 
     def _on_replan(self, draft: Draft, router: int) -> None:
-        """The router learns of the grown mesh, from an operator or from another router. A router that joins has it from
-        its file.
+        """The router learns of the grown mesh, from an operator or from another router. A router that joins knows it
+        from its file.
         """
         self._router(draft, router, ("replan", self.names))
         draft.planned[router] = 1

@@ -4,7 +4,7 @@ Time does not pass, with two exceptions. `boot_wait` can happen if the scope has
 waits for are gone for good. The fault `expire` lets nothing happen anywhere for longer than any timeout; all batches
 between routers in contact have arrived before. A router looks at any time for what is due after that.
 
-Each source yields a part of the events, and looks at as little of the world as it can (`kernel`).
+Each source yields some of the events, and reads as few columns of the world as it can (`kernel`).
 """
 
 from collections.abc import Callable, Iterator

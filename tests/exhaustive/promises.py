@@ -1,10 +1,11 @@
-"""Judges what is promised to which subscriber, and whether it is kept (protocol 1, 9.2 and 9.3).
+"""Judges which messages are promised to which subscriber, and whether the mesh keeps these promises (protocol 1, 9.2
+and 9.3).
 
 A message is promised to the subscribers that its publisher's router had joined when the message first arrived there, if
-an attach of theirs was ever answered. A promise ends only in three ways: the client was away while its time ran out;
-some routers were apart while it ran out, and the client is told before all is at rest; or no router in contact with
-home knew the subscriber when the publisher read the outcome (protocol 10, Limits). A link ends at a router only in one
-of the first two cases, and the life of a publisher only in the first case.
+a router has ever answered an attach of them. A promise ends only in three ways: the client was away while its time ran
+out; some routers were apart while it ran out, and the client is told before all is at rest; or no router in contact
+with home knew the subscriber when the publisher read the outcome (protocol 10, Limits). A link ends at a router only in
+one of the first two cases, and the life of a publisher only in the first case.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ class Promises:
 
     def admitted(self, draft: Draft, router: int) -> None:
         """A router that joins takes clients from now on. It has to know each subscriber that another router has joined.
-        When it starts again it need not: its knowledge may be lost."""
+        After a restart it need not know them, because its knowledge may be lost."""
         if draft.lives[router] > 1:
             return
         for known in draft.knows:
@@ -149,8 +150,8 @@ class Promises:
     # outcomes
 
     def _check_told(self, draft: Draft, home: int, message: Message) -> None:
-        """2: when the publisher reads `accepted`, all subscribers to which it was promised have processed the
-        message."""
+        """Invariant 2: when the publisher reads `accepted`, all subscribers to which the message was promised have
+        processed it."""
         place = self._place(message)
         if self._balanced:
             had = any(message in subscriber.processed for subscriber in self._readers(draft))
@@ -169,12 +170,12 @@ class Promises:
         draft.promised[place] = 0
 
     def _was_known(self, draft: Draft, home: int, subscriber: int) -> bool:
-        """Whether the mesh that home has joined in this life knew the subscriber."""
+        """Whether the home has joined the mesh in this life, and the mesh knew the subscriber."""
         return home in self._joining and bool(draft.knows[home] >> subscriber & 1)
 
     def _is_known(self, draft: Draft, home: int, subscriber: int) -> bool:
-        """Whether home knows the subscriber, even if it is just attaching there, or a router in contact knows it as
-        attached.
+        """Whether the home knows the subscriber (which may be attaching there just now), or a router in contact knows
+        it as attached.
         """
         name = container(subscriber)
         facts = draft.live_facts(home)
@@ -199,7 +200,8 @@ class Promises:
         return publisher
 
     def _check_forgotten(self, draft: Draft, message: Message) -> None:
-        """3: a subscriber forgets a key only after its publisher settled it, or its life has ended."""
+        """Invariant 3: a subscriber forgets a key only after the publisher has settled the delivery, or the publisher's
+        life has ended."""
         phase = self._publisher(draft, message).phases[message[1]]
         ended = bool(draft.terms[message[0]] & ENDED)
         if phase not in (Phase.STATED, Phase.SETTLED, Phase.LOST) and not ended:

@@ -35,7 +35,8 @@ SETTINGS = Settings(
 )
 LIFETIME = Lifetime(timeout=300, policy="connection-close", durable=1)
 SPAN = 1000.0
-"""Seconds that pass when time passes. `NOTICED` seconds after the start all routers note which clients are missing."""
+"""The seconds that pass when time passes. `NOTICED` seconds after the start of such a time, all routers notice which
+clients are missing."""
 NOTICED = 100.0
 Ending = tuple[bytes, int, bool]
 """A link that has ended at a router: its name, the rank of its attach, and whether a message was accepted without
@@ -52,8 +53,8 @@ class Facts:
     """The facts about a live router that events of others depend on."""
 
     subscribers: frozenset[str]
-    """Container-ids of the subscribers in its directory, including those that it has gone on without and must still
-    tell.
+    """The container-ids of the subscribers in the router's directory, including subscribers without which it has
+    accepted a message, and which it has yet to tell.
     """
     attaching: frozenset[str]
     """Container-ids of the subscribers whose attach here has no answer yet."""
@@ -134,7 +135,7 @@ class Router(Deaf):
         return Facts(names, attaching, applied, awaited, self.admits, self._is_due(self.topic))
 
     def _is_due(self, topic: Topic) -> bool:
-        """Whether a timer is due. A timer whose work leads to nothing runs once more, a second later."""
+        """Whether a timer is due. If a timer's work changes nothing, the timer runs once more, a second later."""
         return self.seconds > 0 and topic.deadline() <= self.seconds + (self.seconds % SPAN == 0)
 
     # routers

@@ -1,5 +1,5 @@
-"""Replacements of the hybrid clock and the delivery log. All routers share one of each, as one at a time handles an
-event.
+"""Replacements of the hybrid clock and the delivery log. All routers share one of each, because only one router at a
+time handles an event.
 """
 
 from typing import Any

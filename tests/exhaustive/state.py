@@ -49,7 +49,7 @@ Rule = Callable[["_Walk", Any], Any]
 
 
 class _Walk:
-    """One walk through the objects of one router; `met` numbers those with an identity."""
+    """One walk through the objects of one router; `met` numbers the objects with an identity."""
 
     __slots__ = ("met",)
 
@@ -166,7 +166,8 @@ def digest(value: Any) -> bytes:
 
 
 _key_makers: dict[tuple[bytes, bytes], KeyMaker] = {}
-"""They never change, and hash objects cannot be pickled."""
+"""The key makers, which a pickle names and does not contain: they never change, and their hash objects cannot be
+pickled."""
 
 
 def _reduce_key_maker(maker: KeyMaker) -> tuple[Callable[..., KeyMaker], tuple[bytes, bytes]]:

@@ -17,9 +17,9 @@ class Held:
     outcome: int = 0
     """Accepted (that is, processed) or rejected; 0 before that."""
     arrived: bool = True
-    """Whether it was transferred on this connection: only then can the subscriber send an outcome."""
+    """Whether the delivery was transferred on this connection: only then can the subscriber send an outcome."""
     owed: bool = False
-    """Whether it was processed before it was transferred again: its outcome is still to be sent."""
+    """Whether the delivery was processed before it was transferred again, so that its outcome is still to be sent."""
     stated: bool = False
     """Whether the map of this attach stated its outcome."""
     named: bool = True

@@ -20,9 +20,9 @@ UP, LOW_LOST, HIGH_LOST, DOWN, LOW_UP, HIGH_UP = range(6)
 """States of the contact of a lower and a higher router: which of them noticed its end, or began the next one, first."""
 LOST, BEGUN = (LOW_LOST, HIGH_LOST), (LOW_UP, HIGH_UP)
 IN_CONTACT = ((True, True), (False, True), (True, False), (False, False), (True, False), (False, True))
-"""Keyed by state: whether the lower, and the higher, router considers itself in contact."""
+"""For each state: whether the lower router, and whether the higher router, considers itself in contact."""
 FLOWS = ((True, True), (False, False), (False, False), (False, False), (True, False), (False, True))
-"""Keyed by state: whether batches of the lower, and of the higher, router can arrive."""
+"""For each state: whether batches of the lower router, and whether batches of the higher router, can arrive."""
 
 AWAY, APART, GONE, UNTOLD, ENDED = 1, 2, 4, 8, 16
 """Bits of `terms`, in this order: when its time last ran out, the client was not connected; or some routers were not in
@@ -77,8 +77,8 @@ class Layout:
         self.routers = self._part(routers, plain)
         """The numbers of the routers' states in `Model`. Clients and batches have numbers there, too."""
         self.facts = self._part(routers, facts)
-        """What events look at in each router. It follows from the router's state, and is a column of its own so that an
-        event can look at it alone.
+        """For each router, the facts that events read. They follow from the router's state, but are a column of their
+        own, so that an event can read them alone.
         """
         self.lives = self._part(routers, plain)
         """Incarnation of each router; negative while it is dead, 0 before its first start."""
@@ -206,7 +206,8 @@ class Draft:
         return self.pairs[self._pair(one, other)]
 
     def set_status(self, one: int, other: int, status: int | tuple[int, int]) -> None:
-        """Set the state of the contact. A pair of states that mirror each other means the one for `one`."""
+        """Set the state of the contact. A pair of `status` has the state to set if `one` is the lower router, and the
+        mirrored state to set if it is the higher one."""
         self.pairs[self._pair(one, other)] = status if isinstance(status, int) else status[one > other]
 
     def _pair(self, one: int, other: int) -> int:
