@@ -40,7 +40,8 @@ class Balanced:
         self._judge = judge
         self._holders: dict[bytes, Holder] = {}
         self._unknown: dict[bytes, set[str]] = {}
-        """Keyed by message: the subscribers that no router around the home knew when the home received the message."""
+        """For each message, the subscribers that neither the home nor a router in contact with it knew when the home
+        received the message."""
         self._said: dict[bytes, list[tuple[str, DeliveryOutcome, bool]]] = {}
         """Keyed by message: the outcomes of subscribers, and whether each subscriber refuses the message for good."""
         self.rests = Rests(judge)

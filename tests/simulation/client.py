@@ -33,7 +33,7 @@ class Client:
     receives = False
     """Whether the client is a subscriber."""
     first: bool
-    """Whether its link, or its next link, has receiver settle mode first."""
+    """Whether the client's link, or its next link, has receiver settle mode first."""
 
     def __init__(
         self, name: str, address: str, routers: Mapping[str, "Router"], schedule: Schedule, random: Random,
@@ -53,23 +53,24 @@ class Client:
         if not self.plain:
             self.lifetime = Lifetime(random.choice(knobs.timeouts), "connection-close", int(self.durable))
         self.silent = random.random() < knobs.silent
-        """The client echoes neither generation nor epoch."""
+        """Whether the client echoes neither generation nor epoch."""
         self.lingers = False
         """The client's machine, or a proxy, keeps the socket open after the client has attached elsewhere."""
         self.calm = False
-        """No more pranks: the client stays, accepts and gives credit."""
+        """Whether the client plays no more pranks: it stays, accepts and gives credit."""
         self.gone = False
-        """The client has left for good."""
+        """Whether the client has left for good."""
         self.stays = False
-        """The client never leaves for good."""
+        """Whether the client never leaves for good."""
         self.opened: list[Link] = []
         """All links under the client's name, including links that the client has forgotten."""
         self.answered = False
         self.partial = False
-        """The map of this attach is incomplete. The client resumes only the deliveries in it, and then attaches again.
+        """Whether the map of this attach is incomplete. The client then resumes only the deliveries in it, and attaches
+        again.
         """
         self.most = MOST
-        """The most entries that its next map has."""
+        """The most entries that the client's next map has."""
         self.epoch: Epoch | None = None
         """The latest epoch that a router has told the client."""
         self.generation: bytes | None = None
@@ -77,15 +78,15 @@ class Client:
         self.asleep_until = 0.0
         """The client does not attach before this time."""
         self._in_use_until = 0.0
-        """When it last had an answered link that it considered intact."""
+        """When the client last had an answered link that it considered intact."""
         self.is_twin = False
-        """Another client has the same name. This one leaves when the faults stop."""
+        """Whether another client has the same name. This client then leaves when the faults stop."""
         self.together: list[Client] = [self]
-        """The clients of its container, whose links share a connection."""
+        """The clients of the client's container, whose links share a connection."""
         self.changes_modes = not self.plain and bool(knobs.modes) and random.random() < knobs.modes
 
     def go_by_the_name_of(self, other: "Client") -> None:
-        """Become a second process with the same configuration as the other client, until the faults stop. Both echo
+        """Until the faults stop, act as a second process with the same configuration as the other client. Both echo
         their generations: otherwise each would take the other's deliveries for its own."""
         self.is_twin = True
         self.silent = other.silent = False
@@ -191,13 +192,13 @@ class Client:
             self._move_stalled(link, 3.0)
 
     def perhaps_late_null(self, link: Link) -> None:
-        """The same for an attach with a null map."""
+        """Do what `perhaps_late` does, but with a null map."""
         if self.knobs.late_null:
             self.perhaps_late(link)
 
     def map_to_send(self, unsettled: Mapping[bytes, int]) -> dict[bytes, int]:
         """The unsettled map, or the part of it that fits into the attach. Entries with an outcome may come in any
-        order, for example those first that the last attach left out."""
+        order, for example first the entries that the last attach left out."""
         keys = list(unsettled)
         most = len(keys)
         if len(keys) > 1 and not self.calm and self.random.random() < self.knobs.partial:
@@ -209,7 +210,7 @@ class Client:
         return {key: unsettled[key] for key in keys[:most]}
 
     def attach_again(self, link: Link) -> None:
-        """Attach again, as the deliveries in the incomplete map are done."""
+        """Attach again, because all deliveries in the incomplete map are done."""
         if link is self.link:
             self.note(self.name, "attaches again to tell more of its map")
             link.client_left(0.01)
@@ -264,7 +265,7 @@ class Client:
         self.leave()
 
     def _leave_everywhere(self) -> None:
-        """End all connections of the client, also those on which an attach is still under way."""
+        """End all connections of the client, including connections on which an attach is still under way."""
         for opened in [opened for opened in self.opened if opened.client is self]:
             opened.client_left(self.knobs.dead)
         self.begin_afresh()

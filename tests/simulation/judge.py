@@ -82,16 +82,17 @@ class Judge:
         self.accepted_count = 0
         self.promises = Promises(self.readers)
         self.inexact: set[str] = set()
-        """Clients to which some limit has ended the promise of exactly once, for good."""
+        """The clients for which some limit has ended the promise of exactly once for good."""
         self.untold: dict[str, bool] = {}
-        """Subscribers that routers have ended and that do not know it -> whether a router must tell them."""
+        """For each subscriber that routers have ended and that does not know it: whether a router must tell it."""
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:
             raise Violation(what)
 
     def has_met_limit(self, name: str) -> bool:
-        """Whether routers may take an older attach of the client for its latest, or another process for the client."""
+        """Whether routers may take an older attach of the client for its latest one, or another process for the
+        client."""
         return name in self.inexact or name in self.memory.overtaken
 
     def add_reader(self, client: "SubscriberClient") -> None:
@@ -206,7 +207,7 @@ class Judge:
             self.balanced.received(message, link.router)
 
     def _sent_anew(self, text: bytes) -> None:
-        """There is another delivery under the key now. That the first one was settled does not apply to it."""
+        """There is another delivery under the key now. The settlement of the first one does not apply to it."""
         message = self.messages[text]
         message.anew = True
         message.over = message.was_given = False
@@ -235,8 +236,8 @@ class Judge:
         return self.plain.has_joined(link.router, reader)
 
     def withheld(self, texts: list[bytes | None]) -> None:
-        """The home computes the audience of these messages later, when their keys are free, or when routers can take
-        more.
+        """The home withholds these messages. It computes their audience later, when their keys are free, or when
+        routers can take more.
         """
         for text in filter(None, texts):
             self.messages[text].published = math.inf
@@ -302,7 +303,7 @@ class Judge:
                     self._sent_anew(text)
 
     def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
-        """A home has decided the outcome by what it knows now. It may know more when the answer goes out."""
+        """A home has decided the outcome by its present knowledge. It may know more when the answer goes out."""
         self.termini.watch(home)  # it may have let subscribers expire in this event
         for message in [self.by_key[key] for key in keys if not self.queues.owns(key)]:
             if message.home != home.name:
@@ -332,8 +333,8 @@ class Judge:
         raise Violation(f"2 {outcome.lower()} too early: {home.name} answers {label}, {name} is not done with it")
 
     def _ended(self, home: "Router", name: str) -> Epoch | None:
-        """The attach that home knows to have expired. Routers around it may not know that yet, and may still promise
-        messages that a publisher brings from elsewhere. `termini` checks each expiry when it happens."""
+        """The attach of which the home knows that it has expired. Routers around it may not know that yet, and may
+        still promise messages that a publisher brings from elsewhere. `termini` checks each expiry when it happens."""
         entry = home.topic.directory.subscriber(link_name(self._subscriber(name).identity))
         return entry.epoch if entry is not None and entry.status is Status.EXPIRED else None
 
@@ -341,7 +342,8 @@ class Judge:
         return next(client for client in self.subscribers if client.name == name)
 
     def has_twin(self, name: str) -> bool:
-        """Whether another process has used its name. The statements of both processes count for both (protocol 10)."""
+        """Whether another process has used the client's name. The statements of both processes count for both (protocol
+        10)."""
         client = self._subscriber(name)
         return any(link.client is not client for link in client.opened)
 
@@ -364,7 +366,7 @@ class Judge:
                 reader.since = link.epoch
 
     def closing(self, link: "Link") -> None:
-        """The client closes its link and gives up what it was promised."""
+        """The client closes its link, and gives up the messages that it was promised."""
         link.closed = True
         reader = self.readers.get(link.client.name)
         if reader is not None and reader.resumes:

@@ -36,9 +36,10 @@ class Link:
         self.closed = False
         """Whether the client has sent a closing detach."""
         self.hung_up = False
-        """The client has closed its socket, so its machine acknowledges nothing. The router may not know."""
+        """Whether the client has closed its socket, so that its machine acknowledges nothing. The router may not know
+        this."""
         self.ended = False
-        """The router's end is gone; the client may not know."""
+        """Whether the router's end is gone; the client may not know this."""
         self.ended_at = 0.0
         self.epoch: Epoch | None = None
         self.echoed_epoch = client.seen
@@ -47,15 +48,15 @@ class Link:
         self.life = 0
         """The life of the publisher that this link belongs to."""
         self.in_doubt = False
-        """Whether a publisher attaches with something in doubt, as far as its map shows."""
+        """Whether a publisher attaches with a delivery in doubt, as far as its map shows."""
         self.latest = 0
         """The highest stamp of an attach that the router knew when this one came."""
         self.away = 0.0
-        """For how long the routers around had not seen the client when its attach came, in seconds."""
+        """The seconds for which the routers in contact had not seen the client when its attach came."""
         self._arrival = [0.0, 0.0]
         self._until = [inf, inf]
         self.broken_at = inf
-        """When the connection broke, for the end at which it broke first."""
+        """When the connection broke at the end at which it broke first."""
         router.links.append(self)
         client.opened.append(self)
 
@@ -101,7 +102,7 @@ class Link:
         self._ends_at_client(late)
 
     def client_left(self, late: float) -> None:
-        """The client is gone without a word. Its router notices after at most this many seconds."""
+        """The client is gone without a goodbye. Its router notices this after at most this many seconds."""
         self.hung_up = True
         at = self._break(0) + self._soon(late)
         self.router.schedule.at(at, self.router.handle, self._noticed)
@@ -171,7 +172,7 @@ class Link:
         assert inside == address, "its router has the link inside the set that has the queue"
 
     def fit(self, unsettled: dict[bytes, int] | None) -> tuple[dict[bytes, int] | None, bool]:
-        """The first part of the router's map, as far as it fits into the client's frames, and whether that is all."""
+        """The first part of the router's map that fits into the client's frames, and whether this is the whole map."""
         entries = list((unsettled or {}).items())
         most = self.router.knobs.room
         return (unsettled, True) if len(entries) <= most else (dict(entries[:most]), False)

@@ -22,7 +22,7 @@ class Lives:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self.generations: dict[tuple[str, int], bytes] = {}
-        """(publisher, life) -> generation, as a router has answered it."""
+        """(publisher, life) -> the generation in the router's answer."""
         self.unordered: set[tuple[str, int]] = set()
         """(publisher, life) in which the publisher has transferred its deliveries again in another order."""
         self._numbered: dict[tuple[str, int], set[bytes]] = {}
@@ -91,8 +91,8 @@ class Lives:
         return directory.complete and all(self._judge.contact(router, other) for other in directory.contacts)
 
     def is_around(self, router: "Router", home: Epoch) -> bool:
-        """Whether the router of that attach still runs in the same incarnation, and is this router or in contact with
-        it.
+        """Whether the router of the given attach still runs in the same incarnation, and is this router or in contact
+        with it.
         """
         if home == NOWHERE:
             return False

@@ -41,42 +41,44 @@ class Message:
     presettled: bool
     key: bytes
     plain: bool
-    """Whether its publisher is plain. Routers give up deliveries of a plain publisher with every link or contact that
-    ends.
+    """Whether the message's publisher is plain. Whenever a link or contact ends, routers give up deliveries of plain
+    publishers.
     """
     sent_on: "PublisherLink"
-    """The link on which it was first sent, and later the link of its last transfer."""
+    """The link on which the message was first sent, and later the link of its last transfer."""
     home: str = ""
-    """The router to which its publisher has transferred it last."""
+    """The router to which the publisher has transferred the message last."""
     incarnation: int = 0
     """The incarnation of that router at that time."""
     published: float = -1.0
-    """When its publisher's router first received it."""
+    """When the publisher's router first received the message."""
     promised: set[str] = attrs.Factory(set)
     promised_at: float = -1.0
     sent_at: float = 0.0
     until: float = math.inf
-    """When it expires if no subscriber has it."""
+    """When the message expires if no subscriber has it."""
     was_given: bool = False
-    """Some router has transferred it to a subscriber, or a queue has it."""
+    """Whether some router has transferred the message to a subscriber, or a queue has it."""
     expired: bool = False
-    """Its home has ended it because its time was over, and its publisher has not transferred it again since."""
+    """Whether the home has ended the message because its time was over, and the publisher has not transferred it again
+    since."""
     told: bool = False
-    """Whether its publisher has read an outcome."""
+    """Whether the publisher has read an outcome of the message."""
     over: bool = False
-    """Its publisher no longer holds it: the publisher settled it, or gave it up, or its life ended."""
+    """Whether the publisher no longer holds the message: it settled the message, or gave it up, or its life ended."""
     settled_for: bool = False
-    """Whether its home has settled it with the answer, as the publisher's link is in mode first."""
+    """Whether the home has settled the message with the answer, because the publisher's link is in mode first."""
     settled_on: set[Epoch] = attrs.Factory(set)
-    """Attaches of its publisher on which a home has settled it so."""
+    """The attaches of the publisher on which a home has settled the message in this way."""
     anew: bool = False
-    """A lost answer in mode first has settled it: its publisher sends it again, after later messages."""
+    """Whether a lost answer in mode first has settled the message: the publisher then sends it again, after later
+    messages."""
     former: list[Record] = attrs.Factory(list)
-    """The settled records that routers had under its key when it was sent anew."""
+    """The settled records that routers had under the message's key when it was sent anew."""
 
     def is_older(self, link: "PublisherLink") -> bool:
-        """Whether the messages on this link were sent before the message was settled on another link, as the link's
-        router was paused.
+        """Whether the messages on this link were sent before the message was settled on another link. This can happen
+        while the link's router is paused.
         """
         return link.epoch is not None and any(link.epoch < epoch for epoch in self.settled_on)
 
@@ -87,13 +89,14 @@ class Reader:
 
     address: str
     exact: bool
-    """It resumes, in settle mode second: it is promised everything exactly once."""
+    """Whether the subscriber resumes in settle mode second, so that it is promised everything exactly once."""
     resumes: bool
     first: bool
-    """It is in settle mode first, and settles by itself: its outcomes may be lost with its connection."""
+    """Whether the subscriber is in settle mode first. It then settles by itself, and its outcomes may be lost with its
+    connection."""
     at_most_once: bool
-    """It takes everything settled. If its link breaks, it never gets the messages under way, or gets them out of order
-    later.
+    """Whether the subscriber takes everything settled. If its link breaks, it never gets the messages under way, or
+    gets them later out of order.
     """
     first_attach: float = -1.0
     link: "SubscriberLink | None" = None
@@ -104,9 +107,9 @@ class Reader:
     """The epoch of the last link whose client a router has told that it had ended the link."""
     told_at: float = -math.inf
     links: "list[SubscriberLink]" = attrs.Factory(list)
-    """All links that it ever opened."""
+    """All links that the subscriber ever opened."""
     recent: "list[SubscriberLink]" = attrs.Factory(list)
-    """Its links, without links that had ended `plain.RECENT` before some router lost another one."""
+    """The subscriber's links, without the links that had ended `plain.RECENT` before some router lost another one."""
     had: set[bytes] = attrs.Factory(set)
     """Messages that the application got and has not given back."""
     may_repeat: set[bytes] = attrs.Factory(set)
@@ -114,7 +117,7 @@ class Reader:
     lost: set[bytes] = attrs.Factory(set)
     """Messages that were ever unsettled when the application lost its memory."""
     outcomes: set[tuple[bytes, int]] = attrs.Factory(set)
-    """All outcomes that it ever sent."""
+    """All outcomes that the subscriber ever sent."""
     on_link: dict[bytes, bool] = attrs.Factory(dict)
     """Messages that came on the link in use -> whether the application has given them back since."""
     ever: set[bytes] = attrs.Factory(set)
@@ -124,7 +127,7 @@ class Reader:
     last: dict[tuple[str, int], tuple[int, str]] = attrs.Factory(dict)
     """(publisher, life) -> the highest number received, and the router from which it came."""
     cut_off: set[str] = attrs.Factory(set)
-    """Routers that lost a router to which it was attached."""
+    """The routers that lost a router to which the subscriber was attached."""
     expired: Epoch | None = None
     """The last attach that some router has let expire, as its client was away for too long."""
 
@@ -150,7 +153,7 @@ class View:
     """The knowledge of one router incarnation about one client."""
 
     epoch: Epoch | None = None
-    """None if the router knows nothing, or knows that the terminus is over."""
+    """The epoch that the router knows; None if it knows nothing, or knows that the terminus is over."""
     generation: bytes = b""
     entry: LinkEntry | None = None
     """The entry at the last look."""
@@ -159,9 +162,10 @@ class View:
     latest: int = 0
     """The clock of the latest attach that the router knew before."""
     untold: bool = False
-    """The router has learned of the client, and has not yet sent what follows from that."""
+    """Whether the router has learned of the client, and has not yet sent the messages that follow from that."""
     told: dict[str, tuple[int, int]] = attrs.Factory(dict)
-    """Keyed by router: the contact in which that was sent, and how many frames had been sent in the contact."""
+    """For each router: the contact in which these messages were sent to it, and how many frames had been sent in the
+    contact by then."""
 
     def look(self, entry: LinkEntry | None) -> LinkEntry | None:
         """Store the entry, and return the entry of the last look."""

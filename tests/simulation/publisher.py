@@ -31,20 +31,21 @@ class Publisher(Client):
         self.left_to_send = self.knobs.messages
         self.credit = 0
         self.unsettled: dict[bytes, int] | None = None
-        """The map, in the order of sending: tag -> 0, or its outcome. None is the null map of a new life."""
+        """The publisher's map, in the order of sending: tag -> 0, or the outcome. None is the null map of a new
+        life."""
         self.said: dict[bytes, int] | None = None
         """The map of the attach that is under way, or was answered last."""
         self.texts: dict[bytes, bytes] = {}
         """Tag -> message, for all unsettled deliveries."""
         self.again: deque[tuple[bytes, ResumeStep]] = deque()
-        """Tags to be transferred before anything new, and how."""
+        """The tags of deliveries to be transferred before anything new, each with the way in which to transfer it."""
         self.handles: dict[int, bytes] = {}
         """Handle -> tag, for deliveries that were transferred on this link and are not settled."""
         self._handle = 0
         self._unsettled_yet: list[int] = []
         """Handles that wait to be settled with the rest of a batch."""
         self._named: set[bytes] = set()
-        """Tags in its incomplete map, to which the answer was complete."""
+        """The tags in the publisher's incomplete map, if the router's answer was complete."""
         self._number = 0
         self._tags = [b"t%d" % i for i in range(self.knobs.window + self.knobs.tags)]
 
@@ -250,7 +251,7 @@ class Publisher(Client):
         return self._handle, tag, text, step, settled
 
     def _settles_again(self) -> bool:
-        """Whether it settles a delivery by transferring it again."""
+        """Whether the publisher settles a delivery by transferring it again."""
         return self.knobs.settles_again > 0 and not self.calm and self.random.random() < self.knobs.settles_again
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:

@@ -51,7 +51,7 @@ LOOK_S = 0.1
 
 
 class Doubts:
-    """What only the judge knows about a client of a queue."""
+    """The judge's own knowledge about a client of a queue."""
 
     def __init__(self, judge: "Judge", client: "Client") -> None:
         self._judge = judge
@@ -88,7 +88,7 @@ class Doubts:
             self._may_be_over = True
 
     def doubt(self) -> None:
-        """Some router may consider the client gone."""
+        """From now on some router may consider the client gone."""
         self._doubted = self.client.link
 
 

@@ -74,7 +74,7 @@ class Proposed:
 
 @attrs.define(eq=False)
 class Book:
-    """What the entries of one life of a set have led to, as the judge counts it."""
+    """The effects of the entries of one life of a set, as the judge counts them."""
 
     state: SetState = attrs.Factory(SetState)
     entries: list[Entry] = attrs.Factory(list)
@@ -135,7 +135,7 @@ class Book:
 
 
 class Listener(Protocol):
-    """Receives what entries do to the messages of a set, after they have done it."""
+    """Is told the effects of entries on the messages of a set, after the entries were applied."""
 
     def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue, annotations: bytes) -> None:
         """A message that was not there before is in a queue. A dead letter has annotations of consumers."""

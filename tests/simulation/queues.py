@@ -98,8 +98,8 @@ class QueueWorld:
                 self._first[name] = attrs.evolve(self._first.get(name, QueueSettings()), single_active=True)
 
     def address(self, name: str) -> str:
-        """The address of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`).
-        The first clients have a queue each."""
+        """The address of a client's link inside a set, as its router has it (`router.edge.queue_address`). The first
+        clients have a queue each."""
         number = int(name[1:])
         if self.bound and name.startswith("p"):
             often = PUBLISH_TO_TOPICS if number >= len(self.names) else 1 - PUBLISH_TO_TOPICS

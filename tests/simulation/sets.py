@@ -185,7 +185,7 @@ class _Request:
 
 @attrs.define(eq=False)
 class _Model:
-    """What the first decided entries of a life of a set lead to. Decided entries do not change, so each is applied
+    """The state after the first decided entries of a life of a set. Decided entries do not change, so each is applied
     once."""
 
     state: SetState = attrs.Factory(SetState)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 25
-"""The limit of the bytes of a transaction: that of few messages of clients of the model."""
+"""The limit of the bytes of a transaction: room for few messages of clients of the model."""
 
 
 class Shell(Deaf):

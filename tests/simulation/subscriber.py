@@ -29,21 +29,22 @@ class SubscriberClient(Client):
         self.link: SubscriberLink | None = None
         self.applications = self.judge.applications_at(self.identity.address)
         self.refuses_for_good = True
-        """Whether it may refuse a message for good."""
+        """Whether the subscriber may refuse a message for good."""
         self.adds: Random | None = None
-        """Dice of a consumer of a queue that may add annotations as it modifies a message. None for others."""
+        """The random numbers of a consumer of a queue that may add annotations when it modifies a message. None for
+        other subscribers."""
         self.dealing: DealingClient | None = None
-        """Its transactions. None for clients without."""
+        """The subscriber's transactions. None for a client without transactions."""
         self._added = 0
-        """How often it has added annotations."""
+        """How often the subscriber has added annotations."""
         self.first = self.random.random() < self.knobs.first
         self.settles = self.first or bool(self.knobs.hasty and self.random.random() < self.knobs.hasty)
-        """Whether it settles a delivery with its outcome, also in settle mode second."""
+        """Whether the subscriber settles a delivery with its outcome, also in settle mode second."""
         self.sends_settled = self.random.random() < self.knobs.settled
         self.tops_up = self.random.choice(("on delivery", "on acceptance", "on settlement"))
         self.prefetch = self.random.choice((1, 2, 5, 100))
         self.unsettled: dict[bytes, int] = {}
-        """The map: key -> 0, or the outcome that it sent."""
+        """The subscriber's map: key -> 0, or the outcome that it sent."""
         self.texts: dict[bytes, bytes] = {}
         """Key -> message, for all keys in the map."""
         self.todo: dict[bytes, bytes] = {}
@@ -55,13 +56,13 @@ class SubscriberClient(Client):
         self._named: set[bytes] = set()
         """Keys in both maps, if one of them was incomplete."""
         self._owed: Link | None = None
-        """The link on which it has not answered an echo."""
+        """The link on which the subscriber has not answered an echo yet."""
         self._cut = False
         """Whether the router's answer had no room for its whole map."""
         self._afresh = True
         self._limit = 0
         self.wants: Colours | None = None
-        """The filter of its link."""
+        """The filter of the subscriber's link."""
         self.no_local = False
 
     def has(self, key: bytes) -> bool:
@@ -275,7 +276,7 @@ class SubscriberClient(Client):
         link.to_router(link.outcome, handle, outcome, final, self.settles, failed, self._annotations(outcome))
 
     def _annotations(self, outcome: DeliveryOutcome) -> bytes:
-        """The annotations that it adds to the message. It never adds the same ones twice."""
+        """The annotations that the subscriber adds to the message. It never adds the same ones twice."""
         dice, is_modified = self.adds, outcome is DeliveryOutcome.MODIFIED
         if dice is None or not is_modified or dice.random() >= self.knobs.annotated:
             return b""

@@ -178,7 +178,7 @@ class SubscriberLink(Link):
 
     @property
     def link(self) -> DealingEnd:
-        """As `router.edge.transactions` sees the end of a consumer."""
+        """The link in the form in which `router.edge.transactions` needs the end of a consumer."""
         return self.dealing
 
     def settle_here(self, records: Sequence[Record]) -> None:
@@ -279,7 +279,7 @@ class SubscriberLink(Link):
             self.to_client(client.delivered, handle, record.key, text, False, 0, True)
 
     def added(self, outcome: OutcomeDetails) -> bytes:
-        """As `RetiringEnd`."""
+        """See `RetiringEnd.added`."""
         return outcome.annotations
 
     def _settle(self, records: list[Record], *, again: bool = False) -> None:

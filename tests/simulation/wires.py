@@ -126,7 +126,7 @@ class Wire:
             self._fill(connection, end)
 
     def _fill(self, connection: Connection, end: str) -> None:
-        """Each end that is alive hands over as much as its transport has room for."""
+        """Let each live end hand over as many bodies as its transport has room for."""
         there, router = self.other(end), self._routers[end]
         if there in connection.busy or self._current[end] is not connection or router.paused:
             return
