@@ -22,8 +22,8 @@ NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
 COUNTS: Final = 1 << 63
-"""The most that clocks and numbers may be. No router reaches this by counting, and a larger value does not fit into
-messages between routers."""
+"""The highest value that a clock or a number may have. No router reaches this by counting, and a larger value does not
+fit into messages between routers."""
 EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_.-]+)\.([0-9]{1,20})")
 """Matches the text of an `Epoch`: clock, router and incarnation."""
 

@@ -170,9 +170,9 @@ class Peers:
     def _correct(self, router: str, told: list[LinkEntry]) -> None:
         """Correct the router about links of which it told (3.3, Corrections).
 
-        The router may take a link for live that has ended. Or this router may know an attach with a higher epoch, whose
-        own router died before all routers had heard of it. If the router told of its own link, it always gets a
-        correction, because it may wait for this router to join the link.
+        The router may not know that a link has ended. Or this router may know an attach with a higher epoch, whose own
+        router died before all routers had heard of it. If the router told of its own link, it always gets a correction,
+        because it may wait for this router to join the link.
         """
         known = [(one, self.directory.known_of(one)) for one in told if one.live]
         undone = [ours for entry, ours in known if ours is not None and self._undoes(ours, entry, router)]

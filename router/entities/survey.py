@@ -156,8 +156,8 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
 
 
 def _held(node: Node, stream: HomeStream) -> dict[str, list[Record]]:
-    """For each event that gates of this publisher await, as a text, the records that gate subscribers until this event.
-    Empty lists stand for questions about the publisher's life, for which no record waits (protocol 6.5, 6.6)."""
+    """Maps each event that gates of this publisher await (as a text) to the records that gate subscribers until this
+    event. Empty lists stand for questions about the publisher's life, for which no record waits (protocol 6.5, 6.6)."""
     held: dict[str, list[Record]] = {}
     publisher, directory = f"publisher {stream.identity}", node.topic.directory
     for name, gate in stream.gates.items():

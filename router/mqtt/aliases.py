@@ -13,8 +13,8 @@ MOST_ALIASES: Final = 64
 """The most topic aliases in each direction."""
 ALIAS: Final = "topic-alias"
 SHORTEST: Final = 8
-"""The least bytes of a topic for which the router uses an alias. An alias saves few bytes, or none, for a shorter
-topic: a PUBLISH with an alias has an empty topic, and a property with the alias."""
+"""The router uses an alias only for a topic of at least this number of bytes. An alias saves few bytes, or none, for a
+shorter topic: a PUBLISH with an alias has an empty topic, and a property with the alias."""
 NO_TOPIC: Final = text("")
 
 

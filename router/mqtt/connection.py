@@ -48,7 +48,7 @@ MOST_ANSWERS: Final = 8 * 1024 * 1024
 because the credit of the client's subscriptions bounds them. One answer for each of the 65,535 identifiers takes 5 MB
 in all, which is below this limit."""
 OVERHEAD: Final = 64
-"""The bytes of memory, about, that a waiting packet takes besides its own bytes."""
+"""About how many bytes of memory a waiting packet takes besides its own bytes."""
 
 
 class MqttHandler(Protocol):

@@ -21,7 +21,7 @@ LINK_QOS_1: Final = "mqtt-qos1"
 messages of QoS 1 have an order of their own (MQTT 5 4.6)."""
 LASTING: Final = LINK, LINK_QOS_1
 OVERHEAD: Final = 256
-"""The bytes of memory, about, that a message takes besides its content. The content may be empty."""
+"""About how many bytes of memory a message takes besides its content. The content may be empty."""
 
 
 class EndHost(Protocol):

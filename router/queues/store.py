@@ -64,7 +64,7 @@ from topic.raft.messages import StagedPiece, StoreContent
 MERGE: Final = 4 << 20
 """The bytes of changes after which the write-ahead log is merged into the file."""
 CHANGED: Final = 3 * 4096
-"""The bytes, about, that a transaction writes to the write-ahead log for each changed set, besides the change itself: a
+"""About how many bytes a transaction writes to the write-ahead log for each changed set, besides the change itself: a
 few pages."""
 LOOSE: Final = 1024
 """The free pages that a file may keep, besides as many as it uses."""
@@ -75,7 +75,7 @@ SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
 IN_RUNS: Final = 20_000
 """The most messages in the runs of one piece of a snapshot. A run is a row of messages with consecutive positions."""
 SCRUBBED_BYTES: Final = 16 << 20
-"""The bytes, about, that one scrub reads. It may exceed them by one row."""
+"""About how many bytes one scrub reads. It may exceed this number by one row."""
 STORE: Final = "queues.db"
 """The name of the file, in the folder of its router."""
 SUFFIXES: Final = ("", "-wal", "-mark")
@@ -400,7 +400,7 @@ class QueueStore:
         self._unmerged += size + CHANGED * len(changed)
 
     def _written(self, change: StoreChange) -> int:
-        """The bytes, about, that the change writes. Bodies that stay in their entries are not written again."""
+        """About how many bytes the change writes. Bodies that stay in their entries are not written again."""
         size = size_of(change)
         if isinstance(change, Write) and change.changes:
             part = self._parts[change.set]

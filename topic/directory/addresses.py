@@ -237,8 +237,8 @@ class ByAddress(Generic[K, V]):
                     self._found.clear()
 
     def _changed(self, address: str) -> None:
-        """Drop the results that are stale because an address was added or removed. While there are no patterns, there
-        are none."""
+        """Drop the results that are stale because an address was added or removed. As long as there are no patterns,
+        there are no results."""
         self._covered.changed(address)
         if self._patterns:
             self._found.forget(address)

@@ -10,7 +10,7 @@ from topic.directory.entry import Index, LinkEntry, Role
 
 
 class Rumours:
-    """Subscribers with a timeout that only other routers than their owner have told of."""
+    """Subscribers with a timeout of which other routers have told, but not their owner."""
 
     def __init__(self) -> None:
         self._entries: dict[Index, LinkEntry] = {}

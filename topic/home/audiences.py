@@ -303,8 +303,8 @@ class Audiences:
         return count
 
     def plain_subscriber_ended(self, router: str, address: str) -> None:
-        """Handle a plain subscriber of a router out of contact that has ended or attached elsewhere. If it was the last
-        plain subscriber of the address there, no delivery awaits that router any more."""
+        """A plain subscriber of a router out of contact has ended, or has attached elsewhere. If it was the last plain
+        subscriber of the address there, no delivery awaits that router any more."""
         for stream in list(self._streams.at(address)) if router in self._counts_on else ():
             if not self._counted_on(router, stream.address):
                 waiting = _waiting_for(stream, router)

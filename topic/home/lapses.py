@@ -118,7 +118,7 @@ class Lapses:
         return subscriber
 
     def ending_known(self, subscriber: LocalSubscriber) -> None:
-        """The client knows of its link's ending. Tells all other routers so."""
+        """The client knows that its link has ended. Tell all other routers."""
         directory = self.directory
         known = directory.subscriber(subscriber.name)
         if known is None or not known.ending or known.epoch > subscriber.epoch:

@@ -1,4 +1,4 @@
-"""Lets deliveries of balanced addresses rest that a subscriber has given back (protocol 12.11).
+"""Lets a delivery of a balanced address rest after a subscriber has given it back (protocol 12.11).
 
 The home offers a resting delivery to nobody. When the pause is over, the delivery waits for a subscriber with room, as
 a new one does. `HomeStream.resting` has the deliveries that rest, and the end of each rest.
@@ -28,7 +28,8 @@ class Rests:
         """The rests that have begun in this event, each with its pause. The home does not know the time yet."""
 
     def begin(self, stream: HomeStream, record: Record) -> bool:
-        """Let a record rest that a subscriber has given back. Returns False if records of this address do not rest."""
+        """Let a record rest, because a subscriber has given it back. Returns False if records of this address do not
+        rest."""
         prefix = self._kinds.prefix_of(stream.address) if self._pauses and stream.kind.rests else None
         if prefix is None or prefix not in self._pauses:
             return False

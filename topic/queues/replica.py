@@ -42,7 +42,7 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 8
-"""The most compared states that the replica keeps, the latest ones. Any of them may become the snapshot."""
+"""The replica keeps at most this number of compared states: the latest ones. Any of them may become the snapshot."""
 CHANGED: Final = 4 << 20
 """The bytes of changed rows after which replicas compare their states. This constant must be equal at all replicas.
 

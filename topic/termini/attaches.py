@@ -97,8 +97,8 @@ class Attaches:
         versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
         self._later: dict[bytes, LinkEntry] = {}
-        """Maps a waiting subscriber to a later attach at another router, which only routers other than that one have
-        announced so far."""
+        """Maps a waiting subscriber to a later attach at another router. Only third routers have announced this attach
+        so far."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
     # The methods from here on are about publishers that no router in contact knows.
@@ -199,7 +199,7 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
-        # Drop an attach in `_later` that has replaced the former attach here: it is not later than the new one.
+        # An attach in `_later` was later than the former attach here, but is not later than this new one.
         self._later.pop(subscriber.name, None)
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)

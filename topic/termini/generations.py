@@ -130,8 +130,8 @@ class Generations:
         self._attaches.publisher(stream, now)
 
     def _is_over(self, stream: HomeStream, known: LinkEntry | None, seen: Epoch, *, is_late: bool) -> bool:
-        """Whether the publisher's life is over (7.10). No router in contact may know the publisher, and one of two
-        conditions holds.
+        """Whether the publisher's life is over (7.10). It is over if no router in contact knows the publisher, and one
+        of two conditions holds.
 
         The first: the home of its last attach is this router, or has announced that attach in this contact. A home
         forgets a life that outlives its connection only after the life has ended. The second: that home has been
@@ -160,7 +160,7 @@ class Generations:
         """The generation that a publisher with a map resumes: the one that it echoes, or else the known one.
 
         None if it has to begin afresh, because its life has ended, this router has agreed to its expiry, or another
-        life of which it does not know has followed.
+        life has followed, of which the publisher does not know.
         """
         if known is None:
             return generation

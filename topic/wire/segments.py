@@ -58,7 +58,8 @@ _LARGE: Final = 1 << 20
 _MOST: Final = 1 << 20
 """The most elements in one list or map of a large batch."""
 _BYTES_TO_A_LIST: Final = 12
-"""A batch may have one list for each this many bytes. (An entry of a link has three lists and at least 40 bytes.)"""
+"""If a batch has this number of bytes times n, it may have n lists. (An entry of a link has three lists and at least 40
+bytes.)"""
 _LISTS: Final = 4
 """The number of lists that a segment has apart from its entries: the segment, an epoch, and one or two columns."""
 _IDENTITIES = [str] * 3, [str] * 4
@@ -242,8 +243,8 @@ def decode(payload: bytes) -> list[list[Any]]:
 def _decode_in_turn(payload: bytes) -> list[list[Any]]:
     """Decode a large batch. Stop at the first malformed segment.
 
-    Also stop when the batch has more lists than entries with so many bytes can have. An empty list takes 1 byte in the
-    batch but 64 bytes in memory, so a short batch could otherwise fill the memory.
+    Also stop when the batch has more lists than any valid batch of its size. An empty list takes 1 byte in the batch
+    but 64 bytes in memory, so a short batch could otherwise fill the memory.
     """
     left = len(payload) // _BYTES_TO_A_LIST
 

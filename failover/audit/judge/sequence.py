@@ -53,8 +53,8 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
 
 
 def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
-    """Return two numbers for each delivery: the life of the publisher's process in which a router received it, and its
-    minor number if the log of this life has ended without it.
+    """Return two numbers for each delivery: the life of the publisher's process in which a router received the
+    delivery; and the delivery's minor number, if the log of this life has ended without the delivery.
 
     The minor number is `NONE` in three cases: the log is whole; the logs do not show that router and publisher ran on
     the same host; or the epoch or `n` has too many bits.

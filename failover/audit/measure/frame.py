@@ -34,8 +34,8 @@ WIDTHS_US = tuple(
 )
 MOST_FAULTS = 100
 ELSEWHERE = -1
-"""Stands for the slice of an entry that another host's clock dates. By this clock, the audit cannot tell which faults
-were under way."""
+"""Stands for the slice of an entry whose time is by another host's clock. By this clock, the audit cannot tell which
+faults were under way."""
 WHOLE, BEFORE, DURING, AFTER = "the whole run", "before the first fault", "during faults", "after and between faults"
 
 

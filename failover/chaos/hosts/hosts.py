@@ -104,8 +104,8 @@ class Hosts:
 
 
 def _opened(topology: Topology) -> Topology:
-    """Return the topology with its listeners open to everyone, except the listeners that its security closes. Only
-    clients of this run are in the clients' namespace, so an open listener is no risk."""
+    """Return the topology with its listeners open to everyone, except the listeners that are closed by its part
+    `security`. Only clients of this run are in the clients' namespace, so an open listener is no risk."""
     security = topology.security
     closed = {AMQP: security.users is not None or security.tls, INTER: security.closes_mesh}
     opened = tuple(listener for listener, is_closed in closed.items() if not is_closed)

@@ -62,8 +62,8 @@ class Resting:
 NOBODY: Final = frozenset[bytes]()
 NO_DEMAND: Final = Demand(NOBODY, NO_ROOM, NO_ROOM)
 MOST_REFUSED: Final = SubscriberRoom(100, publisher.AHEAD)
-"""The number of messages, about, that the home keeps although all consumers with room have refused them. Further ones
-stay in the queue."""
+"""About how many messages the home keeps although all consumers with room have refused them. Further ones stay in the
+queue."""
 
 
 @attrs.define(slots=True)

@@ -92,8 +92,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         clock of the attach (`term_clock`).
         """
         generation, known = generation_of(life), self.known()
-        # `known` may be the entry of another life of this link.
-        # Its epoch does no harm, because the claim names the generation of this life.
+        # The epoch of such an entry does no harm, because the claim names the generation of this life.
         seen = known.epoch if known is not None else NOWHERE
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
