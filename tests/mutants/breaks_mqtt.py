@@ -54,7 +54,7 @@ from topic.node import Node
 
 @mutant(MqttSession, "take_over", by="2", scenario=scenario(7))
 def identifiers_taken_for_free(original: Method) -> Method:
-    """MQTT: a client releases what it holds from another router before its identifier is used."""
+    """MQTT: an identifier that the client holds from another router is released before it is used."""
 
     def broken(session: MqttSession, known: Iterable[LinkEntry]) -> None:
         session.resumes = True
@@ -64,7 +64,7 @@ def identifiers_taken_for_free(original: Method) -> Method:
 
 @mutant(MqttSession, "is_whole", by="1", scenario=subscribed_since)
 def links_elsewhere_overlooked(original: Method) -> Method:
-    """MQTT: a session whose client has subscribed elsewhere since is not whole."""
+    """MQTT: a session is not whole if its client has subscribed elsewhere since."""
 
     def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
         return bool(original(session, ()))
@@ -74,7 +74,7 @@ def links_elsewhere_overlooked(original: Method) -> Method:
 
 @mutant(MqttEdge, "_is_elsewhere", by="2", scenario=late_subscribe)
 def late_subscription_taken(original: Method) -> Method:
-    """MQTT: a subscription at another router is not taken from there before its client is certain to be here."""
+    """MQTT: a subscription at another router moves here only when its client is certain to be here."""
 
     def broken(edge: MqttEdge, session: MqttSession, address: str) -> bool:
         return False
@@ -84,7 +84,7 @@ def late_subscription_taken(original: Method) -> Method:
 
 @mutant(MqttEdge, "_begin", by="1", scenario=late_connect)
 def gone_on_with_at_once(original: Method) -> Method:
-    """MQTT: a session continues where it was once its client is certain to be here."""
+    """MQTT: a session continues only when its client is certain to be here."""
 
     def broken(
         edge: MqttEdge, session: MqttSession, connection: MqttConnection, timeout: int, *, present: bool
@@ -98,7 +98,7 @@ def gone_on_with_at_once(original: Method) -> Method:
 
 @mutant(MqttSession, "_is_known", by="5", scenario=scenario(7))
 def copies_taken_for_messages(original: Method) -> Method:
-    """MQTT: a copy of a message that is under way already is not sent again."""
+    """MQTT: a copy of a message that is already under way is not transferred again."""
 
     def broken(session: MqttSession, packet: PublishPacket) -> bool:
         return False
@@ -108,7 +108,7 @@ def copies_taken_for_messages(original: Method) -> Method:
 
 @mutant(MqttSession, "_received", by="2", scenario=scenario(48))
 def accepted_when_received(original: Method) -> Method:
-    """MQTT: a client may still lose a message with its router after it has sent PUBREC for it."""
+    """MQTT: PUBREC is no acceptance, because the client may still lose the message with its router."""
 
     def broken(session: MqttSession, number: int, reason: int) -> None:
         if (outgoing := session.sent.get(number)) is not None and not outgoing.released and outgoing.end is not None:
@@ -121,7 +121,7 @@ def accepted_when_received(original: Method) -> Method:
 
 @mutant(MqttEdge, "_take_over_links", by="1", scenario=linked_elsewhere)
 def never_attached_is_ours(original: Method) -> Method:
-    """MQTT: a link for publishing that is live elsewhere, and was never attached here, comes here with its client."""
+    """MQTT: a publisher's link that is live elsewhere comes with its client, even if it was never attached here."""
 
     def broken(edge: MqttEdge, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
         ours = {end.index for end in session.ends}
@@ -132,7 +132,7 @@ def never_attached_is_ours(original: Method) -> Method:
 
 @mutant(MqttSession, "is_whole", by="1", scenario=scenario(1222584))
 def not_begun_here_is_gone_to(original: Method) -> Method:
-    """MQTT: a client that publishes elsewhere, and has not come to publish here, has not gone there since."""
+    """MQTT: a link elsewhere that was never attached here does not show that its client has gone there since."""
 
     def broken(session: MqttSession, known: Collection[LinkEntry]) -> bool:
         ours = {end.index for end in session.ends if end.epoch is None}
@@ -143,7 +143,7 @@ def not_begun_here_is_gone_to(original: Method) -> Method:
 
 @mutant(MqttSession, "is_whole", by="2", scenario=subscribed_before)
 def heard_of_late_is_gone_to(original: Method) -> Method:
-    """MQTT: a client that was subscribed elsewhere before it came here has not gone there since."""
+    """MQTT: a subscription elsewhere from before the client came does not show that the client has gone there since."""
 
     def broken(session: MqttSession, known: Collection[LinkEntry]) -> bool:
         ours = {end.index for end in session.ends}
@@ -155,7 +155,7 @@ def heard_of_late_is_gone_to(original: Method) -> Method:
 
 @mutant(MqttSession, "resume", by="5", scenario=scenario(48))
 def releases_not_repeated(original: Method) -> Method:
-    """MQTT: a client that comes back gets PUBREL again."""
+    """MQTT: when a client comes back, the router repeats PUBREL."""
 
     def broken(session: MqttSession) -> None:
         released = [outgoing for outgoing in session.sent.values() if outgoing.released]
@@ -170,7 +170,7 @@ def releases_not_repeated(original: Method) -> Method:
 
 @mutant(MqttSubscriber, "resume", by="1", scenario=scenario(3))
 def sent_again_though_answered(original: Method) -> Method:
-    """MQTT: a message that the client has answered since does not come again at the same router."""
+    """MQTT: a message that the client has answered does not come again at the same router."""
 
     def broken(subscriber: MqttSubscriber, action: object) -> None:
         record = action.record  # type: ignore[attr-defined]
@@ -184,7 +184,7 @@ def sent_again_though_answered(original: Method) -> Method:
 
 @mutant(MqttSession, "answer", by="1", scenario=answer_awaits_copy)
 def answered_before_the_copy(original: Method) -> Method:
-    """MQTT: PUBACK answers messages of the same connection, or it may be taken for that of the next message."""
+    """MQTT: a PUBACK answers only a message of the same connection, or it may count for the next message."""
 
     def broken(session: MqttSession, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         incoming.is_read = True
@@ -195,7 +195,7 @@ def answered_before_the_copy(original: Method) -> Method:
 
 @mutant(MqttSession, "gone", by="1", scenario=never_published)
 def published_in_a_later_session(original: Method) -> Method:
-    """MQTT: a message not published yet when its client left is published only if it is sent again."""
+    """MQTT: a message that still waited when its client left is published only if the client sends it again."""
 
     def broken(session: MqttSession, now: float, *, closed: bool) -> None:
         waiting = {end: list(end.waiting) for end in session.publishers.values()}
@@ -209,7 +209,7 @@ def published_in_a_later_session(original: Method) -> Method:
 
 @mutant(Node, "perform", by="1", scenario=overtaken)
 def done_out_of_turn(original: Method) -> Method:
-    """The core's actions on links are done in the order in which it gave them."""
+    """The core's actions on links are performed in the order in which the core gave them."""
 
     def broken(node: Node) -> None:
         node._performs = False
@@ -220,7 +220,7 @@ def done_out_of_turn(original: Method) -> Method:
 
 @mutant(MqttSession, "carry_again", by="1", scenario=sent_once)
 def sent_twice_on_a_connection(original: Method) -> Method:
-    """MQTT: no message is sent twice on a connection, or its second answer is taken for another's."""
+    """MQTT: no message is sent twice on a connection, or the second answer counts for another message."""
 
     def broken(session: MqttSession, outgoing: SentMessage, content: MqttContent) -> None:
         outgoing.connection = None
@@ -231,7 +231,7 @@ def sent_twice_on_a_connection(original: Method) -> Method:
 
 @mutant(MqttSubscriber, "answer", by="1", scenario=refused_meanwhile)
 def refusals_forgotten(original: Method) -> Method:
-    """MQTT: a client's refusal stays, even while its link is attached anew."""
+    """MQTT: a client's refusal stays while its link is attached anew."""
 
     def broken(subscriber: MqttSubscriber, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
         original(subscriber, outgoing, outcome)
@@ -243,7 +243,7 @@ def refusals_forgotten(original: Method) -> Method:
 
 @mutant(MqttSubscriber, "successor", by="1", scenario=scenario(41))
 def begun_afresh_at_another_qos(original: Method) -> Method:
-    """MQTT: messages under way of a subscription continue when its client asks for another QoS."""
+    """MQTT: messages under way on a subscription continue when the client asks for another QoS."""
 
     def broken(subscriber: MqttSubscriber, qos: int, options: SubscriptionOptions) -> MqttSubscriber:
         other: MqttSubscriber = original(subscriber, qos, options)
@@ -255,7 +255,7 @@ def begun_afresh_at_another_qos(original: Method) -> Method:
 
 @mutant(MqttEdge, "_end", by="2", scenario=cut_off_too_early)
 def kept_without_its_links(original: Method) -> Method:
-    """MQTT: a session that was cut off before it had its links again is no session."""
+    """MQTT: a session is dropped if its connection ends before it has its links again."""
 
     def broken(edge: MqttEdge, connection: MqttConnection, packet: object) -> None:
         if connection in edge._of:
@@ -267,7 +267,7 @@ def kept_without_its_links(original: Method) -> Method:
 
 @mutant(MqttSession, "is_whole", by="1", scenario=elsewhere_by_now)
 def whole_though_elsewhere(original: Method) -> Method:
-    """MQTT: a session that was elsewhere, as is known once its client is certain, does not continue here."""
+    """MQTT: a session does not continue here if it turns out to have been elsewhere."""
 
     def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
         return session.told is not None or bool(original(session, known))

@@ -26,7 +26,7 @@ from topic.actions import LinkAction
 
 @mutant(MqttPublisher, "tag", by="1", scenario=scenario(2))
 def tags_counted(original: Method) -> Method:
-    """MQTT: a copy has the tag that the message had at another router."""
+    """MQTT: a copy has the same tag as the message had at another router."""
 
     def broken(publisher: MqttPublisher, identifier: int, message: bytes) -> bytes:
         publisher._count += 1
@@ -37,7 +37,7 @@ def tags_counted(original: Method) -> Method:
 
 @mutant(MqttPublisher, "_map", by="2", scenario=same_at_qos_1)
 def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
-    """MQTT: a message at QoS 1 at another router may be another one than the equal message before."""
+    """MQTT: at QoS 1, an equal message that comes at another router may be another message."""
 
     def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
         first, publisher.settles_first = publisher.settles_first, False
@@ -50,7 +50,7 @@ def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
 
 @mutant(MqttPublisher, "_map", by="2", scenario=copy_waits)
 def copies_taken_for_new_where_routers_are_missing(original: Method) -> Method:
-    """MQTT: a copy waits while no router knows its publisher and routers are out of contact."""
+    """MQTT: a copy waits as long as no router in contact knows its publisher, and some routers are out of contact."""
 
     def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
         unsettled: dict[bytes, int] | None = original(publisher)
@@ -64,7 +64,7 @@ def copies_taken_for_new_where_routers_are_missing(original: Method) -> Method:
 
 @mutant(MqttPublisher, "gone", by="2", scenario=left_as_it_was)
 def never_begun_and_missed(original: Method) -> Method:
-    """MQTT: a session is whole without a link whose attach has waited, and never begun."""
+    """MQTT: a session is whole even if it lacks a link whose attach has waited and never begun."""
 
     def broken(publisher: MqttPublisher, now: float, *, closed: bool) -> None:
         epoch = publisher.epoch
@@ -85,7 +85,7 @@ def a_life_that_never_ends(original: Method) -> Method:
 
 @mutant(MqttPublisher, "release", by="1", scenario=when_all_know)
 def released_before_it_is_known(original: Method) -> Method:
-    """MQTT: an identifier may be used again when the mesh knows that the client has released it."""
+    """MQTT: an identifier may be used again only when the mesh knows that the client has released the message."""
 
     def broken(publisher: MqttPublisher, incoming: ReceivedMessage) -> None:
         original(publisher, incoming)
@@ -96,7 +96,7 @@ def released_before_it_is_known(original: Method) -> Method:
 
 @mutant(MqttPublisher, "perform", by="5", scenario=taken_as_answered)
 def publishes_though_taken(original: Method) -> Method:
-    """MQTT: a link that another one took as it was answered publishes nothing."""
+    """MQTT: an end publishes nothing if another attach took its link at the moment of the answer."""
 
     def broken(publisher: MqttPublisher, action: LinkAction) -> None:
         original(publisher, action)
@@ -108,7 +108,7 @@ def publishes_though_taken(original: Method) -> Method:
 
 @mutant(MqttPublisher, "begin", by="1", scenario=gone_as_it_begins)
 def begun_for_who_has_gone(original: Method) -> Method:
-    """MQTT: a life begins with a client that is present when all routers know it."""
+    """MQTT: a life begins only if its client is still present when all routers know the life."""
 
     def broken(publisher: MqttPublisher, action: LinkAction) -> None:
         publisher._is_unproven = False

@@ -186,7 +186,7 @@ def offered_after_its_time(_: Method) -> Method:
 
 @mutant(Egress, "_end_of", by="1", **MOVING | BUSY | MORTAL)
 def offered_after_its_time_before_it_is_decided(_: Method) -> Method:
-    """14.9: this holds even if the `Enqueue` of the message is not decided yet."""
+    """14.9: no consumer is offered such a message even if its `Enqueue` is not decided yet."""
 
     def broken(egress: Egress, position: int) -> float:
         return egress._messages.expiring.get(position, (None, math.inf))[1]

@@ -86,7 +86,7 @@ def nothing_asked(_: Method) -> Method:
     """7.4: a router with records of an older epoch asks the new home about them."""
 
     def broken(unconfirmed: Unconfirmed, stream: HomeStream, keys: list[bytes]) -> None:
-        """No Resolve."""
+        """Send no Resolve."""
 
     return broken
 
@@ -107,7 +107,7 @@ def askers_not_told(_: Method) -> Method:
     """7.4: a router that asked about a delivery in doubt is told when it is settled."""
 
     def broken(resolving: Resolution, stream: HomeStream, records: list[Record]) -> None:
-        """No router learns it."""
+        """Tell no router."""
 
     return broken
 
@@ -154,7 +154,7 @@ def nothing_abandoned(_: Method) -> Method:
 
 @mutant(Edge, "abandon_unconfirmed", by="14", **KILLS | {"durable": 0.0, "timeouts": (2, 5)})
 def abandoned_unconfirmed_delivered(_: Method) -> Method:
-    """7.5: unconfirmed ones go to no subscriber: it may have had them elsewhere."""
+    """7.5: unconfirmed deliveries of an abandoned life go to no subscriber: it may have had them elsewhere."""
 
     def broken(edge: Edge, stream: HomeStream) -> None:
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
@@ -181,7 +181,7 @@ def placeholders_abandoned(_: Method) -> Method:
     """7.5: placeholders outlive the life that ended: a key does not show its generation."""
 
     def broken(generations: Generations, stream: HomeStream, new: HomeStream | None) -> None:
-        """They end with it."""
+        """The placeholders end with the life."""
 
     return broken
 
@@ -191,7 +191,7 @@ LATE = resuming.test_a_late_attach_whose_life_nobody_knows_settles_nothing_befor
 
 @mutant(Home, "begin_afresh", by="3", scenario=LATE)
 def begun_afresh_unproven(begin_afresh: Method) -> Method:
-    """7.6: a publisher whose life no router knows settles named deliveries only after a sign of life."""
+    """7.6: if no router knows a publisher's life, deliveries in maps are settled only after a sign of its life."""
 
     def broken(home: Home, stream: HomeStream, *, says_so: bool) -> None:
         begin_afresh(home, stream, says_so=True)
@@ -217,7 +217,7 @@ def clocks_compared_alone(life_of: Method) -> Any:
 
 @mutant(Attaches, "unknown", by="7", **PARTITIONS)
 def resumed_unheard_of(unknown: Method) -> Method:
-    """7.9: a publisher whose last attach no router in contact knows begins only when a router announces it."""
+    """7.9: if no router in contact knows a publisher's last attach, its next one waits until a router announces it."""
 
     def broken(attaches: Attaches, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
         unknown(attaches, stream, claim, now, 0.0)
@@ -229,7 +229,7 @@ def resumed_unheard_of(unknown: Method) -> Method:
     Attaches, "_wait_for", by="2", scenario=unheard_of.test_who_gives_up_and_comes_again_does_not_wait_for_that_anew
 )
 def waits_anew(_: Method) -> Method:
-    """7.9: a client that gives up a waiting attach, and comes again, does not wait from the beginning."""
+    """7.9: a client that gives up a waiting attach, and comes again, does not begin the wait anew."""
 
     def broken(attaches: Attaches, name: bytes, seen: object, now: float, wait: float) -> float:
         return now + wait
@@ -244,7 +244,7 @@ def waits_anew(_: Method) -> Method:
     scenario=expiry.test_a_life_that_its_own_home_has_forgotten_is_over_however_late_its_publisher_comes,
 )
 def resumed_though_forgotten(_: Method) -> Method:
-    """7.10: a life that the home of its last attach has forgotten, though it is in contact, is over."""
+    """7.10: a life is over if the home of its last attach is in contact and has forgotten it."""
 
     def broken(*_: object, is_late: bool) -> bool:
         return False
@@ -259,7 +259,7 @@ def resumed_though_forgotten(_: Method) -> Method:
     scenario=expiry.test_who_comes_when_all_that_knew_it_have_died_is_too_late_once_no_terminus_lives_that_long,
 )
 def resumed_though_outlived(is_over: Method) -> Method:
-    """7.10: a life whose home has died is over once all were in contact for longer than any terminus lives."""
+    """7.10: a life whose home has died is over once all routers were in contact for longer than any terminus lives."""
 
     def broken(*attach: object, is_late: bool) -> bool:
         return bool(is_over(*attach, is_late=False))
@@ -274,7 +274,7 @@ def resumed_though_outlived(is_over: Method) -> Method:
     scenario=hostile.test_an_attach_above_one_by_a_clock_far_ahead_says_nothing_of_those_that_others_have_not_heard_of,
 )
 def all_told_by_a_clock_far_ahead(_: Method) -> Method:
-    """7.9: an attach above the clock says nothing about attaches below it."""
+    """7.9: an attach with a clock far ahead does not show that the attaches below it were announced."""
 
     def broken(members: Members, attach: Epoch) -> None:
         members._told[members.router] = max(attach, members._told[members.router])
@@ -289,7 +289,7 @@ def all_told_by_a_clock_far_ahead(_: Method) -> Method:
     scenario=unheard_of.test_an_attach_that_has_waited_is_told_later_than_those_that_came_after_it,
 )
 def what_waits_counts_as_told(_: Method) -> Any:
-    """7.9: attaches are announced in order, except for waiting ones."""
+    """7.9: attaches are announced in order, except attaches that wait."""
     return property(lambda members: members._told[members.router].hlc)
 
 
@@ -315,7 +315,7 @@ def a_contact_knows_all(_: Method) -> Method:
     scenario=unheard_of.test_a_contact_that_only_we_have_still_has_told_nothing_of_a_life_since,
 )
 def a_contact_knows_all_lives(is_over: Method) -> Method:
-    """7.10: a home that forgets a publisher has announced its last attach before."""
+    """7.10: before a home forgets a publisher, it has announced the publisher's last attach."""
 
     def broken(
         generations: Generations, stream: HomeStream, known: LinkEntry | None, seen: Epoch, *, is_late: bool
@@ -328,10 +328,10 @@ def a_contact_knows_all_lives(is_over: Method) -> Method:
 
 @mutant(Record, "void_outcome", by="1", scenario=resuming.test_what_was_given_back_here_and_had_again_elsewhere)
 def given_back_for_ever(_: Method) -> Method:
-    """6.8: a subscriber whose map names a delivery without outcome has had it again since it gave it back here."""
+    """6.8: if a map names a delivery without outcome, its subscriber got it again after giving it back here."""
 
     def broken(record: Record, subscriber: LocalSubscriber) -> None:
-        """It stays given back."""
+        """The delivery stays given back."""
 
     return broken
 

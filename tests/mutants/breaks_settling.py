@@ -47,7 +47,7 @@ def forgotten_when_written(_: Method) -> Method:
     """5 Forget: an edge remembers a settled delivery until it knows that its subscribers know."""
 
     def broken(forgetting: Receipts, subscriber: LocalSubscriber, record: Record) -> None:
-        """Written counts as known."""
+        """A written settlement counts as known."""
 
     return broken
 
@@ -97,14 +97,14 @@ def settled_whatever_its_map_says(_: Method) -> Method:
     """5 Forget: a settlement of the client counts until a map names the delivery."""
 
     def broken(subscriber: LocalSubscriber, client_map: object, *, complete: bool) -> None:
-        """It counts."""
+        """The settlement still counts."""
 
     return broken
 
 
 @mutant(HomeSettlement, "_settle", by="5", **KILLS | REUSING)
 def home_forgets_early(settle: Method) -> Method:
-    """5 Forget: home remembers a settled delivery until every router to which it forwarded it confirms."""
+    """5 Forget: home remembers a settled delivery until every router to which it was forwarded confirms."""
 
     def broken(settlement: HomeSettlement, stream: HomeStream, records: list[Record], event: Event) -> None:
         settle(settlement, stream, records, event)
@@ -129,7 +129,7 @@ def key_used_again_at_once(_: Method) -> Method:
 
 @mutant(Publishing, "_tell_apart", by="5", **KILLS | REUSED)
 def not_told_apart(_: Method) -> Method:
-    """5 Reused tags: a settled delivery of a plain publisher does not hold up the next one of its tag."""
+    """5 Reused tags: a settled delivery of a plain publisher does not hold up the next one with its tag."""
 
     def broken(publishing: Publishing, stream: HomeStream, record: Record) -> bool:
         return False
@@ -179,7 +179,7 @@ def aborted_if_held(_: Method) -> Method:
 
 @mutant(Publishing, "_publish_again", by="1", **MOVING | {"settles_again": 0.5})
 def sent_again_settled_to_all(again: Method) -> Method:
-    """7.3: a subscriber that has had a delivery does not get it twice when its publisher sends it again settled."""
+    """7.3: a subscriber that has had a delivery does not get it again if its publisher sends it again as settled."""
 
     def broken(publishing: Publishing, stream: HomeStream, tag: bytes, *columns: Any, presettled: bool) -> Record:
         key = stream.keys.key(tag)
@@ -256,7 +256,7 @@ def given_without_room(next_ready: Method) -> Method:
     scenario=test_reused_tags.test_a_settlement_that_comes_after_a_later_attach_is_of_the_older_delivery,
 )
 def late_settlements_dropped(_: Method) -> Method:
-    """5 Reused tags: a settlement applies to the delivery that it names, whatever attach has followed."""
+    """5 Reused tags: a settlement applies to the delivery that it names, even after a later attach."""
     return lambda *_: None
 
 
@@ -267,7 +267,7 @@ def late_settlements_dropped(_: Method) -> Method:
     scenario=test_reused_tags.test_a_former_home_tells_the_next_one_what_others_have_not_heard_to_be_settled,
 )
 def settled_and_kept_to_itself(_: Method) -> Method:
-    """5, Reused tags: the new home learns of deliveries settled at a former home which others may not know."""
+    """5 Reused tags: the new home learns which deliveries a former home has settled, because others may not know."""
     return lambda *_: None
 
 

@@ -18,7 +18,7 @@ RESUMED = KILLS | {"ttl": 1.0, "restless": 1.0, "messages": 25}
 
 @mutant(EdgeDelivery, "_deliver", by="2", **LATE)
 def ended_though_given(deliver: Method) -> Method:
-    """5 Time to live: a delivery that was transferred to a subscriber stays for all."""
+    """5 Time to live: a delivery that was transferred to one subscriber does not expire for the others."""
 
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         with patch.object(HomeStream, "stop_time"):  # its time still counts
@@ -44,7 +44,7 @@ def ended_and_given(_: Method) -> Method:
     scenario=test_ttl.test_what_waits_for_credit_here_is_rejected_and_given_to_nobody,
 )
 def ended_gates_nobody(_: Method) -> Method:
-    """5 Time to live: a subscriber of an ended delivery gets nothing later before the publisher knows the end."""
+    """5 Time to live: behind an ended delivery, a subscriber gets nothing before the publisher knows of the end."""
 
     def broken(audiences: Audiences, stream: HomeStream, record: Record, name: bytes) -> None:
         """Later deliveries come."""
@@ -65,7 +65,7 @@ def ended_holds_up_nothing(release: Method) -> Method:
 
 @mutant(Publishing, "_publish_again", by="2", **RESUMED)
 def resumed_and_ended(again: Method) -> Method:
-    """5 Time to live: a subscriber may have a delivery of the publisher's map."""
+    """5 Time to live: a subscriber may already have a delivery of the publisher's map."""
 
     def broken(
         publishing: Publishing, stream: HomeStream, tag: bytes, message: bytes, until: float, *, presettled: bool

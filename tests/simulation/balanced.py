@@ -1,4 +1,4 @@
-"""Judges deliveries of balanced addresses: one subscriber of the model has each of them (protocol 12).
+"""Judges deliveries of balanced addresses: only one subscriber of the model has each of them at a time (protocol 12).
 
 The judge sees all deliveries at once. While a subscriber has a message, no other subscriber may get it. The subscriber
 has it until it gives it back, its router tells it to forget it, or its terminus ends. The limits of exactly once apply

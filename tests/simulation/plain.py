@@ -138,8 +138,8 @@ class PlainSubscribers:
         return is_older or any(_has_missed(home, link) for link in reader.recent)
 
     def _has_been_outdone(self, home: "Router", link: "SubscriberLink") -> bool:
-        """Whether the home, which had joined this link, considers it older than a link that has ended: that one came
-        late, before this one, and got a later epoch. Routers may have forgotten the ended link."""
+        """Whether the home had joined this link, and considers it older than a link that has ended. The ended link's
+        attach came late, before this one, and got a later epoch. Routers may have forgotten the ended link."""
         if link.client.name not in self._judge.inexact or (home.name, home.incarnation) not in link.joined_by:
             return False
         entry = home.topic.directory.subscriber(link.subscriber.name)

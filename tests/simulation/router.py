@@ -111,9 +111,8 @@ class Router:
         self.made_at: dict[str, float] = {}
         """Keyed by router: when the present contact began."""
         self.lost_at: dict[str, float] = {}
-        """Keyed by router: when the last contact in this incarnation in which its section had come ended, for the end
-        that lost it first.
-        """
+        """Keyed by router: when the first of the two ends lost the last contact in which the router's section had come.
+        Only contacts of this incarnation count."""
         self.joining = False
         """It is new, and takes no clients before it has joined the mesh."""
         self.leaves_at = inf

@@ -68,7 +68,7 @@ LAST_S = 40.0
 send them as soon as all sets are in their final condition: after that the mesh only sends HELLOs. On links of few bytes
 a second messages may take longer than an election, for minutes (protocol 13.3, How soon): there routers ask again."""
 PATIENT = 8
-"""One of this many runs waits for the full `LAST_S`."""
+"""One run in this many waits for the full `LAST_S`."""
 
 
 class SetDisk(TextMarking):
