@@ -308,7 +308,7 @@ class Leadership:
 
     @property
     def best(self) -> Replica | None:
-        """The possible successor whose disk has most entries."""
+        """The possible successor whose disk has the most entries; None if there is none."""
         return max(self.successors, key=lambda voter: self.progress[voter].stored, default=None)
 
     def go_on_handing_over(self) -> None:

@@ -414,8 +414,8 @@ class Raft:
         return self.hard.begun and self.log.may_stand(self.me) and not self._disk_hangs(now)
 
     def _pre_stand(self, now: float) -> None:
-        """Ask the voters whether a majority would vote for this replica. It enters a new term, which disturbs the
-        others, only if so."""
+        """Ask the voters whether a majority would vote for this replica. It enters a new term only if so, because a new
+        term disturbs the others."""
         if self._may_stand(now):
             self._call(_Election(True, {self.me}))
             self._count_votes(now)
@@ -483,7 +483,7 @@ class Raft:
         self.deadline = now + self._limits.election * (1 + self._draw()) * self._back_off()
 
     def _notice_term(self, term: int, now: float) -> None:
-        """If the other replica is in a later term, enter this term, without a leader at first."""
+        """If another replica is in a later term, enter this term. At first it has no leader here."""
         if term > self.hard.term:
             self._stop_leading()
             if self._leader is not None:

@@ -76,8 +76,8 @@ class KnownStores:
         return self._stores.keys()
 
     def is_heard(self, known: KnownStore) -> bool:
-        """Whether the router takes part in the set. It does if its topology maps queue names to sets as this router's
-        does."""
+        """Whether the router takes part in the set. It does if its topology maps queue names to sets in the same way as
+        this router's."""
         return known.mapping == self.mapping
 
     def all(self) -> list[KnownStore]:
