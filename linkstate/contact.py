@@ -92,7 +92,8 @@ class Contact:
         elif theirs < self.theirs:
             self.theirs = theirs
             self._renew()
-        # If this call has given this end a new number, the sender cannot know it, even if `named` is equal.
+        # This end may have got a new number just now.
+        # The sender cannot know this number, even if `named` is equal to it.
         if named == self.ours == former and same_plan:
             change = self._establish()
         if same_plan and not (self.established and established):

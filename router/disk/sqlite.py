@@ -212,8 +212,8 @@ class SqliteFile:
         return (primary(error) in UNWRITTEN and self._unwritable()) or str(error)
 
     def _unwritable(self) -> str:
-        """Returns the message that the file or its folder is not writable; empty if both are. SQLite needs both. Its
-        own errors do not reliably tell a missing permission from a broken disk."""
+        """If the file or its folder is not writable, returns a message that says so; otherwise an empty text. SQLite
+        writes to both. Its own errors do not reliably tell a missing permission from a broken disk."""
         for path in (self._where, os.path.dirname(self._where) or "."):
             if os.path.exists(path) and not os.access(path, os.W_OK):
                 return f"no permission to write {path}"

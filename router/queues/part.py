@@ -115,8 +115,8 @@ class Part:
         return row
 
     def has_entry(self, row: Row) -> bool:
-        """Whether a whole row is one of the part's entries. An entry before the log is kept only for its bodies, so the
-        answer for it is always true."""
+        """Whether this row, which is undamaged, is one of the part's entries. Always true for an entry before the log:
+        it is kept only for its bodies, and the part has no sum of it."""
         place = row[0] - self.key(self.snapshot.index + 1)
         return place < 0 or bool(place < len(self.sums) and self.sums[place] == row[-1])
 

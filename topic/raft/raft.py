@@ -274,7 +274,7 @@ class Raft:
         self._outbox.append(SetAside(why))
 
     def follow_ring(self, ring: Sequence[str], copies: Sequence[str] = ()) -> None:
-        """Take the routers with which the set is to begin from another topology: the routers of its ring, and the
+        """Take from another topology the routers with which the set is to begin: the routers of its ring, and the
         routers that keep an asynchronous copy. Once the set has begun, its log has these routers, and only `choose`
         changes them."""
         self.stores.ring, self.stores.copies = tuple(ring), tuple(copies)

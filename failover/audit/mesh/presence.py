@@ -52,8 +52,8 @@ class Parting:
     """How long the parting lasted, in µs of wall clock. None if it lasted until the end of the log, or if one of its
     two entries has no usable time."""
     ending: str | None
-    """If the parting began because a router ended the link, the reason that the router logged, which may be empty.
-    Otherwise None."""
+    """The reason that the router logged, perhaps an empty text, if the parting began because a router ended the link.
+    None for any other parting."""
 
     @property
     def weight(self) -> tuple[bool, int]:

@@ -23,7 +23,7 @@ LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "include", "idlelib
 UNUSED = re.compile(r"(lib)?(arrow)?_(flight|s3|s3fs)\W")
 """Large parts of Arrow that the audit never loads."""
 COMPRESSION = 1
-"""The level of compression. It is low, and so fast, because each executor reads the archive only once."""
+"""The level of compression. A low level is fast, and each executor reads the archive only once."""
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 

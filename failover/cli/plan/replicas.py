@@ -27,7 +27,7 @@ class WantedSets:
     gone: Collection[str] = ()
     """The routers that leave the mesh."""
     replicas: int = 0
-    """The least number of voters of a hashed set, if the mesh has so many routers."""
+    """A hashed set has at least this number of voters, if the mesh has so many routers."""
     named: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """For each named set whose voters the operator has chosen, these voters."""
     copies: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
