@@ -99,9 +99,9 @@ def test_only_a_time_in_the_future_holds_a_message_back(connection: Any) -> None
     soon, odd = timestamp(now_ms + 700), ["soon", None, 1.5, True, -1, 0, timestamp(-5), timestamp(now_ms - 1000)]
     send(connection, "queue/due", due(soon), *map(due, odd))
     consumer = connection.create_receiver("queue/due", credit=len(odd) + 1)
-    assert [consumer.receive().body for _ in odd] == [str(value) for value in odd]
-    assert consumer.receive().body == str(soon)
-    assert 1000 * time.time() >= soon
+    came = {consumer.receive().body: 1000 * time.time() for _ in [*odd, soon]}
+    assert came.pop(str(soon)) >= soon, "perhaps among the others, where sending takes long"
+    assert [*came] == [str(value) for value in odd]
 
 
 def test_the_answer_to_a_drain_tells_how_many_are_left(connection: Any) -> None:

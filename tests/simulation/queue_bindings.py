@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.wildcards import covers
 from topic.identity import INSIDE, Epoch, link_name
-from topic.queues.bound.bindings import Binding
 from topic.queues.proposals import Enqueue
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from tests.simulation.queue_judge import Queues
     from tests.simulation.queues import QueueWorld
     from tests.simulation.router import Router
+
+DecidedBinding = tuple[str, str, str, bytes]
+"""Of a binding: the set, the queue, the address to which the queue is bound, and the key."""
 
 
 class BoundQueues:
@@ -40,11 +42,11 @@ class BoundQueues:
         """Keyed by message: set, queue and key of each binding that has to get it."""
         self._came_by: dict[tuple[str, bytes], list[bytes]] = {}
         """Keyed by queue and message: the keys of the bindings by which it came."""
-        self._listed: tuple[object, list[tuple[str, str, Binding]]] = None, []
+        self._listed: tuple[object, list[DecidedBinding]] = None, []
         """The decided bindings, and the state of the logs from which they were read."""
 
-    def _all(self) -> list[tuple[str, str, Binding]]:
-        """Set and queue of each decided binding, except for sets that may have lost entries."""
+    def _all(self) -> list[DecidedBinding]:
+        """The decided bindings, except those of sets that may have lost entries."""
         if self.world is None or not self.world.bound:
             return []
         seen = self._queues.logs.changes, [self._queues.is_lost(name) for name in self.world.sets]
@@ -52,15 +54,15 @@ class BoundQueues:
             self._listed = seen, self._list(self.world.sets)
         return self._listed[1]
 
-    def _list(self, sets: list[str]) -> list[tuple[str, str, Binding]]:
-        found: list[tuple[str, str, Binding]] = []
+    def _list(self, sets: list[str]) -> list[DecidedBinding]:
+        found: list[DecidedBinding] = []
         for name in sets:
             state = self._queues.logs.state(name)
             for binding in state.bindings if not self._queues.is_lost(name) else ():
                 queue = state.name_of(binding.queue)
                 assert queue is not None
                 self._names.setdefault(binding.key, link_name(binding.link(name, queue)))
-                found.append((name, queue, binding))
+                found.append((name, queue, binding.address, binding.key))
         return found
 
     def _knows(self, router: "Router", key: bytes) -> bool:
@@ -75,12 +77,12 @@ class BoundQueues:
         if not bindings:
             return
         known = self._known.setdefault((router.name, router.incarnation), set())
-        for name, queue, binding in bindings:
-            is_known = self._knows(router, binding.key)
-            label = f"{queue} on {binding.address} of {name}"
-            self._judge.check(is_known or binding.key not in known, f"14.10 forgotten: {label} by {router.name}")
-            if is_known:
-                known.add(binding.key)
+        for name, queue, address, key in bindings:
+            if self._knows(router, key):
+                known.add(key)
+            else:
+                label = f"{queue} on {address} of {name}"
+                self._judge.check(key not in known, f"14.10 forgotten: {label} by {router.name}")
         leaders = router.node._leaders
         for led in leaders.led.values() if leaders is not None else ():
             for key, end in led.bound.items():
@@ -89,7 +91,7 @@ class BoundQueues:
                     self._check_told(router, key, f"{end.identity.link} on {end.identity.address}")
 
     def _check_told(self, leader: "Router", key: bytes, label: str) -> None:
-        if all(binding.key != key for _, _, binding in self._all()):
+        if all(other != key for *_, other in self._all()):
             return  # the binding is gone
         for router in self._judge.termini.around(leader):
             self._judge.check(self._knows(router, key), f"14.10 joined: {label} is answered, unknown at {router.name}")
@@ -98,11 +100,9 @@ class BoundQueues:
     def boots(self, router: "Router", former: int, *, store: bool) -> None:
         """A router has started again. If it has its store, it knows the bindings that it knew."""
         known = self._known.get((router.name, former), set()) if store else set[bytes]()
-        for name, queue, binding in self._all() if known else ():
-            is_known = binding.key not in known or self._knows(router, binding.key)
-            self._judge.check(
-                is_known, f"14.10 store: {router.name} has forgotten {queue} on {binding.address} of {name}"
-            )
+        for name, queue, address, key in self._all() if known else ():
+            is_known = key not in known or self._knows(router, key)
+            self._judge.check(is_known, f"14.10 store: {router.name} has forgotten {queue} on {address} of {name}")
 
     # messages
 
@@ -111,16 +111,16 @@ class BoundQueues:
         address = message.sent_on.client.identity.address
         if not address.startswith(INSIDE):
             self._promised[message.text] = [
-                (name, queue, binding.key)
-                for name, queue, binding in self._all()
-                if covers(binding.address, address) and binding.key in self._answered
-                if self._knows(home, binding.key)
-                if message.key not in self._queues.logs.state(name).messages.unsettled.get(binding.key, ())
+                (name, queue, key)
+                for name, queue, bound_to, key in self._all()
+                if covers(bound_to, address) and key in self._answered
+                if self._knows(home, key)
+                if message.key not in self._queues.logs.state(name).messages.unsettled.get(key, ())
             ]
 
     def accepted(self, home: "Router", message: "Message") -> None:
         """A home answers its publisher with accepted."""
-        there = {binding.key for _, _, binding in self._all()}
+        there = {key for *_, key in self._all()}
         for name, queue, key in self._promised.get(message.text, ()):
             if key not in there or message.anew:
                 continue
