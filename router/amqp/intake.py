@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from router.amqp.endpoints import Endpoints
-from router.amqp.format.errors import INVALID_FIELD
+from router.amqp.format.errors import INVALID_FIELD, NO_ACQUISITION, NOT_IMPLEMENTED
 from router.amqp.format.notes import (
     AttachFrame,
     BeginFrame,
@@ -25,7 +25,7 @@ from router.amqp.format.notes import (
 from router.amqp.format.performative import NULL, parse
 from router.amqp.format.values import ErrorCondition
 from router.amqp.frames.echo import Echoes
-from router.amqp.frames.fields import number_of
+from router.amqp.frames.fields import acquires, number_of
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox
 from router.amqp.proton.engine import Engine
@@ -168,6 +168,8 @@ class Intake:
             self._echoes.answer_session(session.pointer)
         link = self._link_of_next(_FLOW)
         answered = False
+        if link is not None and link.is_sender and not link.ended and acquires(note.properties):
+            self._endpoints.expel(link, NOT_IMPLEMENTED, NO_ACQUISITION)
         if link is not None and not link.ended:
             link.is_vast = note.is_vast
             changed = link.read_credit() != link.credit

@@ -30,6 +30,7 @@ UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
 NO_TRANSACTIONS: Final = (
     "only the queues of one set take part in a transaction; docs/clients.md, Transactions, gives the reason"
 )
+NO_ACQUISITION: Final = "a flow names a transaction, and no queue gives messages to a transaction as it sends them"
 
 OF_PROTON: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
 """Maps proton's names for two conditions to AMQP's."""

@@ -14,6 +14,7 @@ from router.amqp.format.values import TRANSACTIONAL
 _DEFAULT_OUTCOME: Final = b"\x00\x53\x26\x45"
 _NAMES: Final = [f"amqp:{name}:list".encode() for name in ("accepted", "rejected", "released", "modified")]
 _SYMBOLS: Final = b"\xa3" + b"".join(bytes((len(name),)) + name for name in _NAMES)
+_TRANSACTION: Final = b"txn-id"
 _OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 
 
@@ -37,6 +38,18 @@ def transaction_in(state: bytes) -> bytes | None:
         return None
     names = value.value[:1] if isinstance(value.value, list) else []
     return names[0] if names and isinstance(names[0], bytes) else b""
+
+
+def acquires(properties: bytes) -> bool:
+    """Whether the link properties of a flow name a transaction: its credit is to acquire messages for the transaction
+    (AMQP 1.0 4.4.3). Properties that are malformed name none."""
+    if _TRANSACTION not in properties:
+        return False
+    try:
+        told = decode(properties)[0]
+    except AmqpError:
+        return False
+    return isinstance(told, dict) and told.get(_TRANSACTION.decode()) is not None
 
 
 def check_name(encoded: bytes, what: str) -> str:

@@ -3,8 +3,11 @@
 import pytest
 
 from router.amqp.connection import Connection
-from router.amqp.format.errors import RESOURCE_LIMIT, UNATTACHED_HANDLE
+from router.amqp.format.codec import Symbol
+from router.amqp.format.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT, UNATTACHED_HANDLE
 from router.amqp.format.values import Handle
+from router.amqp.frames.bounds import LARGE
+from router.amqp.frames.fields import acquires
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import BEGIN, CLOSE, END, FLOW, HEADER, OPEN, TRANSFER, attach, frame
 from tests.router.amqp.pair import Recorder
@@ -282,3 +285,28 @@ def test_what_is_half_written_goes_on_with_all_the_credit_that_there_is(first: i
         connection.receive(flow(credit, count=1, room=(number, 1)), 0.0)
         assert len(written(connection.data_to_send(), TRANSFER)) == 1
     connection.release()
+
+
+@pytest.mark.parametrize(
+    ("told", "is_refused"),
+    [
+        ({Symbol("txn-id"): b"1"}, True),
+        ({Symbol("txn-id"): b"1", Symbol("x"): "long" * LARGE}, True),
+        ({Symbol("txn-id"): None}, False),
+        ({Symbol("other"): "txn-id"}, False),
+    ],
+)
+def test_a_flow_for_a_transaction_gives_no_credit(told: dict[Symbol, object], is_refused: bool) -> None:
+    """AMQP 1.0 4.4.3: the messages would belong to the transaction as they are sent."""
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opened() + attach("a", 0, receiver=True), 0.0)
+    connection.receive(frame(FLOW, 0, 1000, 0, 1000, 0, 0, 5, None, False, False, told), 0.0)
+    out = connection.data_to_send()
+    assert (NOT_IMPLEMENTED.encode() in out) is is_refused and (b"out" in out) is not is_refused
+    assert not connection.closed
+    connection.release()
+
+
+def test_a_flow_whose_properties_make_no_sense_names_no_transaction() -> None:
+    assert not acquires(b"\xc1\x08\x02\xa3\xfftxn-id")
