@@ -7,6 +7,7 @@ messages begin anew.
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Protocol
+from weakref import ref
 
 from topic.queues.leader.log import Proposer
 
@@ -23,7 +24,8 @@ class Locks:
     """The messages that consumers hold, while the queue has the setting `lock_ms`."""
 
     def __init__(self, end: LockedEnd, log: Proposer, time_ms: Callable[[], int]) -> None:
-        self._end = end
+        self._end = ref(end)
+        """Weak, because the end holds this object: else a cycle of references keeps both after the end has left."""
         self._log = log
         self._time_ms = time_ms
         self._lock_ms: int | None = None
@@ -73,6 +75,7 @@ class Locks:
         over = [*takewhile(lambda at: self._since[at] <= since_ms, self._since)]
         for at in over:
             del self._since[at]
-        if over:
-            self._end.take_back({*over})
+        end = self._end()
+        if over and end is not None:
+            end.take_back({*over})
         self._set_timer()
