@@ -243,15 +243,20 @@ class Judge:
             self.messages[text].published = math.inf
 
     def released(self, home: "Router", keys: Sequence[bytes]) -> None:
-        """The home has computed the audience of these messages, which it may have withheld. If the tag of a message had
-        been used before, the home may have numbered its key. A set publishes messages with keys of its own."""
-        held = [home.topic.records.by_key.get(key) for key in keys if not self.queues.owns(key)]
-        for record in held:
-            message = self.messages.get(record.message or b"") if record is not None else None
-            if record is not None and message is not None and self.lives.is_numbered(message, record.key):
-                message.key, self.by_key[record.key] = record.key, message
+        """The home has computed the audience of these messages, which it may have withheld."""
+        self.learn_keys(home, keys)
         for message in filter(None, map(self.by_key.get, keys)):
             message.published = min(message.published, self.schedule.now)
+
+    def learn_keys(self, home: "Router", keys: Sequence[bytes]) -> None:
+        """Learn the keys of messages at their home. If the tag of a message had been used before, the home may have
+        numbered its key. A set publishes messages with keys of its own."""
+        withheld = {one.key: one for stream in home.topic.home.streams.values() for one in stream.withheld}
+        known = withheld | home.topic.records.by_key
+        for record in [known[key] for key in keys if key in known and not self.queues.owns(key)]:
+            message = self.messages.get(record.message or b"")
+            if message is not None and self.lives.is_numbered(message, record.key):
+                message.key, self.by_key[record.key] = record.key, message
 
     def given_up(self, text: bytes) -> None:
         message = self.messages[text]

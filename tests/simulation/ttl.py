@@ -58,6 +58,7 @@ def transferred(judge: "Judge", text: bytes) -> None:
 def expired(home: "Router", keys: Sequence[bytes]) -> None:
     """A home ends deliveries because their time is over. If a zombie does so, its publisher does not read that."""
     judge = home.judge
+    judge.learn_keys(home, keys)
     home.ended_at_once.update(key for key in keys if key not in judge.by_key)
     for message in [judge.by_key[key] for key in keys if key in judge.by_key]:
         if (message.home, message.incarnation) == (home.name, home.incarnation):
