@@ -361,6 +361,7 @@ class Raft:
             raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
         self._drop_pieces()  # the pieces have entries that are lost
+        self._digests = Digests()  # some are of states with such entries
         self.hard = attrs.evolve(self.hard, life=self._new_life())
         alone = attrs.evolve(self.log.configuration, voters=(self.me,), learners=())
         self.log.append([Entry(self.hard.term, configuration=alone)])

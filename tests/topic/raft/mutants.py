@@ -871,6 +871,14 @@ MUTANTS = [
     # digests
     M(
         Raft,
+        "recover",
+        "self._digests = Digests()",
+        "pass",
+        "digests go when a store is recovered",
+        "test_a_recovered_store_forgets_the_digests_of_its_former_life",
+    ),
+    M(
+        Raft,
         "_compare_digests",
         "self.set_aside(",
         "str(",

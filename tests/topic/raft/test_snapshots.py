@@ -456,6 +456,26 @@ def test_a_replica_that_is_late_is_told_what_the_majority_has() -> None:
     assert any("c: set aside, the state at index 4" in said for said in cluster.said)
 
 
+def test_a_recovered_store_forgets_the_digests_of_its_former_life() -> None:
+    """The former leader has sent it digests of states with entries that only lost stores had."""
+    cluster = compared("a", "b", "c", compacts=False)
+    a, c = raft(cluster, "a"), raft(cluster, "c")
+    for index in range(8, 40, 4):
+        c.receive(say.Envelope(a.hard.life, a.me, c.me, say.Digest(a.hard.term, index, b"lost")), cluster.now)
+    for router in "ab":
+        cluster.replace_disk(router)
+        cluster.start(router)
+    cluster.meet_all()
+    cluster.settle()
+    cluster.do("c", lambda one: one.recover(cluster.now))
+    cluster.settle()
+    assert len(raft(cluster, "c").log.configuration.voters) == 3
+    for number in range(16):
+        cluster.propose("c", b"%d" % number)
+        cluster.settle()
+    assert cluster.leaders() == ["c"] and not any("set aside, the state" in said for said in cluster.said)
+
+
 def test_a_digest_of_another_term_counts_nothing() -> None:
     cluster = compared("a", "b", "c")
     a, b = raft(cluster, "a"), raft(cluster, "b")
