@@ -26,6 +26,8 @@ class SetOperators:
         self._world = world
         self._sets = sets
         self._random = Random(f"operators {world.seed}")
+        self.begun_anew: set[str] = set()
+        """Sets that an operator has asked to begin anew."""
 
     def plan(self) -> None:
         knobs, dice = self._world.knobs, self._random
@@ -110,6 +112,7 @@ class SetOperators:
         router = self._world.routers[plans[0].voters[0]]
         self._world.note("operator", f"begins set {name} anew at {router.name}")
         self._command(router, lambda at: at.node.sets.begin_anew(name))  # type: ignore[union-attr]
+        self.begun_anew.add(name)
         return True
 
     def _recover_rashly(self) -> None:

@@ -482,7 +482,8 @@ class SetWorld:
 
     def _end_losses(self, until: float) -> None:
         """When no disk hangs any more, operators mark as lost the sets that lack a majority. Some of these have begun
-        after a voter had lost the store with which it had accepted their life."""
+        after a voter had lost the store with which it had accepted their life. Some have begun as an operator began
+        them anew: then the stores that have accepted the other life are void (13.2)."""
         lost = [name for name in self.map.plans if name not in self.is_lost and self._lacks_majority(name)]
         self._lose(lost)
         begins = self.operators.end_losses()
@@ -492,8 +493,10 @@ class SetWorld:
     def _lacks_majority(self, name: str) -> bool:
         rafts = [replica.raft for _, replica in self.replicas(name)]
         begun = [raft.log.configuration for raft in rafts if raft.hard.begun]
+        void = {voter for one in begun for voter in one.voters} - {raft.me for raft in rafts}
+        gone = {voter for at, voter in self.gone if at == name} | (void if name in self.operators.begun_anew else set())
         return all(raft.leadership is None for raft in rafts) and any(
-            2 * sum((name, voter) in self.gone for voter in one.voters) >= len(one.voters) > 0 for one in begun
+            2 * len(gone & {*one.voters}) >= len(one.voters) > 0 for one in begun
         )
 
     def _look_for_rest(self, until: float) -> None:
