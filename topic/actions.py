@@ -16,8 +16,8 @@ STOLEN = "amqp:link:stolen"
 LOCKED = "amqp:resource-locked"
 EXPIRED = "amqp:resource-deleted"
 EXCEEDED = "amqp:resource-limit-exceeded"
-DELETED = "the temporary queue is deleted"
-"""The text of the ending of a consumer whose temporary queue is deleted."""
+DELETED = "the queue is deleted"
+"""The text of the ending of a consumer whose queue is deleted."""
 ENDINGS = (EXPIRED, LOCKED)
 """The conditions of a detach that ends a subscriber's link. The client's answer to the detach shows that the client
 knows of the ending."""

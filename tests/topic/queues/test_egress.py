@@ -19,7 +19,7 @@ from tests.topic.clients import Pen, Reader
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, WITH_QUEUES, QueueBench, with_patches
 from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.raft.mutants import Broken, must_notice
-from topic.actions import Note
+from topic.actions import DELETED, EXPIRED, Detach, Note
 from topic.delivery.kinds import BalancedKind, EgressKind
 from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
@@ -111,22 +111,19 @@ def test_an_egress_that_begins_expects_what_was_proposed_before() -> None:
 
 
 def test_an_egress_that_begins_has_found_what_was_decided_together() -> None:
-    """Two entries are decided together. The egress begins with the first one, which declares a deleted queue again, and
-    the state has both."""
+    """The egress begins after the state has the message, and before the leader has handled the answer to its entry."""
     bench, pen = filled()
-    reader = plain(bench, "d")
-    delete(bench)
     with pytest.MonkeyPatch.context() as busy:
-        busy.setattr(SetReplica, "propose", lambda self, proposals: None)
+        busy.setattr(SetLeaders, "follow", lambda self, now: None)
         pen.send(b"1")
-        pen.send(b"2", presettled=True)
-    bench.declare("queue/other")
-    again = bench.sets("a").state(SET).get(QUEUE)
-    assert again is not None and len(bench.sets("a").state(SET).messages.of(again.id)) == 2
+        reader = plain(bench, "d")
+        assert len(bench.sets("a").state(SET).messages.of(bench.queue)) == 1
+    bench.flow()
+    bench.wait(1)
     pen.settle(b"1")
     [egress] = bench.at("a").node.led[SET].egresses.values()
-    assert reader.delivered == [b"1", b"2"] and len(egress.open) == 2
-    reader.accept(b"1", b"2")
+    assert reader.delivered == [b"1"] and len(egress.open) == 1
+    reader.accept(b"1")
     bench.wait(1)
     assert bench.messages("a") == [] and bench.records() == {}
 
@@ -236,8 +233,10 @@ def test_a_message_of_a_queue_that_is_deleted_meanwhile_goes_to_its_successor() 
     bench.hanging.clear()
     bench.flow()
     [queue] = bench.sets("a").state(SET)
-    assert queue.id != bench.queue and reader.delivered == [b"1"]
-    reader.accept(b"1")
+    assert queue.id != bench.queue and reader.delivered == [] and is_told_of_the_end(reader)
+    again = plain(bench, "d")
+    assert again.delivered == [b"1"]
+    again.accept(b"1")
     pen.settle(b"1")
     bench.wait(1)
     assert at_rest(bench)
@@ -878,13 +877,16 @@ def test_what_a_consumer_has_accepted_waits_for_a_leader_however_long_that_takes
 
 
 def test_what_a_consumer_has_of_a_queue_that_is_deleted_ends_some_time_later() -> None:
-    """The queue is deleted before the leader reads the question of the consumer's router."""
+    """The queue is deleted before the leader reads the question of the consumer's router. The leader does not end the
+    consumer, as if it had died then."""
     bench, again = without_leader(0)
     bench.wait(1)
     bench.hanging.clear()
     bench.hold("d", "a")
     bench.wait(1)
-    delete(bench)
+    with pytest.MonkeyPatch.context() as dying:
+        dying.setattr(LedSet, "_end_consumers", lambda self, queue: None)
+        delete(bench)
     bench.let_go()
     bench.wait(5)
     assert again.resumed == []
@@ -892,6 +894,16 @@ def test_what_a_consumer_has_of_a_queue_that_is_deleted_ends_some_time_later() -
     assert again.resumed == [(None, 0, True)]
     again.answer_echo()
     assert bench.records() == {}
+
+
+def test_a_consumer_out_of_contact_is_told_later_that_its_queue_is_deleted() -> None:
+    bench, _ = filled(b"1")
+    reader = lasting(bench, "d", credit=1)
+    bench.part_from_all("d")
+    delete(bench)
+    assert reader.delivered == [b"1"] and not is_told_of_the_end(reader)
+    bench.meet_again("d")
+    assert is_told_of_the_end(reader) and bench.records() == {} and [*bench.sets("a").state(SET)] == []
 
 
 def unheard_of() -> QueueBench:
@@ -982,6 +994,11 @@ def test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over() -> N
 
 
 # an operator takes messages out
+
+
+def is_told_of_the_end(reader: Reader) -> bool:
+    """Whether the consumer was told that its queue is deleted."""
+    return [(one.condition, one.description) for one in reader.mine(Detach)] == [(EXPIRED, DELETED)]
 
 
 def delete(bench: QueueBench) -> None:
@@ -1097,19 +1114,20 @@ def test_a_set_that_is_full_takes_messages_when_a_queue_is_purged(monkeypatch: p
     assert purge(bench) == 3 and len(pen.outcomes) == 5
 
 
-def test_a_queue_that_is_deleted_has_no_egress() -> None:
+@pytest.mark.parametrize("kind", [plain, lasting])
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_a_queue_that_is_deleted_has_no_egress_and_no_consumer(kind: Any, router: str) -> None:
     bench, pen = filled(b"1", b"2")
-    reader = plain(bench, "d", credit=1)
+    reader = kind(bench, router, credit=1)
     delete(bench)
     leaders = bench.at("a").node._leaders
     assert leaders is not None and not leaders.led[SET].egresses
-    reader.accept(b"1")
+    assert is_told_of_the_end(reader) and [*bench.sets("a").state(SET)] == []
     bench.wait(1)
     assert bench.records() == {}
     bench.queue = bench.declare(QUEUE)
     pen.send(b"3")
-    reader.grant(5)
-    assert reader.delivered == [b"1", b"3"]
+    assert reader.delivered == [b"1"] and kind(bench, router, credit=5).delivered == [b"3"]
 
 
 def test_what_is_decided_of_a_queue_that_is_deleted_counts_nothing() -> None:
@@ -1136,10 +1154,11 @@ def test_what_is_decided_of_a_queue_that_is_deleted_counts_nothing() -> None:
 def test_consumers_of_a_queue_that_was_declared_again_go_on_with_what_they_have() -> None:
     """A router is missing, so the others remember that the egress of the former queue has ended."""
     bench, pen = filled(at="d")
-    reader = lasting(bench, "d", credit=2)
+    plain(bench, "d").close()
     bench.stop("e")
     delete(bench)
     bench.queue = bench.declare(QUEUE)
+    reader = lasting(bench, "d", credit=2)
     pen.send(b"1")
     assert reader.delivered == [b"1"]
     bench.stop("a")
@@ -1218,8 +1237,6 @@ BROKEN: list[Broken] = [
      test_the_leader_dies_as_a_queue_is_deleted),
     (SetLeaders, "follow", "if is_told_more", "if False",
      partial(test_a_leader_takes_over_the_egress_that_a_returning_router_tells_of, False)),
-    (LedSet, "_enqueued", "self._has_consumers(name)", "False",
-     test_a_message_of_a_queue_that_is_deleted_meanwhile_goes_to_its_successor),
     (EgressKind, "seek", "choosing.ask_holders", "choosing.ask_all",
      test_only_what_a_consumer_has_waits_for_it),
     (LedSet, "__init__", "peers.remember(lasting)", "peers.remember([])",
@@ -1243,7 +1260,10 @@ BROKEN: list[Broken] = [
      test_an_egress_that_begins_has_found_what_was_decided_together),
     (Egress, "enqueued", "self._expected.pop(index, {})", "{}",
      test_a_message_that_the_queue_has_no_room_for_is_for_no_consumer),
-    (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
+    (LedSet, "_close_deleted", "closed=True", "closed=False",
+     partial(test_a_queue_that_is_deleted_has_no_egress_and_no_consumer, plain, "d")),
+    (LedSet, "_close_deleted", "self._end_consumers(name)", "pass",
+     partial(test_a_queue_that_is_deleted_has_no_egress_and_no_consumer, plain, "d")),
     (LedSet, "_withdraw_gone", "egress.withdraw_gone()", "pass",
      partial(test_what_waits_for_a_reservation_is_purged_too, True)),
     (LedSet, "_withdraw_gone", "self._take_more()", "pass",

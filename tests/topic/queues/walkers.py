@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.failures import unmarked
 from tests.topic.queues.walk_bench import WalkStation
 from topic.actions import (
+    DELETED,
     EXPIRED,
     AnswerDeliveries,
     AnswerPublisher,
@@ -114,7 +115,7 @@ class Link:
             return
         if isinstance(action, Detach):
             self.is_open = False
-            self.tell(self.client.detached, action.condition)
+            self.tell(self.client.detached, action.condition, action.description)
         else:
             self.carry_out(action)
 
@@ -224,9 +225,11 @@ class Client:
         self.texts.clear()
         self.is_new = True
 
-    def detached(self, condition: str) -> None:
-        self.walk.note(f"{self.name} is detached: {condition}")
-        if condition == EXPIRED and self.is_lasting:
+    def detached(self, condition: str, description: str) -> None:
+        self.walk.note(f"{self.name} is detached: {condition}, {description}")
+        if description == DELETED:
+            self.walk.expects(self.walk.is_doomed(self.identity), f"nobody deletes the queue of {self.name}")
+        elif condition == EXPIRED and self.is_lasting:
             self.walk.expects(self.may_be_over, f"{self.name} was there, and its terminus has ended")
         if condition == EXPIRED:
             self.knows_of_its_end()

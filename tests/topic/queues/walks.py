@@ -39,7 +39,7 @@ from tests.topic.queues.walkers import ACCEPTED, REJECTED, Client, Consumer, Lin
 from topic.delivery.outcomes import GIVEN_BACK
 from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Lifetime
-from topic.identity import egress_address, ingress_address
+from topic.identity import LinkIdentity, egress_address, ingress_address
 from topic.queues import replica
 from topic.queues.leader import egress, publisher
 from topic.queues.leader.letters import LONGEST_PAUSE_S
@@ -168,6 +168,10 @@ class Walk(WalkBench):
         return Message(
             may_be_gone=is_doomed or b"!" in text, is_loose=publisher.link.is_doubted and not publisher.is_lasting
         )
+
+    def is_doomed(self, consumer: LinkIdentity) -> bool:
+        """Whether the consumer's queue may be deleted."""
+        return consumer.address == egress_address(SET, self.doomed)
 
     def note(self, what: str) -> None:
         if self.verbose:

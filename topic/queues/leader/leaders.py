@@ -235,9 +235,6 @@ class LedSet:
             else:
                 self.consumes(name)
 
-    def _has_consumers(self, queue: str) -> bool:
-        return bool(self._node.topic.directory.subscribers(egress_address(self._name, queue)))
-
     def _begin(self, queue: str, id_: QueueId) -> None:
         state = self._sets.state(self._name)
         egress = Egress(self._node, self._name, queue, id_, state, self, self._marking)
@@ -486,12 +483,11 @@ class LedSet:
         gone = [queue_of(self.egresses[id_].identity.address)[1] for id_ in self.egresses if state.name_of(id_) is None]
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
-        for name in filter(is_temporary, gone):
+        for name in gone:
             self._end_consumers(name)
 
     def _end_consumers(self, queue: str) -> None:
-        """End the links of the consumers of a deleted temporary queue, because no message and no consumer declares the
-        queue again."""
+        """End the links of the consumers of a deleted queue."""
         for entry in [*self._node.topic.directory.subscribers(egress_address(self._name, queue))]:
             self._node.topic.end_consumer(entry, DELETED)
 
@@ -509,19 +505,13 @@ class LedSet:
             self._enqueued(index, enqueued, is_expected=False)
 
     def _enqueued(self, index: int, answer: Enqueued, *, is_expected: bool = True) -> None:
-        """Tell the egress which messages its queue has got. If the queue was deleted and declared again, the former
-        egress is closed, and a new one is attached if the queue has consumers. An egress does not expect the messages
-        of a transaction, because the state may roll the transaction back."""
+        """Tell the egress which messages its queue has got. An egress does not expect the messages of a transaction,
+        because the state may roll the transaction back."""
         self._expiry.add(answer.positions)
         if answer.queue in self.egresses and is_expected:
             self.egresses[answer.queue].enqueued(index, answer.positions)
         elif answer.queue in self.egresses:
             self.egresses[answer.queue].came(answer.positions)
-        elif answer.queue is not None and answer.positions:
-            name = self._sets.state(self._name).name_of(answer.queue)
-            # These consumers attached while an earlier queue of this name existed.
-            if name is not None and self._has_consumers(name):
-                self._begin(name, answer.queue)
 
     def leave(self) -> None:
         """Suspend all links of the set, because this router no longer leads it."""
