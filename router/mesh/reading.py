@@ -32,6 +32,10 @@ KEY = "key"
 the file is no Python name has this metadata."""
 
 
+_LONG = re.compile(r'([^\s"]{100})[^\s"]{20,}')
+"""A word of a fault that is too long to be shown whole, and its start."""
+
+
 def shown(value: Value) -> str:
     if isinstance(value, MarkedText):
         return f'"{value}"' if value else "an empty value"
@@ -135,7 +139,7 @@ class Reader:
         self.problems: list[tuple[int, str]] = []
 
     def fail(self, line: int, problem: str) -> None:
-        self.problems.append((line, problem))
+        self.problems.append((line, _LONG.sub(r"\1…", problem)))
 
     def check(self, path: Path, error: type[FileError]) -> None:
         """Raise `error` if there were faults."""
@@ -147,12 +151,13 @@ class Reader:
             if key not in known:
                 self.fail(key.line, f'unknown key "{key}", {expected(key, known)}')
 
-    def items(self, root: MarkedMap, key: str, such: str) -> Iterator[Value]:
+    def items(self, root: MarkedMap, key: str, such: str, where: str = "") -> Iterator[Value]:
+        """Yield the values of the list under `key`. `where`: the part of the file that has the key, with a dot."""
         found = given(root, key)
         if isinstance(found, MarkedList):
             yield from found
         elif found is not None:
-            self.fail(found.line, f"{key}: not a list, expected {such}")
+            self.fail(found.line, f"{where}{key}: not a list, expected {such}")
 
     def part(self, root: MarkedMap, key: str, cls: type[Part]) -> Part | None:
         found = given(root, key)

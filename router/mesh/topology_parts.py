@@ -36,6 +36,7 @@ from router.mesh.quantities import Address, parse_duration
 from router.mesh.reading import KEY, converter, expected, joined_with_or, shown, size, text, whole
 from topic.identity import INSIDE
 from topic.queues.moving.policy import POLICIES
+from topic.queues.operations import MOST_NAME
 from topic.settings import DYNAMIC, KINDS, MOST_FACTOR
 
 MOST_MESSAGE = 1 << 30
@@ -108,6 +109,8 @@ def _prefix(text: str) -> str:
 def _set_prefix(text: str) -> str:
     if not text:
         raise ValueError('"" has all queues, expected the start of an address such as queue/eu/')
+    if len(text.encode()) >= MOST_NAME:
+        raise ValueError(f'"{text}" is longer than any name of a queue, expected fewer than {MOST_NAME} bytes')
     return _prefix(text)
 
 

@@ -64,7 +64,7 @@ def _named_sets(
     """Yield the named sets, in the order of the file. Each one is checked against the sets before it."""
     sets: list[NamedSet] = []
     such = "sets such as {name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: a}"
-    for index, value in enumerate(reader.items(found, "named", such)):
+    for index, value in enumerate(reader.items(found, "named", such, "queues.")):
         where = f"queues.named[{index}]"
         if (named := reader.structure(value, NamedSet, where)) is None:
             continue

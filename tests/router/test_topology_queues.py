@@ -141,8 +141,22 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
         pytest.param(
             "queues:\n  named: eu\n",
             1,
-            "named: not a list, expected sets such as {name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: a}",
+            "queues.named: not a list, "
+            "expected sets such as {name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: a}",
             id="named sets that are no list",
+        ),
+        pytest.param(
+            named(f"name: {'n' * 3000}, prefix: queue/eu/, voters: [a]"),
+            2,
+            f'queues.named[0].name: "{"n" * 100}…" cannot name a set, expected letters, digits, - and _',
+            id="a huge name",
+        ),
+        pytest.param(
+            named(f"name: eu, prefix: {'queue/' * 43}, voters: [a]"),
+            2,
+            f'queues.named[0].prefix: "{("queue/" * 17)[:100]}…" is longer than any name of a queue, '
+            "expected fewer than 255 bytes",
+            id="a huge prefix",
         ),
         pytest.param(
             named("name: eu, prefix: queue/eu/"),

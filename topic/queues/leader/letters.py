@@ -155,8 +155,9 @@ class Letters(SetPublisher):
         now_ms = self.node.topic.outlet.time_ms
         text = self._marking.dead_letter(message, queue, letter.sending.why, now_ms, added)
         if text is None:
-            what = f"a message of queue {queue} was a dead letter too often: it stays in the outbox"
-            self.node.topic.outlet.actions.append(Note(f"set {self.identity.link}: {what} to {self._address}"))
+            what = f"a message of queue {queue} was a dead letter too often, so {self._address} does not get it"
+            todo = f"it stays in the outbox until queue {queue} is purged or deleted"
+            self.node.topic.outlet.actions.append(Note(f"set {self.identity.link}: {what}: {todo}"))
         return text
 
     def _wanted(self) -> Wanted:
