@@ -16,7 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-from tests import engine, forks
+from tests import engine, forks, garbage
 
 ROOT = Path(__file__).parent
 COMPUTES = "exhaustive", "simulation", "topic/raft", "topic", "linkstate", "golden", "mutants"
@@ -50,15 +50,12 @@ settings.load_profile("ci")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without searches for garbage. Modules and tests are never garbage, and have millions of objects. So later
-    searches skip them, and begin as late as in a router. In tests that only compute, searches took a third of the
-    time."""
+    """Collect without searches for garbage. Later searches skip modules and tests."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
-        gc.set_threshold(100_000, 20, 20)
+        garbage.collect_seldom()
         gc.enable()
 
 

@@ -6,13 +6,13 @@ python -m tests.simulation --count 10000     the same, of seeds that nobody has 
 """
 
 import argparse
-import gc
 import statistics
 import sys
 import time
 import traceback
 from collections import Counter
 
+from tests.garbage import collect_seldom
 from tests.simulation.odd import ODD
 from tests.simulation.report import Failure, attempt, tell, trace_lines
 
@@ -68,13 +68,6 @@ def main() -> int:
         print(f"  {count:>8} {count / max(promises, 1):8.3%}  {cause}")
     print(f"{spoken_for} lives of publishers were at least once: a machine acknowledged on a link left (protocol 10)")
     return 1 if failed else 0
-
-
-def collect_seldom() -> None:
-    """Let searches for garbage skip what is loaded, and begin as late as in a router: they took an eighth of the
-    time."""
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
 
 
 def _where(failure: Failure) -> str:

@@ -17,6 +17,7 @@ import attrs
 from failover.audit import Report
 from failover.audit.report.report import Verdict
 from tests.failover.audit.in_process import judge_files
+from tests.garbage import collect_seldom
 from tests.simulation.evidence import CALMER, KINDS, STRANGERS, Kind
 from topic.blocks import read_blocks
 from topic.journal import Block
@@ -75,6 +76,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
     parser.add_argument("--kind", choices=CUT, help="only runs of this kind")
     options = parser.parse_args()
+    collect_seldom()
     wrong = 0
     for kind in [options.kind] if options.kind else CUT:
         verdicts: dict[Verdict, int] = {}

@@ -22,6 +22,7 @@ from failover.audit import Report
 from failover.audit.report.report import Verdict
 from failover.client.outcome import LOGGED, OF_STATE
 from tests.failover.audit.in_process import judge_files
+from tests.garbage import collect_seldom
 from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from tests.simulation.publisher_link import PublisherLink, Sent
@@ -347,6 +348,7 @@ def main() -> int:
     parser.add_argument("--strangers", action="store_true", help="the same as --kind strangers")
     parser.add_argument("--kind", choices=KINDS, default="ours", help="what happens")
     options = parser.parse_args()
+    collect_seldom()
     kind = KINDS["strangers" if options.strangers else options.kind]
     verdicts: dict[Verdict, int] = {}
     for seed in range(options.seed, options.seed + options.count):

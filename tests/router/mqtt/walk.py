@@ -17,6 +17,7 @@ from random import Random
 
 from router.mqtt.format.values import V3, V5
 from tests.fuzz.mesh import SETTINGS
+from tests.garbage import collect_seldom
 from tests.router.mqtt.bench import NARROW, MqttGuest
 from tests.router.mqtt.judge import MqttJudge, MqttViolation
 from tests.router.mqtt.mortal import KILLED, STEP_US, MortalBench
@@ -315,6 +316,7 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("--count", type=int, default=1, help="play so many seeds from this one on")
     asked = parser.parse_args()
+    collect_seldom()
     failed = 0
     for seed in range(asked.seed, asked.seed + asked.count):
         try:

@@ -31,6 +31,7 @@ from random import Random
 from unittest.mock import patch
 
 from tests.failures import died
+from tests.garbage import collect_seldom
 from tests.topic.bench import LASTING, Station
 from tests.topic.queues.bench import QUEUE, SET
 from tests.topic.queues.judge import Judge, Message
@@ -523,6 +524,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1, help="how many seeds")
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
     options = parser.parse_args()
+    collect_seldom()
     began, failed, messages, reads = time.monotonic(), 0, 0, [0, 0]
     for seed in range(options.first, options.first + options.count):
         walk, error = attempt(seed, verbose=options.trace)

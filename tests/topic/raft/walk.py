@@ -11,6 +11,7 @@ from random import Random
 
 import attrs
 
+from tests.garbage import collect_seldom
 from tests.topic.raft.cluster import Cluster, Host
 from topic.raft.errors import BusyError, NotLeaderError
 from topic.raft.limits import RaftLimits
@@ -223,6 +224,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
     parser.add_argument("--trace", action="store_true", help="print each message that arrives")
     arguments = parser.parse_args()
+    collect_seldom()
     failed = 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         walk = Walk(seed)
