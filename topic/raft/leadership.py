@@ -313,11 +313,13 @@ class Leadership:
 
     def go_on_handing_over(self) -> None:
         """Tell the next leader to stand for election as soon as all entries are decided and on the next leader's
-        disk."""
+        disk. Give up if the router of the next leader is about to stop, too."""
         change = self._handing_over
         if change is None or change.is_told:
             return
-        if self._log.commit == self._log.last == self.progress[change.to].stored:
+        if change.to not in self.successors:
+            self._handing_over = None
+        elif self._log.commit == self._log.last == self.progress[change.to].stored:
             self._send(change.to, say.StandNow(self.term))
             self._handing_over = attrs.evolve(change, is_told=True)
 

@@ -375,6 +375,14 @@ MUTANTS = [
     ),
     M(
         Leadership,
+        "go_on_handing_over",
+        "change.to not in self.successors",
+        "False",
+        "no leader hands over to a router that is about to stop",
+        "test_a_transfer_ends_if_the_next_leader_is_about_to_stop",
+    ),
+    M(
+        Leadership,
         "give_up_handing_over",
         "self._handing_over = None",
         "pass",

@@ -409,6 +409,16 @@ def test_a_transfer_waits_until_the_other_has_all() -> None:
     assert [entry.data for entry in raft(cluster, "b").log.entries(1, 99)][-4:] == [b"x", b"y", b"z", b""]
 
 
+def test_a_transfer_ends_if_the_next_leader_is_about_to_stop() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    cluster.hand_over("a", "b")
+    cluster.do("b", lambda r: r.leave())
+    cluster.settle(seconds=0)
+    assert cluster.leaders() == ["a"]
+    cluster.propose("a", b"y")
+
+
 def test_a_router_that_cannot_see_the_leader_disturbs_nobody() -> None:
     """a leads, and sees b alone; c sees b alone, too, and has no leader."""
     cluster = led("a", "b", "c")
