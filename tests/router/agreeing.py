@@ -64,6 +64,8 @@ class AgreeingMesh:
         """Keyed by set: the routers with an asynchronous copy."""
         self.unbegun: set[str] = set()
         """Sets that have not begun."""
+        self.empty: dict[str, str] = {}
+        """Keyed by set: the router whose store has the life of the set and no entry."""
         self.lists = {name: SetState() for name in self.map.plans}
         self.indices = dict.fromkeys(self.lists, 1)
         self.behind: dict[tuple[str, str], Behind] = {}
@@ -160,7 +162,7 @@ class AgreeingRouter:
             self._mesh.copies[name] = tuple(copies)
 
     def begin_anew(self, name: str) -> None:
-        if name not in self._mesh.unbegun:
+        if name not in self._mesh.unbegun and self._mesh.empty.pop(name, None) != self._name:
             raise NotReadyError("it has begun")
         self._mesh.unbegun.discard(name)
         self._mesh.leaders[name] = self._name
@@ -177,6 +179,8 @@ class AgreeingRouter:
         role = "proxy" if self._name not in plan.voters else "leader" if self._name == leader else "follower"
         known, life = mesh.behind.get(place), 0 if plan.name in mesh.unbegun else LIFE
         commit = known.commit if known is not None else mesh.indices[plan.name]
+        if mesh.empty.get(plan.name) == self._name:
+            role, commit = "learner", 0
         others = [router for router in plan.voters if router != self._name]
         lacks = {router: mesh.indices[plan.name] - behind.commit for (router, name), behind in mesh.behind.items()
             if name == plan.name}  # fmt: skip

@@ -552,10 +552,10 @@ class ReplicaSets:
         progress = raft.leadership.progress if raft.leadership is not None else {}
         behind = {member.router: log.last - one.stored for member, one in progress.items()}
         decided = min(log.commit, log.stable) if raft.leadership is not None else log.stable
-        if raft.me not in configuration.members:
-            role = "proxy"
+        if raft.me in configuration.voters:
+            role = raft.role.value
         else:
-            role = raft.role.value if raft.me in configuration.voters else "learner"
+            role = "learner" if raft.me in configuration.members or (raft.hard.begun and not log.last) else "proxy"
         return SetView(
             name=name,
             prefix=plan.prefix,

@@ -304,8 +304,14 @@ class Raft:
         A second request proposes the same life again, as long as all voters may accept it. Reason: this life may still
         come into effect. If a third life were proposed meanwhile, the stores that accept it would become void.
 
+        If this store has the life of a leader that is gone, and no entry, set the store aside. The next store can begin
+        the set.
+
         Raises NotReadyError if a router of the ring is not in contact, or the set has begun.
         """
+        if self.hard.begun and not self.log.last and self.leader is None:
+            self.set_aside("this store has no entry, and an operator begins the set anew")
+            return
         if why := "it has begun" if self.hard.begun else self.stores.why_not_anew():
             raise NotReadyError(why)
         if self._begins_anew and self.stores.may_accept(self.hard.life, self.log.configuration):

@@ -242,10 +242,13 @@ def begin(name: str, may_lose: bool, ask: Ask) -> None:
         if silent and not may_lose:
             what = f"{', '.join(silent)} do not answer" if len(silent) > 1 else f"{silent[0]} does not answer"
             raise RunError(f"router {what} and may have set {name} already: start it, or use --may-lose")
-        at = next((router for router in known.best["ring"] if router in known.rows), None)
-        if at is None:
+        # These stores have a life, and no entry: the set begins when the routers have set them aside.
+        empty = [one for one, row in known.rows.items() if row["role"] == "learner" and not row["commit"]]
+        voters = [router for router in known.best["ring"] if router in known.rows]
+        if not empty and not voters:
             raise RunError(f"no voter of set {name} answers, expected {', '.join(known.best['ring'])}")
-        await _tell_set(management, at, name, {"begin": True})
+        for at in empty or voters[:1]:
+            await _tell_set(management, at, name, {"begin": True})
         led = await _until(management, name, f"set {name} was told to begin", lambda one: one.leader is not None)
         click.echo(printable(f"set {name} has begun, led by router {led.leader}"))
 

@@ -551,6 +551,13 @@ def test_an_operator_begins_a_set(mesh: AgreeingMesh) -> None:
     assert done("begin", "eu", "--may-lose") == "set eu has begun, led by router a\n"
 
 
+def test_an_operator_begins_a_set_that_one_router_knows_without_an_entry(mesh: AgreeingMesh) -> None:
+    """The other routers have lost their stores."""
+    del mesh.leaders["eu"]
+    mesh.empty["eu"] = "c"
+    assert done("begin", "eu") == "set eu has begun, led by router c\n"
+
+
 def test_an_operator_recovers_a_set_from_one_store(mesh: AgreeingMesh) -> None:
     assert failed("recover", "eu", "--from", "c", "--may-lose") == "router a leads set eu: it needs no recovery"
     del mesh.leaders["eu"]

@@ -374,6 +374,22 @@ MUTANTS = [
         "test_a_transfer_waits_until_the_other_has_all",
     ),
     M(
+        Raft,
+        "begin_anew",
+        "self.hard.begun and not self.log.last and self.leader is None",
+        "False",
+        "a store with a life and no entry does not keep a set from its beginning",
+        "test_a_set_begins_anew_although_a_store_has_a_life_and_no_entry",
+    ),
+    M(
+        Raft,
+        "begin_anew",
+        " and self.leader is None",
+        "",
+        "no set begins anew while a replica leads it",
+        "test_a_store_without_an_entry_is_a_learner_again_if_its_leader_comes_back",
+    ),
+    M(
         Leadership,
         "go_on_handing_over",
         "change.to not in self.successors",

@@ -10,7 +10,7 @@ from tests.topic.raft.cluster import MAPPING, Cluster
 from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
-from topic.raft.errors import BusyError, NotLeaderError
+from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog
 from topic.raft.progress import FollowerProgress
@@ -241,6 +241,87 @@ def test_a_store_without_an_entry_is_not_recovered() -> None:
     assert not raft(cluster, "c").log.last
     with pytest.raises(NotLeaderError, match="has never been part of the set"):
         raft(cluster, "c").recover(cluster.now)
+
+
+def with_a_life_and_no_entry() -> Cluster:
+    """The disks of a and b are lost just after c has taken the life of their leader, and nothing else."""
+    cluster = led("a", "b", "c")
+    cluster.replace_disk("c")
+    cluster.start("c")
+    cluster.meet_all()
+    while not raft(cluster, "c").hard.life:
+        assert cluster.step_without_time()
+    for router in "ab":
+        cluster.replace_disk(router)
+        cluster.cut(router)
+    cluster.start("a")
+    cluster.start("b")
+    cluster.meet_all()
+    cluster.settle()
+    return cluster
+
+
+def test_a_set_begins_anew_although_a_store_has_a_life_and_no_entry() -> None:
+    cluster = with_a_life_and_no_entry()
+    assert cluster.leaders() == []
+    with pytest.raises(NotReadyError, match="it has begun at router c"):
+        raft(cluster, "a").begin_anew()
+    cluster.do("c", lambda r: r.begin_anew())
+    cluster.settle()
+    assert cluster.leaders() == ["a"] and members(cluster, "a") == ("abc", "")
+
+
+def test_a_store_without_an_entry_is_a_learner_again_if_its_leader_comes_back() -> None:
+    """An operator wrongly took all other stores for lost."""
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    cluster.replace_disk("c")
+    cluster.start("c")
+    cluster.meet_all()
+    while not raft(cluster, "c").hard.life:
+        assert cluster.step_without_time()
+    with pytest.raises(NotReadyError, match="it has begun"):
+        raft(cluster, "c").begin_anew()
+    cluster.cut("c")
+    cluster.do("c", lambda r: r.begin_anew())
+    cluster.meet_all()
+    cluster.settle()
+    assert members(cluster, cluster.leaders()[0]) == ("abc", "")
+    assert raft(cluster, "c").log.last == raft(cluster, cluster.leaders()[0]).log.last
+
+
+def test_two_requests_may_leave_one_store_from_which_an_operator_recovers_the_set() -> None:
+    """The life of the first request is in effect at a. Router b has not heard of that when c has lost its store."""
+    cluster = incomplete()
+    cluster.do("a", lambda r: r.begin_anew())
+    cluster.deliver("a", "b")
+    while not raft(cluster, "a").hard.begun:
+        for channel in cluster.waiting():
+            if channel[1] != "b":
+                cluster.deliver(*channel)
+        for router in "abc":
+            while cluster.replicas[router].disk.writes:
+                cluster.finish(router)
+    cluster.replace_disk("c")
+    cluster.cut("c")
+    cluster.start("c")
+    cluster.meet("b", "c")
+    while cluster.channels["c", "b"]:
+        cluster.deliver("c", "b")
+    first, second = raft(cluster, "a").hard, raft(cluster, "b").hard
+    assert first.begun and first.life == second.life and not second.begun
+    cluster.do("b", lambda r: r.begin_anew())
+    while not raft(cluster, "c").hard.life:
+        cluster.deliver("b", "c")
+    cluster.finish("c")
+    cluster.meet("a", "c")
+    stores = [cluster.replicas[router].disk.store for router in "bc"]
+    cluster.settle()
+    assert not {cluster.replicas[router].disk.store for router in "bc"} & set(stores), "these stores are void"
+    assert cluster.leaders() == [] and raft(cluster, "a").hard.begun
+    cluster.do("a", lambda r: r.recover(cluster.now))
+    cluster.settle()
+    assert cluster.leaders() == ["a"] and members(cluster, "a") == ("abc", "")
 
 
 def test_a_store_without_a_life_takes_no_earlier_one_than_a_router_in_contact_has() -> None:
