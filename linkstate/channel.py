@@ -36,7 +36,7 @@ LITTLE_S = 0.01
 """If a round trip exceeds the shortest round trip by at most this many seconds, the line is taken to have had no
 queue."""
 LEAST = 128 * 1024
-"""At least this many bytes may queue on a line, also on a very slow one."""
+"""The limit of the queue on a very slow line, in bytes. No line has a lower limit."""
 FALL = 0.8
 """One measurement lowers the estimated rate to no less than this part of the former estimate, because the sender may
 have had little to send for a moment."""

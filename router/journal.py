@@ -120,8 +120,8 @@ class JournalFile:
         former.close()
 
     def _continue(self, kept: Retention) -> None:
-        """Put the expired segments into `expired`: the owner deletes them. Let `restate` repeat entries in the new
-        segment."""
+        """Called when a new segment has begun. Put the expired segments into `expired`, so that the owner deletes them.
+        Then `_restate` repeats in the new segment what the first kept segment needs from deleted ones."""
         # After an error, the router lists the expired segments when it begins the next segment.
         with contextlib.suppress(OSError):
             self.expired, first = kept.expired(self._directory)

@@ -37,18 +37,18 @@ MOST_FACTOR: Final = 100
 
 @attrs.frozen(slots=True)
 class BackOff:
-    """The pauses before subscribers get a delivery again that comes back again and again (protocol 12.11, 14.17). All
-    times are in seconds."""
+    """The rests of a delivery that subscribers give back again and again (protocol 12.11, 14.17). All times are in
+    seconds."""
 
     after: float
-    """The pause after the delivery has come back for the first time."""
+    """The rest after the delivery has come back for the first time."""
     factor: int = 1
-    """The factor by which each further pause is longer than the pause before."""
+    """The factor by which each further rest is longer than the rest before."""
     most: float = DAY_S
-    """The longest pause of a delivery."""
+    """The longest rest of a delivery."""
 
     def pause(self, times: int) -> float:
-        """The pause of a delivery that has come back this many times. 0 if it has not come back."""
+        """The rest of a delivery that has come back this many times. 0 if it has not come back."""
         if not times:
             return 0.0
         pause = self.after

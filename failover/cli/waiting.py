@@ -53,7 +53,7 @@ async def _ask(router: str, fetch: FetchStatus, statuses: list[Mapping[str, Any]
 
 def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
     """The links and routers that the messages of a publisher wait for, with the reason if it is known. A router is
-    named only if its own status names no subscriber that it waits for."""
+    named only if its own status names no subscriber for which messages of this publisher wait."""
     names: dict[str, None] = {}
     silent: dict[str, None] = {}
     resolved = set()

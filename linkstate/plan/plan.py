@@ -69,7 +69,8 @@ class PlannedLink:
     cost: int = 0
     """The cost of the link; 0 if the link does not exist."""
     address: str = ""
-    """The host:port to dial for this link, in place of the `inter` of the router with the higher name."""
+    """The host:port to dial for this link. If it is empty, the `inter` of the router with the higher name is
+    dialled."""
 
 
 Pair = tuple[str, str]

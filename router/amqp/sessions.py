@@ -138,8 +138,8 @@ class Sessions:
         self._unread_sessions = self._unread_links = 0
 
     def free(self) -> None:
-        """Free the ended sessions and links, whose end proton has put into its output. They count against the limits
-        until this output is written (`written`)."""
+        """Free the ended sessions and links. Proton has put the frames that end them into its output. They count
+        against the limits until this output is written (`written`)."""
         for link in self._parted:
             self._free_link(link)
         self._parted.clear()

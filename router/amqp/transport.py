@@ -208,7 +208,7 @@ class _Driver:
         return f"{name!r}, {self._peer}" if name else self._peer
 
     def flush(self) -> None:
-        """Write as much as the stream takes at once. The writer task writes the rest, after any wait that is due."""
+        """Write as much as the stream takes at once. The writer task writes the rest."""
         if not self._unsent and self._pull():
             self._sent(self._pipe.write(self._unsent))
         connection = self._connection

@@ -178,7 +178,7 @@ def _serve_alone(plan: Topology, name: str, directory: RunDirectory, starts: str
 
 
 class LineFormatter(logging.Formatter):
-    """A formatter that writes each message as one line, whatever text of a stranger it has."""
+    """A formatter that writes each message as one line, even if it contains a client's text with line breaks."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))

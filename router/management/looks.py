@@ -21,7 +21,7 @@ Kind = EntityType[Any]
 
 
 class Looks:
-    """Makes the looks at one router."""
+    """Makes looks at one router for its consoles. Calling the object returns a look."""
 
     def __init__(self, kinds: Iterable[Kind], report: Callable[[], bytes], events: CountedEvents) -> None:
         self._report = report

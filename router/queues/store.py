@@ -400,7 +400,8 @@ class QueueStore:
         self._unmerged += size + CHANGED * len(changed)
 
     def _written(self, change: StoreChange) -> int:
-        """About how many bytes the change writes. Bodies that stay in their entries are not written again."""
+        """About how many bytes the change writes. A body is not counted if the log still has the entry that brought it,
+        because such a body is not written again."""
         size = size_of(change)
         if isinstance(change, Write) and change.changes:
             part = self._parts[change.set]

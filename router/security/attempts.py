@@ -145,13 +145,13 @@ class Guesses:
         self._has_turn = has_turn
 
     def may(self) -> bool:
-        """Whether the client's present attempt may count. If not, the attempt is refused without a check."""
+        """Whether the client's present attempt may be checked. If not, the attempt is refused without a check."""
         has_turn, self._has_turn = self._has_turn, False
         return has_turn or self._attempts.take_turn_now(self._host)
 
     def may_check(self) -> bool:
-        """Whether the client's present attempt with a plain password may count. If so, the password is checked in this
-        pass."""
+        """Whether the client's present attempt with a plain password may be checked. If so, the password is checked in
+        this pass."""
         may = self.may()
         if may:
             self._checks.made(self._host)

@@ -522,7 +522,8 @@ class Balancing:
 
     def choose_again(self, stream: HomeStream, records: Iterable[Record]) -> None:
         """Let these records wait for another subscriber, because the chosen one has not got them, has given them back,
-        or has gone. A record that was given back first rests (12.11). Leave out records that were decided meanwhile."""
+        or has gone. A record that was given back has its rest first (12.11). Leave out records that were decided
+        meanwhile."""
         records = [record for record in records if not stream.is_waiting(record) and self._is_free(record)]
         if not records:
             return

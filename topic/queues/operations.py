@@ -124,7 +124,7 @@ class QueueSettings:
     """The time, in milliseconds, for which a consumer may have a message without an answer. Then the message comes
     back."""
     retry_after_ms: int | None = None
-    """The pause, in milliseconds, before a consumer gets a message again that has failed."""
+    """The pause, in milliseconds, before a message that has failed is given to a consumer again."""
     retry_factor: int | None = None
     """The factor by which the pause grows with each further failure. If not set, all pauses are equal."""
     retry_most_ms: int | None = None

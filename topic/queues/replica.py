@@ -44,7 +44,8 @@ from topic.raft.raft import Raft
 KEPT: Final = 8
 """The replica keeps at most this number of compared states: the latest ones. Any of them may become the snapshot."""
 CHANGED: Final = 4 << 20
-"""The bytes of changed rows after which replicas compare their states. This constant must be equal at all replicas.
+"""The bytes of changed rows after which replicas compare their states. The state that they compare may also be written
+as a snapshot. This constant must be equal at all replicas.
 
 Most of these bytes are bodies, which the store already has in its log entries. So the write of a snapshot is short, and
 later entries do not wait long for the disk. A message that comes and goes between two comparisons is

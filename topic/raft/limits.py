@@ -21,7 +21,8 @@ class RaftLimits:
     """The time for which a leader waits for new entries, before it tells a follower the commit index without entries.
     With 0 the leader does not wait."""
     tried: float = 10.0
-    """The time for which a router sends a request to leaders. Then it answers the request with an error."""
+    """The seconds for which a router tries to bring a request to a leader. Then it answers the request with an
+    error."""
     window: int = 1 << 20
     """The most bytes of entries that are under way to a follower's disk."""
     unstored: int = 8 << 20

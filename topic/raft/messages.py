@@ -122,11 +122,12 @@ class Lacking:
     own: int
     """The index of the sender's snapshot."""
     staged: int = 0
-    """The index of the leader's snapshot whose pieces the sender has put aside; 0 if it has put none aside."""
+    """The index of the leader's snapshot whose pieces the follower stores until all have come; 0 if it has no piece of
+    a snapshot."""
     pieces: int = 0
-    """The number of pieces that the sender has put aside."""
+    """The number of pieces of the leader's snapshot that the follower has stored so far."""
     end: bytes = b""
-    """`Piece.end` of the last piece that the sender has put aside."""
+    """`Piece.end` of the last of these pieces."""
 
 
 @attrs.frozen(slots=True)
@@ -134,8 +135,8 @@ class Piece:
     term: int
     snapshot: Snapshot
     place: int
-    """The number of the piece, from 0 on. If a later snapshot replaces a snapshot that is being sent, its pieces
-    continue the count, because the receiver keeps the pieces that it has put aside."""
+    """The number of the piece, from 0 on. If the leader replaces the snapshot that it is sending by a later one, the
+    numbers go on, because the receiver keeps the pieces that it has stored."""
     data: bytes
     end: bytes
     """The place where the piece ends, in a form that only the shells understand; not empty."""
@@ -225,10 +226,10 @@ class StoreContent:
 
 @attrs.frozen(slots=True)
 class StagedPiece:
-    """A piece of a leader's snapshot that a follower puts aside. A piece with place 0 drops all pieces that were put
-    aside before. When the last piece is there, the shell makes the new state of its own snapshot and of all pieces
-    (`Persist.snapshot`). The pieces of the latest snapshot name the messages that the new state has; other messages of
-    the own snapshot and of earlier pieces are dropped."""
+    """A piece of a leader's snapshot that a follower stores until all pieces have come. A piece with place 0 drops all
+    pieces that were stored before. When the last piece has come, the shell makes the new state of its own snapshot and
+    of all pieces (`Persist.snapshot`). The pieces of the latest snapshot name the messages that the new state has;
+    other messages of the own snapshot and of earlier pieces are dropped."""
 
     index: int
     place: int
@@ -236,7 +237,7 @@ class StagedPiece:
 
 
 NO_PIECES: Final = StagedPiece(0, 0, b"")
-"""Stands in place of a piece: the store drops all pieces that were put aside."""
+"""Stands in place of a piece: the store drops all pieces of a leader's snapshot."""
 
 
 @attrs.frozen(slots=True)
@@ -248,8 +249,9 @@ class Persist:
     hard: Hard
     pieces: tuple[StagedPiece, ...]
     snapshot: Snapshot | None
-    """If not None, the state that was put aside for this index becomes the snapshot. It replaces the former snapshot
-    and the entries up to the index. If the state was made of pieces, the store may drop the pieces."""
+    """If not None, the state at this index becomes the snapshot: the shell has kept this state, or has made it of a
+    leader's pieces. It replaces the former snapshot and the entries up to the index. If the state was made of pieces,
+    the store may drop the pieces."""
     first: int
     """The index of the first entry in this write. The write replaces all entries from this index on."""
     entries: tuple[Entry, ...]
@@ -272,8 +274,8 @@ class Committed:
 
 @attrs.frozen(slots=True)
 class Restore:
-    """Replace the state by the one that was put aside for this snapshot. The disk has it once the last `Persist` is
-    written."""
+    """Replace the state by the one of this snapshot, which the shell has made of a leader's pieces. The disk has it
+    once the last `Persist` is written."""
 
     snapshot: Snapshot
 

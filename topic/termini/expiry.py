@@ -254,7 +254,8 @@ class Expiry:
             del self._polls[index]
         elif not yes:
             self._abort(entry)
-            # The owner has not agreed, so no other router can get its agreement, either.
+            # The owner has not agreed to the expiry, so another router that proposes it does not get the owner's vote,
+            # either.
             if router == entry.router and self.directory.tells_itself(entry):
                 self._free(entry)
         else:

@@ -31,7 +31,8 @@ MOST_OVER: Final = 10_000
 """The most wills that a router remembers after they are over. It remembers them because another router may not know yet
 that they are over."""
 AGAIN_S: Final = 1.0
-"""The seconds after which this router asks about a will again that another router is to publish."""
+"""If another router has to publish a will, this router asks that router about the will again after this many
+seconds."""
 
 
 class WillMesh(Protocol):

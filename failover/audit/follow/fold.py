@@ -94,8 +94,9 @@ def _after(major: Ints, minor: Ints, place: Place) -> Flags:
 
 
 def _folded(highest: Place) -> bytes:
-    """Pack one entry that replaces all folded deliveries. The entry has their highest place in the publisher's order,
-    and counts as the first delivery that the subscriber got. Reports do not name it."""
+    """Pack one entry that replaces all folded deliveries. The entry has their highest place in the publisher's order.
+    It counts as the first delivery that the subscriber got, so that every later delivery is compared with it. Reports
+    do not name it."""
     fields = {"handed": [-1], "handed_minor": [-1], "position": [highest[0]], "position_minor": [highest[1]]}
     columns = {name: np.array(values, np.int64) for name, values in fields.items()}
     return packed(columns | {"vague": np.ones(1), "key": np.array([b""], KEY_TYPE), "life": np.zeros(1, np.int64)})

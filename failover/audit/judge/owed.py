@@ -43,8 +43,8 @@ class Owed:
         self.got: Flags = self.flags & each.taken
 
     def unowed(self) -> dict[str, Flags]:
-        """For each reason in `kinds.UNOWED`, flags of the pairs that were processed for this reason although they were
-        not owed."""
+        """Flags of the pairs whose delivery the subscriber processed although it was not owed. The pairs are told apart
+        by the reason for which the delivery was not owed (`kinds.UNOWED`)."""
         each, at = self._each, self._each.at
         accepted, found = each.fates.is_accepted[at], each.deliveries
         return by_reason(

@@ -169,10 +169,12 @@ class Unattributed:
     def _unwatched(self, at: Ints) -> Flags:
         """Flags the deliveries whose audience no router could observe.
 
-        The log of the home, or of a router that may be the home, has no clean end; and no router with a whole log was
-        in contact with this router at that time and saw which subscribers it joined. The wall clocks of the two routers
-        may differ. If the home died, this does not matter, because the other router loses the contact only after the
-        death.
+        Two conditions have to hold for a flag. First: the log of the home, or of a router that may be the home, has no
+        clean end. Second: when the home accepted the delivery, no router with a whole log was in contact with the home.
+        A router in contact logs which subscribers the home has joined.
+
+        The second condition compares times of the two routers' wall clocks, which may differ. If the home died, this
+        does not matter, because the other router loses the contact only after the death.
         """
         blind = np.zeros(len(at), np.bool_)
         first, last = self._found.first_home[at], self._found.last_home[at]

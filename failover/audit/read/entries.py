@@ -68,7 +68,8 @@ def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
 
 
 def queue_places(key: str, parts: Iterable[bytes]) -> set[QueuePlace]:
-    """The places in queues of the message that this delivery brought into a queue, or took out of one."""
+    """The positions, each with its queue, at which this delivery brought a message into a queue, or took one out. A
+    delivery to a topic may have a position in each queue that is bound to the topic."""
     found = set[QueuePlace]()
     for part in parts:
         rows = unpack([part])

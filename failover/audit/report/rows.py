@@ -47,9 +47,9 @@ def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inve
 
 
 def dispute(tally: Tally, case: Case) -> None:
-    """Add the violations `DISPUTED` to the tally of all buckets: a replica logs, at some index, the content of a set's
-    queues. This content does not fit the messages that the replica itself has logged; or another replica logs another
-    content at the same index."""
+    """Add the violations `DISPUTED` to the tally of all buckets. A replica logs the content of a set's queues at some
+    index. A violation is a content that does not fit the messages that the same replica has logged, or that differs
+    from the content that another replica logs at the same index."""
     found = [*disagreeing(case.contents), *disputed(case.contents, tally.passed)]
     wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
     tally.violations[DISPUTED] = len(wrong)

@@ -204,14 +204,14 @@ class _Steps:
     """The steps that `apply` and `remove` take, in this order."""
 
     first: Sequence[Topology]
-    """First: the mesh has to match these plans, one after the other, so that new routers are there before replicas
-    move."""
+    """The first steps: the mesh has to match these plans, one after the other, so that new routers are there before
+    replicas move."""
     rings: Mapping[str, Sequence[str]]
-    """Second: these replica sets have to get these new rings."""
+    """The second step: these replica sets have to get these new rings."""
     sought: WantedSets
     """What the operator wants of the replica sets."""
     last: Topology
-    """Last: the mesh has to match this plan. Routers that leave with it have no replicas by then."""
+    """The last step: the mesh has to match this plan. Routers that leave with it have no replicas by then."""
 
 
 async def _steps(wanted: Topology, former: Topology, directory: RunDirectory) -> _Steps:

@@ -260,8 +260,9 @@ def show_all(machine: bool, ask: Ask) -> None:
 def show(name: str, machine: bool, ask: Ask) -> None:
     """Show one queue and the replicas of its set.
 
-    The oldest message is at least as old as shown: a leader knows no more than since when it leads. What came, left,
-    was given back, was purged, has expired and went to another address as a dead letter is counted since then, too.
+    The oldest message may be older than shown, because a leader knows no times before its election. The leader also
+    counts from its election on how many messages came, left, were given back or purged, have expired, or went to
+    another address as dead letters.
 
     The table has a row for each router that answers. `Behind` is how many entries of the log its disk lacks, as the
     leader says. `May stop` says whether the set keeps its majority if this router stops now.

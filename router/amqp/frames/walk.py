@@ -58,8 +58,8 @@ def _any(count: int) -> bytes:
 
 
 def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
-    """A function that matches a row of frames of this size that begin with `begin` and have the given byte at each of
-    the given `places`."""
+    """A function that matches consecutive frames. Each of the frames has `size` bytes, begins with `begin`, and has the
+    given byte at each of the given `places`."""
     parts, at = [re.escape(begin)], len(begin)
     for place, byte in places:
         parts.append(_any(place - at) + re.escape(bytes((byte,))))
@@ -79,7 +79,7 @@ _adds_row: Final = threading.Lock()
 
 @lru_cache(maxsize=64)
 def _delivery_ids(size: int) -> Callable[[memoryview], Iterator[tuple[int]]]:
-    """A function that reads the delivery-ids of a row of settlements of this size."""
+    """A function that reads the delivery-ids of consecutive settlements, each of `size` bytes."""
     return struct.Struct(f">{_ID}xI{size - _ID - 4}x").iter_unpack
 
 

@@ -30,7 +30,7 @@ PIECE: Final = 256 * 1024
 """The approximate number of bytes of a piece. A piece ends with the row that reaches this number, or with the body
 after that row."""
 RUN: Final = b"r"
-"""The last byte of the key of a run."""
+"""The key of a row that stands for a run of positions ends with this byte."""
 _RUN_LENGTH: Final = len(about_key(0)) + len(RUN)
 _EMPTY: Final = bytes(msgpack.packb([]))
 

@@ -33,7 +33,7 @@ class DecidedTimes:
         return len(self._times)
 
     def mark(self, index: int, now: float) -> None:
-        """All entries up to this index are decided now."""
+        """Make a mark: all entries up to this index are decided now."""
         times = self._times
         if len(times) > 1 and now - times[-2] < EVERY_S:
             self._indices[-1], times[-1] = index, now
@@ -44,7 +44,8 @@ class DecidedTimes:
             self._thin(now)
 
     def _thin(self, now: float) -> None:
-        """Forget each mark whose messages would have almost the same age according to the next mark."""
+        """Forget marks that are hardly needed. Without such a mark its messages get almost the same age, from the next
+        mark."""
         times, kept = self._times, [len(self._times) - 1]
         for place in range(len(times) - 2, 0, -1):
             next_ = times[kept[-1]]

@@ -56,10 +56,12 @@ TERM_BITS: Final = 24
 
 
 def term_clock(life: int, term: int, count: int) -> int:
-    """The clock of the leader's attach number `count` in this term.
+    """The clock of the leader's attach number `count` in this term. An attach in a later term, or in a later life of
+    the set, has a higher clock.
 
-    An attach in a later term, or in a later life, has a higher clock. A life is the hybrid clock at its beginning. A
-    later life begins above all clocks of the former life, because a set has fewer elections than a clock has readings.
+    The number of a life is the reading of a hybrid clock at the beginning of the life. Each term adds 2^`TERM_BITS` to
+    the clocks of attaches; this is the time of 256 ms in a hybrid clock. A set has fewer elections than that, so its
+    clocks of attaches stay behind the time, and a later life begins above them.
     """
     assert 0 <= count < 1 << TERM_BITS
     return life + (term << TERM_BITS) + count

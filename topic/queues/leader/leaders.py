@@ -101,8 +101,8 @@ class LedSet:
         self._ahead = 0
         """The bytes of bodies that ends have read but not published yet."""
         self._resting: list[tuple[int, int, int, RestingEnd]] = []
-        """A heap of resting messages: when the rest ends, in milliseconds of the wall clock; the position of the
-        message; its end."""
+        """A heap of resting messages. For each message: when its rest ends, in milliseconds of the wall clock; its
+        position; and the end of the link by which consumers get the message."""
         self._rests = count()
         self._rested_at = math.inf
         """When the first message in `_resting` may have rested; infinite if there is none."""

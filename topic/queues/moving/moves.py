@@ -79,9 +79,9 @@ class SetMoves:
         return self.policy.kind != PREFER
 
     def see(self, routers: Iterable[str], now: float) -> None:
-        """Store the routers at which consumers with room or deliveries are. `routers`: one router for each such
-        consumer. With policy `follow`, the set stays if this router has any consumer, so the count ends with the first
-        one here."""
+        """Count the consumers with room or deliveries at each router. `routers`: the router of each such consumer. With
+        policy `follow`, the set stays if this router has such a consumer. So the method then stops reading `routers`
+        when it comes to this router."""
         counts: Counter[str] = Counter()
         for router in routers:
             counts[router] += 1
