@@ -3,8 +3,9 @@
 Both have three nodes that keep each message on disk; messages are of 1 kB, durable and confirmed. The load comes from
 `amqpload.c`, in receiver settle mode first, the only one that RabbitMQ has. The publisher is at the node that leads the
 queue, or elsewhere, the consumers are elsewhere. The bench prints medians, and the ratios of the runs. With `--kill` it
-kills the leader under load, and prints the longest time without a delivery; each such run has nodes of its own. With
-`--moves` it measures only ours, with each policy by which the lead of a set moves, each with a mesh of its own.
+kills the leader or a follower under load, a node without clients, and prints the longest time without a delivery, and
+how many messages came twice; each such run has nodes of its own. With `--moves` it measures only ours, with each policy
+by which the lead of a set moves, each with a mesh of its own.
 
 RabbitMQ is Debian's package; without it, only ours is measured. Its nodes have their files and their cookie in a
 directory of the bench. The nodes and their port mapper (`epmd`) are children of the bench, and end with it.
@@ -216,7 +217,8 @@ CASES: Final = (
     Case("full load, 10 consumers", 30_000, consumers=10),
     Case("500 msg/s", 2_500, rate=500),
 )
-KILLED: Final = Case("500 msg/s, the leader is killed", 2_500, rate=500, elsewhere=True)
+LEADER_KILLED: Final = Case("500 msg/s, the leader is killed", 2_500, rate=500, elsewhere=True)
+FOLLOWER_KILLED: Final = Case("500 msg/s, a follower is killed", 2_500, rate=500)
 
 
 def load(broker: Broker, case: Case, consumer: str, *options: str) -> dict[str, Any]:
@@ -286,17 +288,21 @@ def _table(title: str, found: Mapping[str, Sequence[dict[str, Any]]]) -> Table:
 
 
 def kill(brokers: Mapping[str, Callable[[], AbstractContextManager[Broker]]], runs: int, console: Console) -> None:
-    gaps: dict[str, list[float]] = {name: [] for name in brokers}
-    for _ in range(runs):
-        for name, start in brokers.items():
-            with start() as broker:
-                load(broker, attrs.evolve(KILLED, count=500), broker.others[-1])
-                half = f"{KILLED.count // 2}:{broker.nodes[broker.leader].pid}"
-                result = load(broker, KILLED, broker.others[-1], "--retry", "--kill", half)
-                gaps[name].append(result["max_gap_ms"] / 1000)
-    for name, each in gaps.items():
-        listed = ", ".join(f"{gap:.2f}" for gap in sorted(each))
-        console.print(f"{KILLED.title}: {name}: {statistics.median(each):.2f} s without a delivery ({listed})")
+    for case in (LEADER_KILLED, FOLLOWER_KILLED):
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in brokers}
+        for _ in range(runs):
+            for name, start in brokers.items():
+                with start() as broker:
+                    load(broker, attrs.evolve(case, count=500), broker.others[-1])
+                    victim = broker.leader if case is LEADER_KILLED else broker.others[0]
+                    half = f"{case.count // 2}:{broker.nodes[victim].pid}"
+                    found[name].append(load(broker, case, broker.others[-1], "--retry", "--kill", half))
+        for name, results in found.items():
+            gaps = sorted(one["max_gap_ms"] / 1000 for one in results)
+            twice = sum(one["dup"] for one in results)
+            listed = ", ".join(f"{gap:.2f}" for gap in gaps)
+            told = f"{statistics.median(gaps):.2f} s without a delivery ({listed}), {twice} messages twice"
+            console.print(f"{case.title}: {name}: {told}")
 
 
 # policies
@@ -340,7 +346,7 @@ def _term(broker: Broker) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.queues", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs of each case, default 5")
-    parser.add_argument("--kill", action="store_true", help="kill the leader instead")
+    parser.add_argument("--kill", action="store_true", help="kill nodes instead")
     parser.add_argument("--moves", action="store_true", help="compare the policies by which the lead of a set moves")
     parser.add_argument("--seconds", type=int, default=15, help="of a run with --moves, default %(default)s")
     parser.add_argument("--only", default="", help="only cases in whose title this is, as '500'")
