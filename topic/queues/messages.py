@@ -63,7 +63,7 @@ class DeliveryAnswer:
 
     @property
     def row(self) -> bytes:
-        """The value of the row for the delivery."""
+        """The value of the row that keeps this answer."""
         return bytes(msgpack.packb((self.taken, *self.attach, self.place)))
 
 
@@ -73,8 +73,7 @@ class Returns:
 
     times: int = 0
     failed: int = 0
-    """The number of these times at which a consumer may have begun to process the message (AMQP 1.0 3.2.1,
-    delivery-count)."""
+    """How many of these times a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
     annotations: bytes = b""
     """The annotations that consumers have added to the message, as the shell encodes them (AMQP 1.0 3.4.5)."""
 
@@ -88,7 +87,7 @@ class Returns:
 
     @property
     def row(self) -> bytes:
-        """The value of the row for the message."""
+        """The value of the row that keeps the returns of a message."""
         return bytes(msgpack.packb((self.times, self.failed, self.annotations)))
 
 
@@ -429,8 +428,8 @@ class QueuedMessages:
         rejected: bool,
         annotations: Mapping[int, bytes],
     ) -> None:
-        """A consumer takes messages out of their queue, in a transaction. A rejected message goes into the outbox if
-        the settings have an address for dead letters. `annotations`: as in `Reject`."""
+        """Remove messages that a consumer takes out of their queue in a transaction. A rejected message goes into the
+        outbox if the settings have an address for dead letters. `annotations`: as in `Reject`."""
         if rejected and settings.dead_letter is not None:
             self.reject(queue, runs, settings, annotations)
         else:
@@ -545,7 +544,7 @@ class QueuedMessages:
         self._end_purge(queue)
 
     def _there(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
-        """The positions in these runs at which the queue has a message."""
+        """The positions in these runs at which the queue has a message, reserved or not."""
         return self.of(queue).within(runs)
 
     def _out_of_queue(self, position: int) -> bool:

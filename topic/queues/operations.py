@@ -126,7 +126,7 @@ class QueueSettings:
     retry_after_ms: int | None = None
     """The pause, in milliseconds, before a message that has failed is given to a consumer again."""
     retry_factor: int | None = None
-    """The factor by which the pause grows with each further failure. If not set, all pauses are equal."""
+    """The factor by which the pause grows with each further failure. If not set, the pause stays the same."""
     retry_most_ms: int | None = None
     """The longest pause, in milliseconds. If not set, it is a day."""
 
@@ -136,7 +136,7 @@ class QueueSettings:
     """The router whose link has created the temporary queue, and its incarnation, as long as this link exists."""
 
     def pause_s(self, failed: int) -> float:
-        """The pause, in seconds, of a message that has failed this many times."""
+        """The pause, in seconds, before a message that has failed this many times is given to a consumer again."""
         if self.retry_after_ms is None:
             return 0.0
         most_ms = self.retry_most_ms or DAY_MS
@@ -292,7 +292,7 @@ Operation = Declare | Configure | Delete | Purge | Retry | Browse | Commit
 
 @attrs.frozen(slots=True)
 class Done:
-    """The answer to an operation that was carried out. `id`: the id of the queue."""
+    """The answer to an operation that was carried out. `id` names the queue."""
 
     id: QueueId
     version: QueueId
@@ -542,7 +542,7 @@ def _runs(value: Any) -> tuple[Run, ...]:
 
 
 def _posts(value: Any) -> tuple[Post, ...]:
-    """The posts of a `Commit`. Each queue has one, with one message or more."""
+    """Read the posts of a `Commit`. A queue has at most one post, and each post has at least one message."""
     if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 2 for one in value):
         raise ValueError(f"a transaction has the posts {reprlib.repr(value)}, expected queues with their messages")
     for _, messages in value:

@@ -221,7 +221,7 @@ class Transacted:
 
 
 Decided = Enqueued | Transacted
-"""The answer to a proposal that has one."""
+"""The answer to an `Enqueue` or a `Transact`. Other proposals have no answer."""
 
 
 def encode_proposal(proposal: Proposal) -> bytes:
@@ -259,12 +259,13 @@ def _encode_transact(asked: Transact) -> bytes:
 
 
 def _annotated(retire: Retire) -> list[list[tuple[int, bytes]]]:
-    """The last part of the array for a `Retire`. There is no such part if it has no annotations."""
+    """The annotations of a `Retire` as the last element of its array. Without annotations the array has no such
+    element."""
     return [[*retire.annotations.items()]] if retire.annotations else []
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
-    """The last part of the array for a proposal: its binding. There is no such part if the proposal has no binding."""
+    """The binding of a proposal as the last element of its array. Without a binding the array has no such element."""
     return [proposal.binding] if proposal.binding else []
 
 

@@ -42,7 +42,8 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 8
-"""The replica keeps at most this number of compared states: the latest ones. Any of them may become the snapshot."""
+"""The most compared states that the replica keeps. It keeps the latest ones, and any of them may become the
+snapshot."""
 CHANGED: Final = 4 << 20
 """The bytes of changed rows after which replicas compare their states. The state that they compare may also be written
 as a snapshot. This constant must be equal at all replicas.
@@ -54,7 +55,7 @@ not written for the snapshot.
 MOST_STATE: Final = 1 << 30
 """The most bytes of all pieces of a state together, without the bodies of messages."""
 KEPT_BODIES: Final = 8 << 20
-"""The most bytes of a set's bodies in memory. Beyond it, the replica drops bodies that its disk has."""
+"""The most bytes of a set's bodies in memory. Above this limit, the replica drops bodies that its disk has."""
 DROPPED: Final = 2 << 20
 """The bytes of bodies that the replica drops at a time."""
 BEHIND: Final = 16 << 20
@@ -118,8 +119,8 @@ class SetReplica:
         """For each index at which states are compared, the changes of the rows since the index before it, or since the
         snapshot."""
         self._compacted: Changes | None = None
-        """The changes of the rows by a new snapshot, if the next write has one that this replica has made; otherwise
-        None."""
+        """The rows that differ from the former snapshot, if the next write has a snapshot that this replica has made.
+        Otherwise None."""
         self._agreed: list[int] = []
         """The indices in `_changes` at which a majority has the same state."""
         self._received = SnapshotRows()
@@ -294,11 +295,12 @@ class SetReplica:
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
-            # The routers that have sent these requests learn of the new leader, and send them to it.
+            # No proposal here is answered any more.
+            # The routers whose requests were proposed learn of the new leader, and send their requests to it.
             self._proposed.clear()
 
     def _propose(self) -> None:
-        """Propose the requests of routers. If this router is busy or does not lead, answer them so at once."""
+        """Propose the requests of routers. If this router is busy or does not lead, it answers `BUSY` at once."""
         asked, self._asked = self._asked, []
         if not asked:
             return
@@ -417,7 +419,8 @@ class SetReplica:
         return True
 
     def _is_far_behind(self, index: int) -> bool:
-        """Whether the log after this index is so long that a replica which lacks it may as well get a snapshot."""
+        """Whether the log after this index is very long. If so, a replica that lacks this part of the log may as well
+        get a snapshot."""
         log = self.raft.log
         return log.size(index, log.last) >= min(BEHIND, self.state.messages.size // 4)
 

@@ -26,7 +26,7 @@ class _Request:
     data: bytes
     """The encoded operation."""
     until: float
-    """When the router gives the request up; infinite if the request lasts."""
+    """When the router gives the request up; infinite for a request that lasts (see the module)."""
 
 
 @attrs.frozen(order=True, slots=True)

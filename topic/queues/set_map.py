@@ -52,8 +52,8 @@ class SetMap:
         self.digest = hashlib.blake2b(packed, digest_size=DIGEST).digest()
 
     def among(self, routers: Iterable[str]) -> "SetMap":
-        """The same map for a mesh of these routers. All routers take them from the plan. So hashed sets have the same
-        voters everywhere, even if a router's topology file is old."""
+        """The same map for a mesh of these routers. All routers of the mesh take the names from the plan. So hashed
+        sets have the same voters everywhere, even if a router's topology file is old."""
         hashed = hashed_plans(sorted(routers), len(self._hashed), self._replicas)
         return SetMap([*self._named, *hashed], self.prefixes, self._replicas)
 

@@ -501,7 +501,7 @@ class ReplicaSets:
             self._leaderless_at.setdefault(name, now + self._limits.tried)
 
     def _spread_leadership(self, name: str, leads: tuple[int, int] | None) -> None:
-        """Tell all routers, including this one, if this router has begun or ceased to lead a set."""
+        """Announce to all routers, including this one, that this router has begun or ceased to lead a set."""
         former = self._leads.get(name)
         if former == leads:
             return

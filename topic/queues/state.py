@@ -347,7 +347,7 @@ class SetState:
         self._bind(queue.id, queue.settings, queue.version)
 
     def _may_bind(self, queue: QueueId, settings: QueueSettings) -> bool:
-        """Whether the set has room for the bindings in these settings, which would replace the queue's present
+        """Whether the set has room for the bindings in these settings. They would replace the queue's present
         bindings."""
         return len(self.bindings) - len(self.bindings.of(queue)) + len(settings.bind or ()) <= MOST_BINDINGS
 

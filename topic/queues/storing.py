@@ -35,8 +35,8 @@ class Write:
     persist: Persist
     changes: Changes | None = None
     """The rows that differ from the former snapshot, if this write has a snapshot that this replica made; otherwise
-    None. If the write has a snapshot that the leader sent, the store makes its rows of the pieces that it has put
-    aside, and of its own messages before the messages in the pieces (`topic.queues.copying.pieces`)."""
+    None. If the write has a snapshot that the leader sent, the store makes the snapshot's rows of two parts: the pieces
+    that it has stored, and its own messages before the messages in the pieces (`topic.queues.copying.pieces`)."""
 
 
 @attrs.frozen(slots=True)

@@ -23,7 +23,7 @@ class Digests:
         """For each index, the digests that members have sent to this leader."""
 
     def have(self, index: int, digest: bytes) -> None:
-        """The state of this replica has this digest at the index."""
+        """Note the digest of this replica's state at the index."""
         self._own[index] = digest
         _forget(self._own)
 
@@ -44,7 +44,7 @@ class Digests:
         """Count the digest that a member has sent to this leader.
 
         Returns True if a majority of the voters now has the same digest, which is then the right one. Returns False if
-        all voters have sent their digests and no majority agrees. Returns None as long as neither holds.
+        all voters have sent their digests and no majority agrees. Returns None while neither is the case.
         """
         told = self._told.setdefault(index, {})
         told[member] = digest

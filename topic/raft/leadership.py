@@ -238,8 +238,8 @@ class Leadership:
         of this list is taken:
 
         1. Remove a store that was replaced.
-        2. Add a router that is to have a replica as a learner.
-        3. Make a learner of the ring that has caught up a voter.
+        2. If a router that is to have a replica is no member, add it as a learner.
+        3. If a learner of the ring has caught up, make it a voter.
         4. If all routers of the ring are voters, take a member that is not in the ring out of the voters, this leader
            last. If its router is to keep an asynchronous copy, the member stays as a learner; otherwise it leaves.
         """

@@ -17,7 +17,7 @@ import attrs
 from topic.raft.configuration import Configuration, Replica
 
 OVERHEAD: Final = 64
-"""The bytes that count for an entry in addition to its data."""
+"""The bytes by which an entry counts in addition to its data."""
 NOBODY: Final = Configuration(())
 
 

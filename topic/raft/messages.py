@@ -297,7 +297,7 @@ class Read:
 @attrs.frozen(slots=True)
 class Agreed:
     """At this index, a majority of the voters has the same state as this replica, so the state may become the snapshot.
-    To make it the snapshot, put it aside and then call `Raft.compact`."""
+    To make it the snapshot, the shell calls `Raft.compact`."""
 
     index: int
 

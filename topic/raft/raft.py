@@ -7,7 +7,8 @@ The shell that drives a replica
 3. calls `tick` at `deadline`;
 4. writes each `Persist` in one transaction, in order, then calls `persisted`. The replica waits for no write;
 5. applies the entries of `Committed`, and calls `digested` at certain indices, the same ones at each replica;
-6. may make an `Agreed` state the snapshot: it puts the state on the disk, then calls `compact`.
+6. may make an `Agreed` state the snapshot: it keeps the state at this index, calls `compact`, and writes the state with
+  the next `Persist`.
 
 Contacts take the place of heartbeats. The sender of a `Lead` is a replica's leader until it sends `Resigned`, or until
 their contact ends. So a set in which nothing happens sends nothing. The states, in Raft's words:
@@ -76,7 +77,7 @@ class RaftRole(Enum):
 
 @attrs.frozen(slots=True)
 class _Election:
-    """An election in which this replica stands as a candidate."""
+    """An election in which this replica is a candidate."""
 
     is_pre: bool
     """Whether the replica is still asking for pre-votes, before it asks for votes."""
@@ -129,14 +130,14 @@ class Raft:
         self._elections_lost = 0
         """The number of elections that this replica has lost since any replica last led."""
         self._leader: Replica | None = None
-        """Used as a follower: the other member, which leads."""
+        """As a follower: the member that leads. None if this replica leads, or knows no leader."""
         self._matched = 0
-        """Used as a follower: the last index up to which this log is known to be equal to the leader's."""
+        """As a follower: the last index up to which this log is known to be equal to the leader's."""
         self._acknowledged = 0
-        """Used as a follower: the last index that this replica has acknowledged to the leader."""
+        """As a follower: the last index that this replica has acknowledged to the leader."""
         self._staging: Piece | None = None
-        """The last piece that this replica has put aside; None if it has put none aside. The snapshot of this piece is
-        later than all entries that are decided here."""
+        """The last piece of a leader's snapshot that this replica has stored; None if it has stored none. The index of
+        this snapshot is higher than the index of each entry that is decided here."""
         self._digests = Digests()
         self._storage = Storage(self.hard, self.log)
         self._outbox: list[Action] = []
@@ -216,7 +217,7 @@ class Raft:
                     self._HANDLERS[type(body)](self, sender, body, now)
 
     def _take_greeting(self, known: KnownStore, now: float) -> None:
-        if self.stores.is_replaced(known):  # messages to and from the former store no longer count
+        if self.stores.is_replaced(known):  # messages to and from the router's former store no longer count
             self.disconnect(known.member.router, now)
             self.connect(known.member.router, now)
         is_new = self.stores.learn(known)
@@ -367,7 +368,7 @@ class Raft:
             raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
         self._drop_pieces()  # the pieces have entries that are lost
-        self._digests = Digests()  # some are of states with such entries
+        self._digests = Digests()  # some of the digests are of states with lost entries
         self.hard = attrs.evolve(self.hard, life=self._new_life())
         alone = attrs.evolve(self.log.configuration, voters=(self.me,), learners=())
         self.log.append([Entry(self.hard.term, configuration=alone)])
@@ -432,7 +433,7 @@ class Raft:
         self._leader = None
         self._call(_Election(False, set()))
         self._restart_timer(now)
-        self._elections_lost += 1  # the election counts as lost until the replica wins it
+        self._elections_lost += 1  # the election counts as lost until this replica has won it
 
     def _call(self, election: _Election) -> None:
         self._election = election
@@ -500,7 +501,8 @@ class Raft:
             self._follow_nobody(now)
 
     def _enter(self, term: int, vote: Replica | None) -> None:
-        """Enter a later term. This log has not been compared with the log of that term's leader yet."""
+        """Enter a later term. Reset the indices of the comparison with the leader's log, because this log has not been
+        compared with the log of the new term's leader yet."""
         assert term > self.hard.term
         self.hard = attrs.evolve(self.hard, term=term, vote=vote)
         self._matched = self._acknowledged = 0
@@ -658,8 +660,8 @@ class Raft:
     # The methods from here on are about snapshots (13.6).
 
     def compact(self, index: int) -> None:
-        """Replace the entries up to an applied index by a snapshot. The shell has put the state at this index aside.
-        Raises ValueError if the index is not applied yet, or is before the present snapshot."""
+        """Replace the entries up to an applied index by a snapshot. The shell has kept the state at this index. Raises
+        ValueError if the index is not applied yet, or is before the present snapshot."""
         if not self.log.snapshot.index <= index <= self._applied:
             raise ValueError(f"index {index}, expected {self.log.snapshot.index} to {self._applied}")
         self.log.compact(index)
@@ -679,9 +681,9 @@ class Raft:
         return (own, 0, 0, b"") if piece is None else (own, piece.snapshot.index, piece.place + 1, piece.end)
 
     def _take_piece(self, sender: Replica, body: Piece, now: float) -> None:
-        """Put a piece of the leader's snapshot aside, on the disk, until all pieces have come. Until then this replica
-        keeps its former state. If the leader or the contact is lost, the pieces stay, because a later leader may
-        continue with the pieces of a later snapshot."""
+        """Store a piece of the leader's snapshot on the disk, until all pieces have come. Until then this replica keeps
+        its former state. If the leader or the contact is lost, the pieces stay, because a later leader may continue
+        with the pieces of a later snapshot."""
         if not self._follow(sender, body.term, now):
             return
         snapshot, former = body.snapshot, self._staging
@@ -715,7 +717,8 @@ class Raft:
     # The methods from here on are about digests of the state (13.6).
 
     def digested(self, index: int, digest: bytes) -> None:
-        """Compare the digest that this replica's state has after the entries up to the index."""
+        """Compare the digest of this replica's state, after the entries up to the index, with the digests of other
+        replicas."""
         self._digests.have(index, digest)
         if self.leadership is not None:
             self._count_digest(self.me, index, digest)
@@ -776,7 +779,7 @@ class Raft:
         self._outbox.append(Send(Envelope(self.hard.life, self.me, to, body)))
 
     def _send_when_stored(self, to: Replica, body: Body) -> None:
-        """Send this message when the disk has everything that this replica knows now."""
+        """Send this message only when the disk has the hard values and the log as they are now."""
         self._storage.hold(Envelope(self.hard.life, self.me, to, body), self.hard)
 
     # The methods from here on make the actions for the shell.

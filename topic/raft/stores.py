@@ -47,8 +47,8 @@ class KnownStores:
         self._stores[router] = None
 
     def inherit(self, former: "KnownStores") -> None:
-        """Take over the stores of other routers that the former replica of this router knew. The store of that replica
-        was set aside. Routers in contact announce their stores only once."""
+        """Take over what the former replica of this router knew about the stores of other routers. Its own store was
+        set aside. Routers in contact announce their stores only once, so this replica would not learn of them."""
         self._stores.update({router: former._stores.get(router) for router in self._stores})
 
     def disconnect(self, router: str) -> Replica | None:
@@ -58,7 +58,7 @@ class KnownStores:
         return known.member if known is not None else None
 
     def is_replaced(self, known: KnownStore) -> bool:
-        """Whether the router has announced another store earlier in this contact."""
+        """Whether the router has announced another store than this one before, in this contact."""
         former = self._stores.get(known.member.router)
         return former is not None and former.member != known.member
 
@@ -97,8 +97,8 @@ class KnownStores:
         """The first configuration with which this router may begin the set now; None if it may not begin it.
 
         All routers of the mesh have to be in contact, because an absent router may have the set already, or another
-        topology. `anew`: whether an operator has ordered the beginning. If so, only the routers of the ring have to be
-        in contact, and lives that are not in effect do not count.
+        topology. `anew`: whether an operator has asked for the beginning. If so, only the routers of the ring have to
+        be in contact, and lives that are not in effect do not count.
         """
         if self._me.router not in self.ring or (not anew and self.ring[0] != self._me.router):
             return None

@@ -18,7 +18,7 @@ BINDING: Final = b"b"
 BINDING_KEY: Final = 12
 """The number of bytes of the key of a binding."""
 DEAD_LETTERS: Final = b"dead letters"
-"""Replaces the key of a binding for dead letters, which have an ingress of their own (protocol 14.11)."""
+"""Stands in place of the key of a binding for dead letters. They have an ingress of their own (protocol 14.11)."""
 MOST_BINDINGS: Final = 100
 """The most bindings of one set. This constant must be equal at all replicas."""
 BOUND: Final = Lifetime(timeout=1, policy=CONFIGURED.policy, durable=2)

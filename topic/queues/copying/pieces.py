@@ -51,7 +51,7 @@ def section_of(key: bytes) -> Section:
 
 
 def order_of(key: bytes) -> tuple[Section, bytes]:
-    """The place of the row with this key in the order in which the leader sends rows."""
+    """The place of the row with this key in the order of the rows of a snapshot (see the module)."""
     return section_of(key), key
 
 
@@ -109,7 +109,7 @@ class SnapshotRuns:
         self._lasts.append(last)
 
     def reader(self) -> Callable[[bytes], bool]:
-        """A function that returns whether the snapshot has the message of a row. Callers have to pass the keys of rows
+        """A function that tells for a row whether the snapshot has its message. Callers have to pass the keys of rows
         in the order of their positions."""
         runs = zip(self._firsts, self._lasts, strict=True)
         first = last = -1
@@ -181,9 +181,9 @@ class SnapshotRows:
 
     def read(self, own: Iterable[Row] = ()) -> PackedRows:
         """All rows of the snapshot, except bodies. `own`: the rows about messages of this replica's former state, in
-        the order of the positions. The result has rows of `own` only from before the first message in the pieces, and
-        only if the snapshot has the message. Raises ValueError if a piece was malformed, if a body is missing or
-        differs, or if a message is missing."""
+        the order of the positions. A row of `own` is in the result if its message is in the snapshot, and comes before
+        the first message in the pieces. Raises ValueError if a piece was malformed, if a body is missing or differs, or
+        if a message is missing."""
         if self._about is not None or self._why_wrong:
             raise ValueError(self._why_wrong or "the last message has no body")
         first, has = self._first, self._runs.reader()

@@ -33,12 +33,12 @@ class TransactingLog(Protocol):
         """The `Enqueue` with the end of each message's time."""
 
     def transact(self, number: int, proposal: Transact) -> bool:
-        """Append the entry to the log. Its decision answers the request of this number of the router. Returns False if
-        the leader is busy, or leads no longer."""
+        """Append the entry to the log. When it is decided, the router gets the answer to its request with this number.
+        Returns False if the leader is busy, or leads no longer."""
 
 
 class Commits:
-    """The transactions of one set, in one term of this router."""
+    """The transactions of one set, in one term in which this router leads."""
 
     def __init__(self, sets: ReplicaSets, name: str, log: TransactingLog) -> None:
         self._sets = sets
@@ -46,8 +46,8 @@ class Commits:
         self._log = log
 
     def take(self, router: str, number: int, asked: Commit) -> None:
-        """Propose the transaction that a router requests. If the leader is busy, the router gets this answer, and asks
-        again."""
+        """Propose the transaction that a router requests. If the leader is busy, tell this to the router, which then
+        asks again."""
         why = self._why_not(asked)
         retires = [self._retire(one) for one in asked.retirements] if not why else []
         why = why or ("its client has a message no longer that it takes" if None in retires else "")

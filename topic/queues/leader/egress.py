@@ -51,10 +51,11 @@ from topic.queues.state import SetState
 
 @attrs.frozen(slots=True)
 class Resting:
-    """How many messages of a queue wait for a time, as far as its leader has looked at them."""
+    """How many messages of a queue may not go to consumers before a certain time. The leader counts only messages that
+    it has looked at."""
 
     paused: int = 0
-    """Messages that have failed, and pause before a consumer gets them again."""
+    """Messages that have failed, and that rest before a consumer gets them again."""
     scheduled: int = 0
     """Messages whose delivery time has not come."""
 
@@ -62,8 +63,8 @@ class Resting:
 NOBODY: Final = frozenset[bytes]()
 NO_DEMAND: Final = Demand(NOBODY, NO_ROOM, NO_ROOM)
 MOST_REFUSED: Final = SubscriberRoom(100, publisher.AHEAD)
-"""About how many messages the home keeps although all consumers with room have refused them. Further ones stay in the
-queue."""
+"""About how many messages the home may have although all consumers with room have refused them. The egress does not
+publish more of them; they stay in the queue."""
 
 
 @attrs.define(slots=True)
@@ -100,7 +101,7 @@ class Egress(SetPublisher):
         self._named: dict[int, bytes] = {}
         """The tags of the deliveries in `_doubted`, by position. The map of the attach names these deliveries."""
         self._free: list[int] = []
-        """A heap with the positions of all other messages that the home does not have."""
+        """A heap with the positions of the messages that the home does not have, except the positions in `_doubted`."""
         self._last = -1
         """The highest position in the queue when this egress was attached."""
         self._expected: dict[int, dict[int, bytes]] = {}
@@ -124,13 +125,14 @@ class Egress(SetPublisher):
         """The positions of messages that no consumer has, and that no consumer may get. The state of the set may still
         have them as reserved."""
         self._lacks_body = False
-        """Whether the first waiting message has no body in memory."""
+        """Whether a body is missing in memory: the body of the first message that waits to be published."""
         self._refusers: dict[int, frozenset[bytes]] = {}
         """For each position, the consumers that, as far as this leader knows, have refused the message for
         themselves."""
         self._aside: dict[frozenset[bytes], list[int]] = {}
-        """The positions of messages put aside, as heaps, by the names of the consumers that have refused them. The home
-        does not get these messages as long as it has no other consumers."""
+        """The messages that this egress keeps from the home, because all consumers with room have refused them. For
+        each set of consumers that have refused the same messages, a heap of the positions of these messages. They are
+        published again when another consumer has room."""
 
         self._ended_with: set[bytes] = set()
         """The consumers that have ended, and for which the state still keeps messages."""
@@ -139,7 +141,7 @@ class Egress(SetPublisher):
         self._resting: dict[int, bool] = {}
         """For each resting message (`Proposer.rest`), by position, whether it waits for its delivery time."""
         self._some_are_gone = False
-        """Whether some resting messages may be gone."""
+        """Whether some messages in `_resting` may have left the queue."""
         self._locks = Locks(self, log, lambda: node.topic.outlet.time_ms)
         self._taken_back: set[Record] = set()
         """The deliveries whose messages consumers held for too long, and that have not ended yet."""
@@ -180,8 +182,8 @@ class Egress(SetPublisher):
         self.go_on()
 
     def await_transaction(self, index: int) -> None:
-        """Publish no message behind this log index until its entry is decided: a transaction that may put messages into
-        the queue."""
+        """The transaction at this log index may put messages into the queue. Publish no message behind this index until
+        the entry is decided."""
         self._transactions.add(index)
 
     def transacted(self, index: int) -> None:
@@ -483,7 +485,8 @@ class Egress(SetPublisher):
         settings = self._state.settings_of(self.queue)
         serves_one = settings.serves_one
         self._locks.set(settings.lock_ms, self.open.values())
-        # Let the stream serve one consumer first: otherwise messages are also published for the room of others.
+        # Set this first, because `_publish_some` publishes messages for the room of all consumers that the stream
+        # serves.
         if serves_one and not self.stream.serves_one:
             self.stream.serve(None)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
@@ -491,7 +494,7 @@ class Egress(SetPublisher):
         self._publish_some()
         # Report a change of the gap (`_show_gap`), unless a new message shows it to the home.
         is_gone = gap != self.stream.gap and received == self.stream.received
-        if is_to_choose or is_gone:  # publish messages first that were given back
+        if is_to_choose or is_gone:  # after messages that were given back
             self.node.topic.serve_one(self.stream, only=serves_one)
         if settings.exclusive:
             self.node.topic.end_others(self.stream)
@@ -528,9 +531,9 @@ class Egress(SetPublisher):
     ) -> Iterator[tuple[int, bytes]]:
         """Remove and yield waiting messages with their positions, up to the first one whose body is not in memory.
 
-        No free message behind an undecided transaction is taken. A message that all consumers with room have refused is
-        put aside, if the home already has as many such messages as it may have. A message whose delivery time is in the
-        future rests until then (protocol 14.18).
+        No free message behind an undecided transaction is taken. A message that all consumers with room have refused
+        goes into `_aside`, if the home already has as many such messages as it may have. A message whose delivery time
+        is in the future rests until then (protocol 14.18).
         """
         self._lacks_body = False
         left, now_ms = MOST_REFUSED - demand.refused, self.node.topic.outlet.time_ms
@@ -542,7 +545,8 @@ class Egress(SetPublisher):
             if not self._has(position):
                 self._forget_body(pop())
                 self._refusers.pop(position, None)
-                # If a transaction has taken the message, routers may still ask about the delivery of an earlier leader.
+                # If a transaction has taken the message, routers may still ask about the delivery that an earlier
+                # leader has made of it.
                 if (tag := self._named.pop(position, None)) is not None:
                     self.node.topic.abort(self.stream, tag)
             elif is_refused and not left:
@@ -561,8 +565,8 @@ class Egress(SetPublisher):
                 yield position, message
 
     def _bring_back(self, demand: Demand) -> None:
-        """Bring back messages that were put aside, because there are now consumers with room that have not refused
-        them. Bring back as many as these consumers have room for."""
+        """Let messages in `_aside` wait to be published again, because there are now consumers with room that have not
+        refused them. Take as many messages as these consumers have room for."""
         for names in [names for names in self._aside if not demand.able <= names]:
             positions = self._aside[names]
             for _ in range(min(len(positions), demand.room.deliveries)):

@@ -16,8 +16,8 @@ from topic.queues.operations import QueueId
 AGAIN_MS: Final = 1000
 """The milliseconds from one look at a message whose time is over to the next look at it."""
 SPARE: Final = 1000
-"""The heap is made anew, without the entries of messages that are gone, when its entries exceed twice the number of
-messages that expire by more than this number."""
+"""The heap also has entries of messages that are gone. It is made anew without them if it has more entries than this
+number and twice the number of messages that expire."""
 
 
 class ExpiryTimes:

@@ -38,8 +38,8 @@ CREDIT: Final = 1 << 30
 UNDECIDED: Final = 1 << 20
 """The most bytes of messages that wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
-"""The most bytes of one binding's messages that wait for a majority. It is lower, because a set may have many
-bindings."""
+"""The most bytes of one binding's messages that wait for a majority. This limit is lower than `UNDECIDED`, because a
+set may have many bindings."""
 FULL: Final = 1 << 40
 """The most bytes of a set's messages, in its queues and its outbox. A set that has reached it, or the limit in its
 topology, is full: homes keep all further messages."""
@@ -50,7 +50,7 @@ FULL_OF_LETTERS: Final = 16 << 20
 """The bytes of dead letters that a full set still takes. Other publishers cannot fill this room, so messages can go
 from one full set to another and back."""
 FULL_COUNT_OF_LETTERS: Final = 1 << 16
-"""The number of dead letters that a full set still takes."""
+"""The number of dead letters that a full set still takes, for the same reason as `FULL_OF_LETTERS`."""
 TERM_BITS: Final = 24
 """The bits of a clock that count attaches: within one term, a link can be attached 2^24 times."""
 

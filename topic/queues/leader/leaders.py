@@ -46,7 +46,7 @@ SLOW_S: Final = 1.0
 MOST_SWEPT: Final = 1000
 """The most temporary queues that the leader deletes at once."""
 MOST_RESTING: Final = 65_536
-"""The most messages of a set that may pause after a failure. Further messages come again at once."""
+"""The most messages of a set that may rest after a failure. Further messages come again at once."""
 WATCH_S: Final = 1.0
 """The seconds between two looks for the routers of consumers, if the leader of the set moves with them."""
 MOST_AHEAD: Final = 4 << 20
@@ -74,7 +74,7 @@ class LedSet:
         self._changes = sets.state(name).bindings.changes
         self._configured = sets.state(name).changes
         self._taken_out = self._count_taken_out()
-        """The result of `_count_taken_out` when the egresses' `withdraw_gone` was last called."""
+        """The result of `_count_taken_out` at the last call of the egresses' `withdraw_gone`."""
         self._attaches = 0
         """The number of attaches that this leader has made in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
@@ -105,7 +105,7 @@ class LedSet:
         position; and the end of the link by which consumers get the message."""
         self._rests = count()
         self._rested_at = math.inf
-        """When the first message in `_resting` may have rested; infinite if there is none."""
+        """When the first rest in `_resting` ends; infinite if no message rests."""
         self._temporary = TemporaryQueues(name, lambda: sets.state(name), node.topic.directory)
         self._sweep_at = now
         self._times = DecidedTimes(sets.applied(name), now)
@@ -209,7 +209,8 @@ class LedSet:
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
 
     def _begin_reserved(self) -> None:
-        """Attach the egresses of queues with reserved messages, whose consumers perhaps no router knows any more."""
+        """Attach the egresses of queues with reserved messages. Perhaps no router knows the consumers of these messages
+        any more, so no consumer would make the leader attach the egress."""
         state = self._sets.state(self._name)
         for queue in sorted(state.messages.reserved_queues):
             name = state.name_of(queue)
@@ -327,7 +328,7 @@ class LedSet:
         return self.ingress.is_at_its_limit
 
     def timed(self, asked: Enqueue) -> Enqueue:
-        """Return the `Enqueue` with the expiry time of each message: now, plus the message's time to live."""
+        """Return the `Enqueue` with the time at which each message expires: now, plus the message's time to live."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._node.topic.outlet.time_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
         # A dead letter no longer has its own time to live.
@@ -353,8 +354,8 @@ class LedSet:
 
     @property
     def paused_until(self) -> float:
-        """When the next paused message, of a queue or of the outbox, has to be published again; infinite if none is
-        paused."""
+        """When the next resting message, of a queue or of the outbox, has to be published again; infinite if none
+        rests."""
         return min(self._rested_at, min((letters.deadline for letters in self.letters.values()), default=math.inf))
 
     def handle_timer(self, now: float) -> None:

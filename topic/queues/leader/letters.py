@@ -69,7 +69,7 @@ class Letters(SetPublisher):
         self._address = address
         self._name_of = name_of
         self._known: set[int] = set()
-        """The positions of all messages for the address that this publisher has seen."""
+        """The positions of all messages for the address that this publisher has found in the outbox."""
         self._left: deque[int] = deque()
         """The positions of messages that are still to be published."""
         self._doubted: dict[int, bytes] = {}
@@ -132,7 +132,7 @@ class Letters(SetPublisher):
                 text = self._text(letter, message, annotations)
             self._forget_body(self._left.popleft())
             tag = self._doubted.pop(position, None)
-            # perhaps an earlier leader has published the delivery, and routers ask about it
+            # an earlier leader may have published the message, and routers may ask about this delivery
             if text is None and tag is not None:
                 self.node.topic.abort(self.stream, tag)
             if text is not None:
@@ -147,7 +147,7 @@ class Letters(SetPublisher):
         return self._messages.sent
 
     def _text(self, letter: Letter, message: bytes, added: bytes) -> bytes | None:
-        """The message to be published; None if it was a dead letter too often."""
+        """The message as a dead letter, as it is published; None if it was a dead letter too often."""
         if letter.sending.why is Why.RETRIED:
             return message
         queue = self._name_of(letter.queue)

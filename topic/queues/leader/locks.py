@@ -25,7 +25,8 @@ class Locks:
 
     def __init__(self, end: LockedEnd, log: Proposer, time_ms: Callable[[], int]) -> None:
         self._end = ref(end)
-        """Weak, because the end holds this object: else a cycle of references keeps both after the end has left."""
+        """A weak reference. The end holds this object, so a strong one would keep both in memory after the end has
+        left."""
         self._log = log
         self._time_ms = time_ms
         self._lock_ms: int | None = None

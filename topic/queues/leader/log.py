@@ -33,19 +33,19 @@ class ReadingEnd(Protocol):
 
 
 class RestingEnd(Protocol):
-    """An end whose messages pause after a failure; `topic.queues.leader.egress` implements it."""
+    """An end whose messages rest after a failure; `topic.queues.leader.egress` implements it."""
 
     def rested(self, position: int) -> None:
-        """Called when the pause of the message at this position is over (`Proposer.rest`). The message may be gone by
+        """Called when the rest of the message at this position is over (`Proposer.rest`). The message may be gone by
         then."""
 
 
 class Marking(Protocol):
-    """Writes marks into messages that consumers have already had, and reads them. The shell of a node implements it,
-    because it knows the format of messages."""
+    """Reads and changes the sections of messages that concern queues, such as times and annotations. The shell of a
+    node implements it, because it knows the format of messages."""
 
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
-        """The message, which has come back, in the form for the next consumer. It states how often consumers have
+        """The form in which a message that has come back goes to its next consumer. It states how often consumers have
         failed, and has these annotations in addition to its own; everything else stays."""
 
     def delivery_ms(self, message: bytes) -> int:

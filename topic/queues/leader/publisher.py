@@ -68,7 +68,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         """Whether this end proposes everything that waits, because `PATIENCE_S` is over, or because another end
         proposes."""
         self._is_asked = False
-        """Whether the core has sent an echo to this end."""
+        """Whether the core has sent an echo that this end has not answered yet."""
         self._asked: dict[int, Proposed] = {}
         """The undecided entries of this end, by log index."""
         self._read: dict[int, bytes] = {}
@@ -92,7 +92,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         clock of the attach (`term_clock`).
         """
         generation, known = generation_of(life), self.known()
-        # The epoch of such an entry does no harm, because the claim names the generation of this life.
+        # The known entry may be of a former life.
+        # Its epoch does no harm, because the claim names the generation of this life.
         seen = known.epoch if known is not None else NOWHERE
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
         assert self.stream.generation == generation, "the keys are those of all leaders"
@@ -104,7 +105,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         return runs_of(sorted(self.open[record] for record in records))
 
     def go_on(self) -> None:
-        """At the end of the pump, publish what may be published, and propose everything that waits."""
+        """Let this end publish what it may, and propose everything that waits, at the end of the pump."""
         self.node.later(self._go_on)
 
     def propose_now(self) -> None:

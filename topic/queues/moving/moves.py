@@ -62,11 +62,11 @@ class SetMoves:
         """When the set last followed its consumers to another router."""
 
     def order(self) -> None:
-        """An operator has put the router that is to lead first in the ring."""
+        """An operator has changed the ring, so that another router is to lead: the first one in the ring."""
         self._is_ordered, self.deadline = True, math.inf
 
     def leave(self, *, all_stop: bool) -> None:
-        """This router is about to stop; `all_stop`: all routers of the mesh are."""
+        """This router is about to stop. `all_stop`: whether all routers of the mesh are about to stop."""
         self._leaves, self._stays, self.deadline = True, all_stop, math.inf
 
     def is_over(self, led: Leadership | None) -> bool:
@@ -75,7 +75,7 @@ class SetMoves:
 
     @property
     def watches(self) -> bool:
-        """Whether `see` has to be called from time to time."""
+        """Whether the policy depends on the consumers. If so, `see` has to be called from time to time."""
         return self.policy.kind != PREFER
 
     def see(self, routers: Iterable[str], now: float) -> None:
@@ -91,8 +91,8 @@ class SetMoves:
         self._seen = {router: seen for router, seen in self._seen.items() if seen[0] > now - SEEN_S}
 
     def follow(self, led: Leadership | None, now: float) -> None:
-        """Compute the deadline again, because the leadership or its members may have changed. `led`: None if this
-        router does not lead."""
+        """Compute the deadline again, because another replica may lead, or the members may have changed. `led`: None if
+        this router does not lead."""
         if led is not self._led:
             self._led = led
             self._begin(now)

@@ -42,7 +42,7 @@ class Sending:
 
     @property
     def row(self) -> bytes:
-        """The value of the row for the message."""
+        """The value of the row about a message in the outbox."""
         return bytes(msgpack.packb((self.address, self.why.value)))
 
 
