@@ -414,8 +414,8 @@ class Node:
         self.mesh.send(tuple(routers), payload, self._shell.now())
 
     def waits_for(self, router: str) -> bool:
-        """Whether this router waits for a router out of contact in a way that ends when its process is known to be
-        gone."""
+        """Whether this router waits for a router out of contact, and would stop waiting if it knew that the other
+        router's process is gone."""
         return self.topic.grace.waits_for(router) or self.wills.waits_for(router)
 
     def refused(self, router: str) -> None:

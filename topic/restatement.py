@@ -1,5 +1,5 @@
-"""Repeats, at the beginning of a segment of the delivery log, what is still true: contacts, attached links, joined
-subscribers and gates.
+"""Repeats, at the beginning of a segment of the delivery log, the facts that still hold: contacts, attached links,
+joined subscribers and gates.
 
 The router does this if it may delete earlier segments. A reader of the later segments then does not need the deleted
 ones.

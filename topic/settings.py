@@ -94,5 +94,5 @@ class Settings:
     """Pairs of an address prefix and the kind of the addresses with this prefix, one of `KINDS`. `topic.delivery.kinds`
     finds the kind of an address."""
     pauses: Mapping[str, BackOff] = attrs.Factory(dict)
-    """For each of these prefixes whose deliveries rest when a subscriber gives them back, the pauses (protocol
-    12.11)."""
+    """Maps a prefix of the topology to the rests of its deliveries, if these rest when a subscriber gives them back
+    (protocol 12.11)."""

@@ -340,7 +340,8 @@ class EgressKind(BalancedKind):
             home.accept(stream, over)
         home.balancing.choose_again(stream, left)
         if left and stream.link is not None:
-            # The queue may still keep these messages for a consumer that has ended behind a cut (protocol 14.5).
+            # The queue may still keep these messages for a consumer that has ended in a part of the mesh that was cut
+            # off (protocol 14.5).
             home.balancing.tell(stream)
 
     def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:

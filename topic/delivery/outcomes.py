@@ -40,7 +40,7 @@ def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | Non
 
 
 def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
-    """The refusal count less one subscriber's outcome, which was an outcome other than *accepted*."""
+    """The refusal count without one subscriber's outcome, which was an outcome other than *accepted*."""
     less = refusal(outcome)
     assert refusals is not None and less is not None
     left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])

@@ -1246,13 +1246,13 @@ class HomeStream(Stream):
         return any(record in chosen for chosen in self.reserving.values())
 
     def reserved_before(self, holders: Mapping[bytes, bytes]) -> None:
-        """The queue had agreed to these subscribers before this attach. `holders`: for each such delivery-tag, the name
-        of the subscriber; it is complete."""
+        """The queue had agreed to these subscribers before this attach. `holders`: maps the delivery-tag of each such
+        delivery to the name of its subscriber."""
         self.holders.update(holders)
 
     def refused_before(self, refusers: Mapping[bytes, tuple[bytes, ...]]) -> None:
-        """These subscribers have refused a delivery and must not get it. `refusers`: their names by the tag with which
-        the queue transfers the delivery next."""
+        """These subscribers have refused a delivery and must not get it. `refusers`: maps the tag with which the queue
+        transfers the delivery next to their names."""
         self.refusers.update(refusers)
 
     def leave_out_refusers(self, records: Iterable[Record]) -> None:

@@ -122,7 +122,7 @@ def given_in(stream: Stream, epoch: Epoch, ranges: list[int]) -> list[Record]:
 
 
 def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:
-    """The ranges (pairs of a first and a last number) less the numbers in `left_out`."""
+    """The ranges (pairs of a first and a last number) without the numbers in `left_out`."""
     left: list[int] = []
     out = sorted(left_out)
     for low, high in _disjoint(list(zip(ranges[::2], ranges[1::2], strict=True))):

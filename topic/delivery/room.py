@@ -66,8 +66,8 @@ class Demand:
     able: frozenset[bytes]
     """The names of the subscribers that have room."""
     room: SubscriberRoom
-    """The sum of the rooms of these subscribers, less the room that waiting deliveries will take up. A waiting delivery
-    counts if at least one of these subscribers may get it."""
+    """The sum of the rooms of these subscribers, minus the room that waiting deliveries will take up. A waiting
+    delivery counts if at least one of these subscribers may get it."""
     refused: SubscriberRoom
     """The room that the other waiting deliveries would take up: all these subscribers have refused them for
     themselves."""

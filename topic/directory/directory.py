@@ -335,7 +335,8 @@ class Directory:
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            # The owner has announced all its attaches up to this one, so it has sent the news of it itself.
+            # The owner has announced all its attaches up to this one, so it has already sent the news of this attach
+            # itself.
             if not self.members.has_told(entry.epoch):
                 self._rumours.learn(entry, self.entry(entry.index))
         moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]

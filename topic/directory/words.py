@@ -13,8 +13,8 @@ MOST_READ: Final = 1024
 MARKED: Final = 16
 """The most words of an address that are indexed."""
 Mark = tuple[int, int, str]
-"""A word and its place: the number of its level, its number within the level, and the word. An empty word marks the end
-of an address."""
+"""A word and its place in an address. The place has two numbers: the level of the word, and its place within this
+level. A level begins at each `/`. An empty word marks the end of an address."""
 
 
 @lru_cache(maxsize=MOST_READ)

@@ -38,9 +38,9 @@ class Consumers:
         self.announce(subscriber)
 
     def announce_anew(self, home: str) -> None:
-        """Announce the room of all subscribers to this home again, after delayed outcomes were sent to it. If these
-        include a refusal, the home assumes that the subscriber is full, even if the edge has announced room in the
-        meantime.
+        """Announce the room of all subscribers to this home again, after delayed outcomes were sent to it. If one of
+        these outcomes is a refusal, the home assumes that the subscriber is full, even if the edge has announced room
+        in the meantime.
         """
         for subscriber in self._subscribers.values():
             if home in subscriber.offered:

@@ -377,8 +377,8 @@ class Edge:
         return known
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
-        """The names of subscribers that lapsed before an earlier Forward of the record. They are attached nowhere, so
-        the home has to learn of them again."""
+        """The names of subscribers that lapsed before an earlier Forward of the record. No router has them, so the edge
+        has to report to the home again that they have left."""
         lapsed = self.directory.lapsed
         return (name for name in record.moved if name in lapsed and name not in moved)
 

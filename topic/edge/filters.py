@@ -50,11 +50,8 @@ Wants = Filter | NoLocal
 
 
 class Asked:
-    """The filters of a router's subscribers, and for each user the cost of all filters.
-
-    The cost is limited because the router evaluates each different filter for each message, and does nothing else
-    meanwhile.
-    """
+    """The filters of a router's subscribers, and for each user the cost of all filters of this user. The cost is
+    limited because the router evaluates each different filter for each message, and does nothing else meanwhile."""
 
     def __init__(self) -> None:
         self._of: dict[bytes, tuple[str, Wants]] = {}

@@ -80,7 +80,8 @@ class Settlement:
                     continue
                 if state == QUEUED:
                     subscriber.skip_settled()
-                # A record in `attempts` was released on this link. It has to be settled on it even if it is queued.
+                # A record in `attempts` was released on this link.
+                # It has to be settled on this link even if it is queued again.
                 if state not in (QUEUED, WITHHELD) or record in subscriber.attempts:
                     batches.setdefault(subscriber, []).append(record)
         for subscriber, settled in batches.items():
@@ -115,7 +116,7 @@ class Settlement:
 
     @staticmethod
     def _owing_receipts(subscriber: LocalSubscriber, settled: list[Record]) -> list[Record]:
-        """The records among these that the client has not settled itself."""
+        """The given records, except records that the client has settled itself."""
         over = subscriber.client_has_settled
         if not over:
             return settled

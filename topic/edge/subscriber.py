@@ -25,7 +25,8 @@ from topic.identity import Epoch, LinkIdentity
 ROOM = 256 * 1024
 """A new link may get this many bytes of messages, or one larger message, before it has written any of them."""
 CLEAR_AWAY = 64
-"""Settled records are removed from the waiting list when they exceed half of it by about this number."""
+"""Settled records are removed from the list of waiting records when they are more than half of it, by about this
+number."""
 
 
 @attrs.define(slots=True)
@@ -327,8 +328,8 @@ class LocalSubscriber:
         return self.incomplete or (bool(self.claims) and any(record.key in self.claims for record in records))
 
     def named(self, records: Iterable[Record]) -> None:
-        """Keep only these records, which are here, of the client's map. All other deliveries in the map are settled,
-        even if new deliveries with the same keys come before the attach is answered."""
+        """Reduce the client's map to these records, which are here. All other deliveries in the map are settled, even
+        if new deliveries with the same keys come before the attach is answered."""
         assert self.client_map is not None
         self.client_map = {record.key: self.client_map[record.key] for record in records}
         self.exempt.update(records if self.wants is not None else ())

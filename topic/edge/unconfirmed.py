@@ -73,8 +73,8 @@ class Unconfirmed:
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
-        """Drop the records that wait for an older delivery with their key. If a dropped one is still in doubt, its home
-        forwards it again."""
+        """Drop the records that wait for an older delivery with their key. If the delivery of a dropped record is still
+        in doubt, its home forwards it again."""
         for record, _ in stream.drop_withheld_at_edge():
             if self.records.by_key.get(record.key) is not record:
                 stream.records.pop(record.n, None)
@@ -83,8 +83,8 @@ class Unconfirmed:
             del self.records.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
-        """Stop withholding records as a home. Those that were unconfirmed before the publisher transferred them again
-        are unconfirmed again."""
+        """Withhold no records of this stream any more, because this router is not its home now. A record that was
+        unconfirmed before the publisher transferred it again is unconfirmed again."""
         for record in stream.drop_withheld():
             if self.records.by_key.get(record.key) is record:
                 stream.doubt(record)

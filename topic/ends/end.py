@@ -42,7 +42,7 @@ class InsideEnd:
 
 
 class LinkEnd:
-    """What the ends of publishers and subscribers have in common. One end may serve all attaches of its link, or only
+    """The common part of the ends of publishers and subscribers. One end may serve all attaches of its link, or only
     one."""
 
     role: ClassVar[Role]
@@ -97,6 +97,6 @@ class LinkEnd:
         raise NotImplementedError
 
     def leave(self, now: float, *, closed: bool) -> None:
-        """Detach the link. `closed`: its terminus ends, too. If the core itself has detached the link, it is not
+        """Detach the link. `closed`: its terminus ends, too. If the core itself has detached the link, the core is not
         informed again."""
         raise NotImplementedError

@@ -79,7 +79,7 @@ class Audiences:
 
     def learn_of(self, subscriber: LinkEntry) -> None:
         """Gate a new plain subscriber by all unsettled deliveries, because its own router is out of contact. A home may
-        have to await the subscriber only for messages that are published from now on (6.5)."""
+        have to await it for messages that are published from now on, but for no older ones (6.5)."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, UNSETTLED, unproven=False)
 
@@ -223,7 +223,7 @@ class Audiences:
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
                 record.await_by_name_no_more([subscriber.name])
-            # A plain client learns that its link has ended, or is gone, so no other message that it misses matters.
+            # A plain subscriber is not told of missed messages: its client is gone, or learns that its link has ended.
             if not subscriber.lifetime.timeout:
                 for record in stream.records.values():
                     record.is_back(subscriber.name)
@@ -243,7 +243,7 @@ class Audiences:
         (self._counts_on.add if waits else self._counts_on.discard)(router)
         for stream in list(self._streams.values()):
             stream.lost_asker(router)
-            left: _Left | None = None  # set when the first record awaits the router
+            left: _Left | None = None  # set when the first record begins to await the router
             for record in list(stream.records.values()):
                 record.lost_at(router)
                 if router in record.awaited and record.state is State.IN_DOUBT:
@@ -428,7 +428,7 @@ class Audiences:
 
 
 def _homed(record: Record) -> HomeStream:
-    """The record's stream, which is at its home."""
+    """The record's stream, as the stream of its home. This router must be the home."""
     assert isinstance(record.stream, HomeStream)
     return record.stream
 

@@ -32,7 +32,7 @@ from topic.settings import Settings
 from topic.wire.segments import OFFER
 
 FAR = 1 << 30
-"""The cost of the path to a router to which there is none at present."""
+"""Counts as the cost of the path to a router if there is no path at present."""
 
 
 class Paths(Protocol):
@@ -171,7 +171,7 @@ class Balancing:
         self.outlet.actions.append(Chosen(stream.link, entry.name, records))
 
     def want(self, stream: HomeStream) -> None:
-        """If the queue's subscribers have room for more deliveries, tell the queue."""
+        """If the queue's subscribers have room for more deliveries, tell this to the queue."""
         if self.demand(stream).room:
             self.tell(stream)
 
@@ -181,7 +181,7 @@ class Balancing:
 
     def demand(self, stream: HomeStream) -> Demand:
         """The deliveries that the queue's subscribers would take now: the names of the subscribers with room, their
-        room, and the size of the deliveries that all of them have refused."""
+        room, and the room that the deliveries take which all of them have refused."""
         able = self._able(stream)
         names = frozenset(entry.name for entry, _ in able)
         waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
@@ -332,8 +332,8 @@ class Balancing:
         self._home.decide(stream, records)
 
     def _offer_again(self, stream: HomeStream, records: list[Record], chosen: LocalSubscriber) -> None:
-        """Offer records to the chosen local subscriber, one by one. They may not be new here: a local subscriber has
-        had them before, or the map of the chosen one may name them."""
+        """Offer records to the chosen local subscriber, one by one. The records may not be new at this router: a local
+        subscriber has had them before, or the map of the chosen subscriber may name them."""
         for record in records:
             whom = stream.kind.offered(record, [chosen])
             if not whom and record.chosen == chosen.name:  # the chosen subscriber has already answered
@@ -451,7 +451,7 @@ class Balancing:
         self.offer_waiting(stream)
 
     def _serve_next(self, stream: HomeStream, gone: bytes) -> None:
-        """Let another subscriber get the deliveries, if the one that has gone was the only one to get them."""
+        """Let another subscriber get the deliveries, if only one gets them and that one has gone."""
         if stream.served == gone:
             stream.serve(None)
             self.offer_waiting(stream)

@@ -33,8 +33,8 @@ from topic.settings import Settings
 
 EXPIRED: Final = "the message's time to live ended before any subscriber got it"
 WITHOUT: Final = (None, GONE)
-"""The two values of `refusals` with which lapsed subscribers may have dropped out of a record's audience. None: no
-subscriber has refused the record. GONE: its chosen subscriber has gone."""
+"""A lapsed subscriber may have been left out of a record's audience only if the record's `refusals` have one of these
+values. None: no subscriber has refused the record. GONE: the chosen subscriber has gone."""
 FULL: Final = "the queue is full, or its set has as many queues as it may have"
 CLOSED: Final = "the link for which this address was created has ended"
 
@@ -261,8 +261,8 @@ class Home:
         self.edge.receipts.forget([record for record in done if not record.unread])
 
     def handed_over(self, publisher: bytes, epoch: Epoch, keys: list[bytes]) -> None:
-        """Take keys from a former home of the publisher that has learnt of the attach with this epoch. Before that
-        attach, the publisher settled the deliveries with these keys (5, Reused tags)."""
+        """Take keys that a former home of the publisher sends, because it has learnt of the attach with this epoch. The
+        publisher settled the deliveries with these keys before that attach (5, Reused tags)."""
         if (stream := self.current(publisher, epoch)) is not None:
             self.resolution.handed_over(stream, keys)
 
@@ -316,7 +316,7 @@ class Home:
 
     def abort(self, stream: HomeStream, tag: bytes) -> None:
         """Take an aborted transfer. If the publisher's map has the delivery, the publisher gives it up, whether or not
-        the home has it. The home tells the routers that have asked about it that it is settled."""
+        the home has it. The home tells the routers that have asked about the delivery that it is settled."""
         key = stream.keys.key(tag)
         if stream.came_again(key) is not None:
             self.give_up(stream, key, self.edge.unconfirmed.take(stream, key))

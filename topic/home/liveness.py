@@ -23,8 +23,8 @@ class Liveness:
     """The questions of one router to its publishers. `HomeStream.questions` has the questions of one stream."""
 
     def __init__(self, outlet: Outlet, records: RecordTable, home: Decisions) -> None:
-        """`home` answers questions of other routers. It gets the questions that waited for a sign of life when the
-        publisher gives one."""
+        """`home` answers questions of other routers. When a publisher gives a sign of life, `home` gets the questions
+        that waited for it."""
         self.outlet = outlet
         self.records = records
         self._home = home

@@ -142,7 +142,7 @@ class Publishing:
     def forward_to_all(
         self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
-        """Forward these records to all subscribers of the address. `take` gives them to the local ones."""
+        """Forward these records to all subscribers of the address. `take` gives them to the local subscribers."""
         audience = self.directory.audience(stream.address)
         first = stream.place(len(records))
         routers = audience.routers

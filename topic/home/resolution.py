@@ -71,7 +71,7 @@ class Resolution:
         """Take the keys of settled deliveries that a former home hands over.
 
         A former home in contact does this before it acknowledges the attach. After the answer to the attach the keys
-        may belong to new transfers, so later ones are ignored.
+        may belong to new transfers, so keys that come later are ignored.
         """
         if stream.answered:
             return
@@ -85,7 +85,8 @@ class Resolution:
         now.
 
         If the publisher's map names such a key, it means another delivery, which has the same key. But if this router
-        has already answered the attach, it has taken the map's entry for the settled delivery, and that stays so.
+        has already answered the attach, its answer has taken the map's entry for the settled delivery. It then does not
+        change this.
         """
         if not isinstance(stream, HomeStream):
             self.edge.settlement.resolved(stream, [record.key for record in records])

@@ -18,14 +18,15 @@ class Rests:
     """The rests of deliveries whose home is this router."""
 
     def __init__(self, streams: Streams[HomeStream], kinds: AddressKinds, pauses: Mapping[str, BackOff]) -> None:
-        """`pauses`: for each prefix of the topology that has some, the pauses of its addresses."""
+        """`pauses`: maps a prefix of the topology to the rests of the addresses with this prefix."""
         self.due = inf
-        """The time at which the next rests end; infinity if no delivery rests."""
+        """The time at which the next rest ends; infinity if no delivery rests."""
         self._streams = streams
         self._kinds = kinds
         self._pauses = pauses
         self._begun: list[tuple[HomeStream, Record, float]] = []
-        """The rests that have begun in this event, each with its pause. The home does not know the time yet."""
+        """The rests that have begun in this event, each with its length in seconds. The home does not know the time
+        yet."""
 
     def begin(self, stream: HomeStream, record: Record) -> bool:
         """Let a record rest, because a subscriber has given it back. Returns False if records of this address do not
@@ -38,7 +39,7 @@ class Rests:
         return True
 
     def wait(self, now: float) -> None:
-        """Set the ends of the rests that have begun in this event."""
+        """Set the end of each rest that has begun in this event."""
         for stream, record, pause in self._begun:
             if record in stream.resting:
                 stream.rest([record], now + pause)
@@ -46,7 +47,7 @@ class Rests:
         self._begun.clear()
 
     def ended(self, now: float) -> list[tuple[HomeStream, list[Record]]]:
-        """End all rests whose pause is over. Returns the records that have rested, by stream."""
+        """End all rests whose time is over. Returns the records that have rested, by stream."""
         if now < self.due:
             return []
         found: list[tuple[HomeStream, list[Record]]] = []

@@ -97,8 +97,8 @@ class Attaches:
         versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
         self._later: dict[bytes, LinkEntry] = {}
-        """Maps a waiting subscriber to a later attach at another router. Only third routers have announced this attach
-        so far."""
+        """Maps a waiting subscriber to a later attach at another router. That router has not announced the attach
+        itself so far; other routers have."""
         self._deadlines: Deadlines[_Waiting | LocalSubscriber] = Deadlines()
 
     # The methods from here on are about publishers that no router in contact knows.

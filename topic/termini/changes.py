@@ -110,8 +110,8 @@ class Changes:
             self._home.audiences.plain_subscriber_ended(old.router, old.identity.address)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
-        """Drop a local subscriber that has closed or expired. It may have closed at another router. The clock of that
-        router is ahead, so it gave its attach a higher epoch."""
+        """Drop a local subscriber that has closed or expired. If it has closed at another router while it is attached
+        here, the clock of that router is ahead, so the attach there has the higher epoch."""
         if subscriber.link is not None and not self.directory.is_mine(entry):
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)

@@ -305,7 +305,7 @@ class Expiry:
         self._polls.clear()
 
     def awaits(self, router: str, entry: LinkEntry) -> None:
-        """The router still awaits the subscriber. So tell it of the subscriber's lapse again."""
+        """Called when `router` still awaits a lapsed subscriber: announce the lapse to this router again."""
         lonely = self._lonely.get((entry.index, entry.epoch))
         if lonely is not None:
             lonely.lapsed_at.discard(router)
