@@ -147,7 +147,8 @@ def _through_queues(
     run_dirs: Sequence[str], master: str | None, key: str, places: Collection[QueuePlace]
 ) -> Iterator[str]:
     """Yield a note for each other delivery of the same message: one that brought it into a queue, or one that took it
-    from there to a consumer. `places`: the places in queues that the message of the delivery `key` has had."""
+    from there to a consumer. `places`: the positions, each with its queue, that the message of the delivery `key` has
+    had."""
     if not places:
         return
     with open_logs(run_dirs, master, wanted=has_position({position for _, position in places})) as logs:

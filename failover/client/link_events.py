@@ -28,7 +28,8 @@ class Lost:
 
 @frozen
 class Searching:
-    """The link is lost or stored, and no known router takes it. The client keeps trying for `left` seconds."""
+    """The link was lost, or is from an earlier process, and no known router takes it. The client keeps trying for
+    `left` seconds."""
 
     reason: str  # why the last router did not take the link
     left: float

@@ -66,8 +66,9 @@ class Deliveries:
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
-    """The lowest and the highest index (in `homes`) of a home that the entries about the delivery name. `NONE` if no
-    router received the delivery: the entries then name only homes that routers have asked about the delivery."""
+    """The homes of the delivery: the lowest and the highest index (in `homes`) of a home that an entry about the
+    delivery names. `NONE` if no router received the delivery: the entries then name only homes that routers have asked
+    about the delivery."""
 
 
 def gather(facts: Facts, uses: Uses) -> Deliveries:
@@ -174,11 +175,12 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Flags the records (of `records`) that a router settled after a life of the publisher had ended: the life in which
-    the publisher last sent the delivery. The router of the record must have known that this life, or a later one, had
-    ended. It is enough if the home that sent the settlement knew this. A record is also flagged if the router settled
-    it in an attach of another life; or in an attach that no router answered, because this attach may have begun another
-    life.
+    """Flags the records (of `records`) that a router settled after the end of a life of the publisher: the life in
+    which the publisher last sent the delivery.
+
+    A record is flagged in three cases: its router, or the home that sent the settlement, knew that this life or a later
+    one had ended; its router settled it in an attach of another life; its router settled it in an attach that no router
+    answered, because such an attach may have begun another life.
     """
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]

@@ -62,8 +62,8 @@ UNOWED = {
 }
 """The reasons for which a subscriber processed a delivery that it was not owed, each with a description."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
-"""The reasons of `UNOWED` that mean that the publisher has not read *accepted*. If the publisher publishes such a
-message again, under another key, subscribers get the message twice."""
+"""The reasons of `UNOWED` for which the publisher has not read *accepted*. If the publisher publishes such a message
+again, under another key, subscribers get the message twice."""
 FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
@@ -120,7 +120,8 @@ NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),
     *("processed by several", "processed by nobody", "never enqueued"),
 )
-"""The kinds of violation that concern a subscriber. If one of them is unknown, the verdict cannot be *holds*."""
+"""The kinds of violation that concern a subscriber. If it is unknown whether there is one of these violations, the
+verdict cannot be *holds*."""
 
 Lacking = Callable[[str], Flags]
 """A function that takes a group of logs, and flags the deliveries (or pairs) about which these logs may lack an

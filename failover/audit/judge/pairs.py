@@ -63,7 +63,8 @@ class Pairs:
     last_sent_hlc: Ints
     first_sent: Ints
     last_sent: Ints
-    """The rows in which a router sent the delivery to the subscriber for the first and for the last time."""
+    """`first_sent` and `last_sent`: the rows in which a router sent the delivery to the subscriber for the first and
+    for the last time."""
 
 
 def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs:
@@ -138,8 +139,9 @@ class Acceptances:
         return of[counts], answers[counts]
 
     def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Flags the elements (`group`, `row`) to which (`others`, `rows`) has a match: an element with the same group,
-        whose row has the same value of `column`."""
+        """Flags the rows that have a counterpart. A row is given by an element of `group` and an element of `row`, a
+        counterpart by an element of `others` and an element of `rows`. The two belong to the same group, and have the
+        same value of `column`."""
         number = len(self._facts.rows.strings) + 1
         found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found

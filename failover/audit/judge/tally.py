@@ -203,8 +203,8 @@ class Counting:
 
 
 def _add(to: Counter[Any], names: Sequence[tuple[str, ...]], which: Ints, flags: Mapping[str, Flags]) -> None:
-    """Count the flagged elements, and add each count to `to` under its name and flag. `which`: for each element, the
-    index of its name in `names`."""
+    """Count the flagged elements of each name. Add each count to `to`, under the name and the flag. `which`: for each
+    element, the index of its name in `names`."""
     for what, flag in flags.items():
         for name, number in zip(names, np.bincount(which[flag], minlength=len(names)).tolist(), strict=True):
             to[*name, what] += number

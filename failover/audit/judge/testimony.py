@@ -23,7 +23,7 @@ from failover.audit.read.facts import BIG, Facts, Groups, taken
 from topic.journal import Event
 
 UNORDERED_US = 1 << 60
-"""A number of µs that exceeds any difference of two times."""
+"""A number of µs that is larger than the difference of any two times."""
 
 
 class Testimony:

@@ -186,8 +186,8 @@ def _seconds(us: int) -> str:
 
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yields each two logs that noted the same event, and how much later, by their clocks, the second one noted it, in
-    µs."""
+    """Yields each pair of logs that noted the same event, and how much later, by their clocks, the second one noted it,
+    in µs."""
     noted: dict[tuple[str, str], list[ControlRow]] = {}
     attached: dict[tuple[bool, str], list[ControlRow]] = {}
     first_told = (row for row in rows if row.event in (Event.CONTACT, Event.ATTACHED) and not row.details.get("again"))

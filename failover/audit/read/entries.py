@@ -19,7 +19,7 @@ KEYS_LISTED = 10
 OF_MESSAGES: Final = (Event.ENQUEUED, Event.RETURNED, Event.LEFT)
 """The events that replicas log about the messages of queues."""
 QueuePlace = tuple[str, int]
-"""A place in a queue: the address of the queue's egress, and the position of a message."""
+"""A place of a message in a queue: the address of the queue's egress, and the message's position."""
 
 
 @attrs.frozen(slots=True)
@@ -79,8 +79,8 @@ def queue_places(key: str, parts: Iterable[bytes]) -> set[QueuePlace]:
 
 
 def keys_at(places: Collection[QueuePlace], parts: Iterable[bytes]) -> set[tuple[str, bool]]:
-    """The keys of the deliveries that brought the messages at these places into the queue, or took them out. Each comes
-    with a flag: whether the delivery brought one."""
+    """The keys of the deliveries that brought the messages at these places into their queues, or took them out. Each
+    key comes with a flag: whether the delivery brought the message."""
     found = set[tuple[str, bool]]()
     for part in parts:
         rows = unpack([part])

@@ -35,7 +35,8 @@ class Logs(Protocol):
 
     def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterable[Left]:
         """Let a function `on_bucket` work on each bucket of packed rows, and yield its results. The function also
-        returns parts with names. For each name, yield the result of `on_joined` for all parts of this name."""
+        returns named parts of further results. For each name, yield the result that `on_joined` makes of all parts with
+        this name."""
 
     def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterable[Answer]:
         """Apply a function to the packed rows, one part at a time, and yield its answers."""

@@ -35,8 +35,8 @@ Packed = tuple[int, bytes]
 """The number of a bucket with its packed rows about deliveries; or `CONTROL_BUCKET` with packed control rows."""
 Left = TypeVar("Left")
 OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
-"""A function that works on the packed rows of one bucket. It returns a result for this bucket; and parts of further
-results, each with the name of its result. All buckets have parts with the same names."""
+"""A function that works on the packed rows of one bucket. It returns a result for this bucket. It also returns parts of
+further results, each with the name of its result; other buckets may have parts with the same names."""
 OnJoined = Callable[[str, Iterable[bytes]], Left]
 """A function that gets the name of one result, and the parts with this name from all buckets. It returns this
 result."""

@@ -24,7 +24,7 @@ from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoine
 from failover.audit.read.session import spark_session
 
 OF_BUCKET = ""
-"""The name in a row that has no named part, but the result of a bucket."""
+"""Stands in place of the name of a part, in a row that has the result of a bucket."""
 PACKED_SCHEMA, WORKED_SCHEMA, FOUND_SCHEMA = "bucket int, rows binary", "name string, rows binary", "found binary"
 TICK_S = 0.2
 Answer = TypeVar("Answer")

@@ -76,12 +76,13 @@ def render(report: Report) -> str:
 
 
 def counts(text: str) -> str:
-    """Format the numbers in the sentence as on the rest of the page. Numbers in names and times stay as they are."""
+    """Format the numbers in the verdict's sentence as on the rest of the page. Numbers in names and times stay as they
+    are."""
     return _NUMBER.sub(lambda found: f"{int(found[0]):,}", text)
 
 
 def _detail(sentence: str) -> str:
-    """The part of the sentence that the headline does not already say."""
+    """The part of the verdict's sentence that the headline does not already say."""
     detail = sentence.partition(": ")[2]
     return detail[:1].upper() + detail[1:]
 

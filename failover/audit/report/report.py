@@ -22,7 +22,7 @@ from router.text.fitting import Fitting
 ROWS_SHOWN = 40
 LOGS_NAMED = 5
 EXCEPTIONS_SAID = 3
-"""The sentence names at most this number of exceptions; the report lists all of them."""
+"""The verdict's sentence names at most this number of exceptions; the report lists all of them."""
 
 
 class Verdict(IntEnum):

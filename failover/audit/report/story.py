@@ -27,7 +27,7 @@ from topic.queues.positions import position_text
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
 INEXACT_US = 20_000
-"""Two corrected clocks are assumed to agree within this, in µs."""
+"""Two corrected clocks are assumed to differ by at most this number of µs."""
 
 HOME: Mapping[Event, str] = {
     Event.RECEIVED: "received from {publisher} as number {n}; this router is its home",

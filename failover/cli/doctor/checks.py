@@ -39,8 +39,7 @@ LONG_S: Final = 600.0
 NEARLY_FULL: Final = 0.8
 """A set is nearly full if it has used this share of its limit."""
 TWO: Final = 2
-"""The number of replicas of a set that needs all of them, by design. The check of sets does not warn that such a set
-needs each of its replicas."""
+"""A set with this number of replicas needs all of them, by design. The check of sets does not warn of this."""
 
 
 class Level(StrEnum):

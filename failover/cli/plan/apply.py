@@ -96,7 +96,7 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     directory = find_run_dir(run_dir)
     former = load(directory.topology_path)
     views = run(look, directory, fetcher(directory))
-    listed = planned(views)  # no router answers, so nobody reports this
+    listed = planned(views)  # empty if no router answers
     known = {*former.routers, *directory.read().routers, *listed}
     if router not in known and (listed or not force):
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, sorted(known))}')

@@ -67,7 +67,8 @@ class KnownQueue:
     """The number of messages that are not free. A message is not free while a consumer has it or is about to get it. If
     the consumer gives the message back, the message is not free until another consumer has got it."""
     paused: int | None
-    """The number of messages that pause after a failure. None if no leader of the set answers."""
+    """The number of messages that have failed, and rest before a consumer gets them again. None if no leader of the set
+    answers."""
     scheduled: int | None
     """The number of messages whose delivery time has not come. Only messages that the leader has looked at count. None
     if no leader answers."""

@@ -229,7 +229,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
 def show_all(machine: bool, ask: Ask) -> None:
     """List all queues with their replica sets, leaders, messages, consumers and settings.
 
-    `Oldest` is how old the oldest message is, at least: a leader knows no more than since when it leads.
+    The oldest message may be older than `Oldest` says, because a leader knows no times before its election.
 
     \b
     Examples:

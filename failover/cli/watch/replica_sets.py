@@ -26,7 +26,7 @@ DONE_S: Final = 30.0
 """The seconds that a command waits for a set to carry out its request, or to come a step closer to it."""
 LOOK_S: Final = 0.1
 EVEN: Final = 2
-"""The number of voters with which a set needs each of them, so that none may stop."""
+"""A set with this number of voters needs each of them, so none of them may stop."""
 MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh doctor names them"
 
 

@@ -38,7 +38,7 @@ CONNECT_S: Final = 1.0
 LAST_CONNECT_S: Final = 5.0
 # The seconds that the client waits for the answer to an attach. The router may have to ask other routers first.
 ATTACH_S: Final = 30.0
-# The seconds after which a link counts as lived: its loss is then no failed attempt.
+# A link that was attached for this many seconds has *lived*: its loss is then no failed attempt.
 LIVED_S: Final = 1.0
 # The credit that the client gives for messages from `$routers`.
 LISTS: Final = 8
@@ -110,14 +110,14 @@ class Attachment(Handler):
         return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
-        """The router has answered the attach, and its answer names this generation. `self.generation` still has the
-        generation of the previous answer."""
+        """Called when the router has answered the attach. Its answer names this generation; `self.generation` still has
+        the generation of the previous answer."""
 
     def _settled_on(self) -> None:
-        """`generation` and `epoch` have now been set to the values in this router's answer."""
+        """Called when `generation` and `epoch` have the values of this router's answer."""
 
     def _parted(self) -> None:
-        """The link is lost, so that the engine's handles of its deliveries are no longer valid."""
+        """Called when the link is lost. The engine's handles of its deliveries are no longer valid."""
 
     def _asked(self, link: Link) -> None:
         """Answer the router, which asked with an echo, unless the client has left this link."""
@@ -338,8 +338,9 @@ class Attachment(Handler):
             self._lose(error_of(condition, self.identity.container if fatal else ""), fatal=fatal)
 
     def _is_fatal(self, condition: ErrorCondition) -> bool:
-        """Whether no other router would take the link after an error with this condition. After "stolen" another router
-        would, if this client itself has stolen the link: a router has read an earlier attach of the client late."""
+        """Whether no router would take the link after an error with this condition. "stolen" is not fatal if this
+        client itself has stolen the link, because a router has read an earlier attach of the client late: another
+        router then takes the link."""
         if condition.name == STOLEN and self._ghosts:
             self._ghosts -= 1
             return False
