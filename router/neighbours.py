@@ -50,7 +50,7 @@ message that is joined behind it. And `linkstate.channel.Budget`, which measures
 count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
-VERSION = 26
+VERSION = 27
 """The version of all messages between routers (`linkstate.frames`, `topic.wire`, `topic.raft.wire`,
 `topic.queues.wire`); every change raises it. Routers of the first version do not send a version."""
 REMOVED = "oncemesh:removed"

@@ -11,6 +11,7 @@ from router.mesh.quantities import format_duration
 from topic.queues.actions import SetView
 from topic.queues.messages import QueuedMessages
 from topic.queues.moving.policy import SHARE, MovePolicy
+from topic.raft.life import NO_LIFE, SetLife
 
 LEADER: Final = "leader"
 """The role of the router that leads a set, as reports name it."""
@@ -19,6 +20,11 @@ LEADER: Final = "leader"
 def is_redundant(voters: Collection[str], may_stop: Collection[str]) -> bool:
     """Whether a set keeps its majority when any one of its voters stops, according to its leader's report."""
     return {*voters} <= {*may_stop}
+
+
+def life_parts(shown: str | None) -> tuple[int, str]:
+    """The parts of the name of a set's life, which compare as lives do. `shown`: the attribute `life` of the set."""
+    return (SetLife.parse(shown) if shown else NO_LIFE).parts
 
 
 def _moves(policy: MovePolicy) -> str:
@@ -68,8 +74,8 @@ SET: Final = Entity[SetView](
             lambda at, one: one.ring),
         Attribute("moves", Type.TEXT, "how the lead moves by itself, by this router's topology: `prefer`, `follow`, or "
             "`share` with the time for which a router leads, as in `share 10s`", lambda at, one: _moves(one.policy)),
-        Attribute("life", Type.TEXT, "the life of the set, in hexadecimal digits; null if the set has not begun",
-            lambda at, one: f"{one.life:x}" if one.life else None),
+        Attribute("life", Type.TEXT, "the life of the set: the clock at its beginning, in hexadecimal digits, and the "
+            "router that began it; null if the set has not begun", lambda at, one: str(one.life) if one.life else None),
         Attribute("term", Type.NUMBER, "the present term", lambda at, one: one.term),
         Attribute("leader", Type.TEXT, "the router that leads; null if this router knows none",
             lambda at, one: one.leader or None),

@@ -52,6 +52,7 @@ from topic.queues.positions import runs_of
 from topic.queues.sets import ReplicaSets
 from topic.queues.state import Queue, SetState
 from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
+from topic.raft.life import NO_LIFE
 
 log = logging.getLogger("oncemesh.management")
 
@@ -91,7 +92,7 @@ PEEKED_BYTES: Final = 64 << 10
 """PEEK shows no further message once the answer has this many bytes of messages."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
 """The attributes of a queue that are not settings. The body of a request may have them; the router ignores them."""
-UNKNOWN: Final = QueueId(0, 0)
+UNKNOWN: Final = QueueId(NO_LIFE, 0)
 """The version of settings in a stand-in for a queue. It says that this router does not know the settings."""
 
 

@@ -27,6 +27,7 @@ import msgpack
 
 from router.disk.rows import summed
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import read_life
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard
 
@@ -139,7 +140,7 @@ class Part:
         vote = None if hard.vote is None else [hard.vote.router, hard.vote.store]
         packed = [
             *(self.file, self.name, self.store, self.number),
-            [hard.life, hard.mapping, hard.begun, hard.term, vote],
+            [hard.life.parts, hard.mapping, hard.begun, hard.term, vote],
             [snapshot.index, snapshot.term, _packed(snapshot.configuration)],
             *(attrs.astuple(self.rows), self.bodies, self.kept, attrs.astuple(self.pieces)),
             *(len(self.sums), self.total),
@@ -175,7 +176,7 @@ def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
     index, index_term, members = snapshot
     part = Part(
         *(file, place, name, store, number),
-        Hard(life, mapping, begun, term, None if vote is None else Replica(*vote)),
+        Hard(read_life(life), mapping, begun, term, None if vote is None else Replica(*vote)),
         Snapshot(index, index_term, _configuration(members)),
         RowSums(*rows),
         bodies,

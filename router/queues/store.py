@@ -95,7 +95,7 @@ _INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "body": _BODY, "
 FORM: Final = FileForm(
     name="a store of replica sets",
     application=0x6F6E6371,  # the bytes of "oncq", by which SQLite files of this kind are recognised
-    version=8,
+    version=9,
     tables=(
         "CREATE TABLE store (packed BLOB, sum INTEGER)",
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from tests.failures import bare, died
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from topic.actions import AnswerDeliveries
@@ -22,6 +24,7 @@ from topic.queues.operations import QueueId, QueueSettings
 from topic.queues.outgoing.outbox import Letter, Why
 from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.state import SetState
+from topic.raft.life import SetLife
 
 QUEUED: dict[str, Any] = {
     "sets": 1,
@@ -287,8 +290,8 @@ def posted_before_it_is_accepted(original: Method) -> Method:
 def next_leader_publishes_under_other_keys(original: Method) -> Method:
     """14.11: all leaders give a dead letter the same key."""
 
-    def broken(letters: Letters, life: int, clock: int, now: float, *, doubts: bool) -> None:
-        original(letters, life + clock, clock, now, doubts=doubts)
+    def broken(letters: Letters, life: SetLife, clock: int, now: float, *, doubts: bool) -> None:
+        original(letters, attrs.evolve(life, clock=life.clock + clock), clock, now, doubts=doubts)
 
     return broken
 

@@ -31,9 +31,10 @@ from topic.queues.proposals import Proposal, encode_proposal
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.state import Queue, SetState, entry
 from topic.raft.errors import NotLeaderError, NotReadyError
+from topic.raft.life import NO_LIFE, SetLife
 from topic.settings import QUEUE, TOPIC
 
-LIFE = 0x66A2F3C1B0001
+LIFE = SetLife(0x66A2F3C1B0001, "a")
 PATIENCE_S = 10
 EU = SetPlan("eu", ("a", "b", "c"), "queue/eu/")
 HASHED = SetPlan("q0", ("b", "c", "d"))
@@ -177,7 +178,7 @@ class AgreeingRouter:
         plan = attrs.evolve(plan, voters=mesh.voters[plan.name])
         leader = mesh.leaders.get(plan.name, "")
         role = "proxy" if self._name not in plan.voters else "leader" if self._name == leader else "follower"
-        known, life = mesh.behind.get(place), 0 if plan.name in mesh.unbegun else LIFE
+        known, life = mesh.behind.get(place), NO_LIFE if plan.name in mesh.unbegun else LIFE
         commit = known.commit if known is not None else mesh.indices[plan.name]
         if mesh.empty.get(plan.name) == self._name:
             role, commit = "learner", 0

@@ -340,7 +340,7 @@ def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> No
 def replica_set(name: str, role: str, leader: str | None, **more: Any) -> dict[str, Any]:
     members = {"ring": [*"abc"], "voters": [*"abc"], "may_stop": [*"abc"], "learners": []}
     counts = {"term": 2, "commit": 7, "behind": {}, "copied": {}, "queues": 4, "unstored_bytes": 0, "why_aside": ""}
-    return {"name": name, "prefix": "", "life": "66a2", "leader": leader, "role": role, **members, **counts, **more}
+    return {"name": name, "prefix": "", "life": "66a2-a", "leader": leader, "role": role, **members, **counts, **more}
 
 
 def test_replica_sets_are_shown_where_there_are_any() -> None:
@@ -406,7 +406,10 @@ def test_the_name_of_a_queue_does_nothing_to_the_terminal(hostile: str) -> None:
         ({"a": {"role": "leader", "term": 3}, "b": {"role": "follower", "term": 4}}, "b"),
         ({"a": {"role": "follower", "commit": 9}, "b": {"role": "leader", "commit": 8}}, "b"),
         ({"a": {"role": "follower", "commit": 9}, "b": {"role": "follower", "commit": 8}}, "a"),
-        ({"a": {"role": "leader", "life": "ff", "term": 9}, "b": {"role": "leader", "life": "100", "term": 1}}, "b"),
+        (
+            {"a": {"role": "leader", "life": "ff-a", "term": 9}, "b": {"role": "leader", "life": "100-a", "term": 1}},
+            "b",
+        ),
         ({"a": {"role": "proxy", "life": None}, "b": {"role": "follower"}}, "b"),
     ],
     ids=["term", "leader", "commit", "life", "begun"],

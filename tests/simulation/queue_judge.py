@@ -30,6 +30,7 @@ from topic.queues.positions import POSITION_LENGTH, position_key
 from topic.queues.proposals import Enqueue, Proposal, Transact
 from topic.queues.state import DECLARED, SetState
 from topic.queues.transactions.decided import TRANSACTIONS
+from topic.raft.life import NO_LIFE, SetLife
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -101,7 +102,7 @@ class Consumer(Doubts):
         """The deliveries that it has settled itself on this link. Its router may not have read that."""
         self.refused: dict[bytes, tuple[object, object]] = {}
         """Message that it refuses for good -> the link on which it said so, and the leader at that time."""
-        self._last: tuple[object, tuple[int, int]] = None, (0, 0)
+        self._last: tuple[object, tuple[SetLife, int]] = None, (NO_LIFE, 0)
         """Its link, and the last place of a message that came on this link for the first time."""
         self._came_on: dict[bytes, object] = {}
         """Keyed by message: the link on which it came first."""
@@ -115,7 +116,7 @@ class Consumer(Doubts):
         """Whether its outcome of the message now goes to its router in a disposition with the reason, not in a map."""
         return any(self.client.texts.get(key) == text for key in self.client.handles.values())
 
-    def comes_later(self, link: object, text: bytes, place: tuple[int, int]) -> bool:
+    def comes_later(self, link: object, text: bytes, place: tuple[SetLife, int]) -> bool:
         """A message at this place comes. Returns whether all messages that came on the link for the first time were
         before it. A plain consumer is promised *at least once* the messages of an earlier link: they may come again at
         any time."""

@@ -22,7 +22,6 @@ from topic.queues.operations import (
     QueueSettings,
     Retry,
     read_operation,
-    unpack,
 )
 from topic.queues.outgoing.outbox import Letter, Sending, Why
 from topic.queues.positions import each_of, position_of
@@ -43,7 +42,8 @@ from topic.queues.proposals import (
     Unreserve,
     read_proposal,
 )
-from topic.queues.state import LIFE, SetState
+from topic.queues.state import SetState, read_entry
+from topic.raft.life import SetLife
 from topic.raft.log import Entry
 
 WHY: Mapping[type, Why] = {Reject: Why.REJECTED, Expire: Why.EXPIRED, Free: Why.REDELIVERIES}
@@ -58,7 +58,7 @@ consumer.
 
 def asked_in(entry: Entry) -> Operation | Proposal:
     """The operation, or the proposal, of an entry that has one."""
-    parts = unpack(entry.data[LIFE:], "an operation on queues")
+    _, parts = read_entry(entry.data)
     return read_proposal(parts) if parts[0] >= FIRST else read_operation(parts)
 
 
@@ -182,18 +182,18 @@ class QueueLogs:
         self._check = check
         self._listener = listener
         self._times = times
-        self._books: dict[tuple[str, int], Book] = {}
+        self._books: dict[tuple[str, SetLife], Book] = {}
         """Keyed by set and life."""
         self.changes = 0
         """How often the state of a set has changed."""
-        self._proposed: dict[tuple[str, int, int, int], Proposed] = {}
+        self._proposed: dict[tuple[str, SetLife, int, int], Proposed] = {}
         """Keyed by set, life, term and index."""
         self._reserved: set[tuple[str, bytes, bytes]] = set()
         """(queue, message, name of a consumer): the message was reserved for this consumer at some time."""
         self._reservations: Counter[tuple[str, bytes]] = Counter()
         """How often a message was reserved."""
         self._times_back: Counter[tuple[str, bytes]] = Counter()
-        self._places: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
+        self._places: dict[tuple[str, bytes], list[tuple[SetLife, int]]] = {}
         """Keyed by message: the lives that have it, and its places in their logs."""
         self._there: Counter[tuple[str, bytes]] = Counter()
         """How often a message is in its queue."""
@@ -206,18 +206,18 @@ class QueueLogs:
         self.seen: Counter[str] = Counter()
         """How often entries did each action, for tests of the model."""
 
-    def proposed(self, name: str, life: int, term: int, indices: range, proposed: Proposed) -> None:
+    def proposed(self, name: str, life: SetLife, term: int, indices: range, proposed: Proposed) -> None:
         """A leader has proposed entries."""
         self._proposed.update(dict.fromkeys(((name, life, term, index) for index in indices), proposed))
 
-    def decided(self, name: str, life: int, index: int, entry: Entry) -> None:
+    def decided(self, name: str, life: SetLife, index: int, entry: Entry) -> None:
         book = self._books.setdefault((name, life), Book())
         book.waiting[index] = entry
         while (following := book.waiting.pop(len(book.entries) + 1, None)) is not None:
             book.entries.append(following)
             self._apply(name, life, book, following)
 
-    def recovered(self, name: str, life: int, kept: Iterable[Entry]) -> None:
+    def recovered(self, name: str, life: SetLife, kept: Iterable[Entry]) -> None:
         """A set has a new life, which begins with these entries of an earlier one."""
         book = self._books[name, life] = Book()
         self.changes += 1
@@ -256,7 +256,7 @@ class QueueLogs:
     def was_reserved(self, queue: str, text: bytes, consumer: bytes) -> bool:
         return (queue, text, consumer) in self._reserved
 
-    def place(self, queue: str, text: bytes) -> tuple[int, int] | None:
+    def place(self, queue: str, text: bytes) -> tuple[SetLife, int] | None:
         """The message's place in the order of its queue, if it was enqueued once and reserved once."""
         places = self._places.get((queue, text), [])
         return places[0] if len(places) == 1 and self._reservations[queue, text] == 1 else None
@@ -267,7 +267,7 @@ class QueueLogs:
 
     # entries
 
-    def _apply(self, name: str, life: int, book: Book, entry: Entry) -> None:
+    def _apply(self, name: str, life: SetLife, book: Book, entry: Entry) -> None:
         if not entry.data:
             return
         index, asked, state = len(book.entries), asked_in(entry), book.state
@@ -329,7 +329,7 @@ class QueueLogs:
     def _enqueue(
         self,
         name: str,
-        life: int,
+        life: SetLife,
         book: Book,
         index: int,
         asked: Enqueue,

@@ -54,6 +54,7 @@ from topic.queues.sets import ReplicaSets
 from topic.queues.state import SetState
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, StoreChange, StoreRead, Write
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
 
@@ -238,15 +239,15 @@ class SetWorld:
         self._done: list[tuple[_Request, QueueId]] = []
         """Requests that were answered in the present step of a router."""
         self._names = 0
-        self._decided: dict[tuple[str, int], list[Entry | None]] = {}
+        self._decided: dict[tuple[str, SetLife], list[Entry | None]] = {}
         """Keyed by set and life: the entries from index 1 on."""
-        self._decided_in: dict[tuple[str, int, int], int] = {}
+        self._decided_in: dict[tuple[str, SetLife, int], int] = {}
         """Keyed by set, life and index: the term of the leader that has decided the entry."""
-        self._models: dict[tuple[str, int], _Model] = {}
+        self._models: dict[tuple[str, SetLife], _Model] = {}
         """Keyed by set and life."""
-        self._digests: dict[tuple[str, int, int], bytes] = {}
+        self._digests: dict[tuple[str, SetLife, int], bytes] = {}
         """Keyed by set, life and index."""
-        self.leaders: dict[tuple[str, int, int], str] = {}
+        self.leaders: dict[tuple[str, SetLife, int], str] = {}
         """Keyed by set, life and term."""
         self._handed: set[tuple[Any, ...]] = set()
         """Router, set, term and transfer: those that were seen."""
@@ -580,7 +581,7 @@ class SetWorld:
         if request.operation.name not in names:
             raise Violation(f"13 kept: {request.operation} was answered, {entries} is decided")
 
-    def recovered(self, name: str, former: int, replica: SetReplica) -> None:
+    def recovered(self, name: str, former: SetLife, replica: SetReplica) -> None:
         """An operator has made a replica the whole set, in a new life that begins with what the replica had applied."""
         self.is_lost.discard(name)
         self.may_have_lost.add(name)
@@ -735,7 +736,7 @@ class SetWorld:
             return f"13 one state: replicas have not what the log of {name} leads to"
         return ""
 
-    def _ring(self, name: str, life: int) -> tuple[str, ...]:
+    def _ring(self, name: str, life: SetLife) -> tuple[str, ...]:
         """The routers that are to vote according to the decided entries."""
         entries = [entry for entry in self._decided.get((name, life), []) if entry is not None]
         return next((entry.configuration.ring for entry in reversed(entries) if entry.configuration is not None), ())
@@ -745,7 +746,7 @@ class SetWorld:
         assert router.node.sets is not None
         return router.node.sets._view(name)
 
-    def _model(self, name: str, life: int) -> SetState:
+    def _model(self, name: str, life: SetLife) -> SetState:
         """The state that the decided entries lead to. Also checks that no queue of a client's own was declared twice,
         and that no deleted one came back."""
         known = self._models.setdefault((name, life), _Model())

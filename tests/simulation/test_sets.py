@@ -9,6 +9,7 @@ from tests.simulation.parties import Violation
 from tests.simulation.test_simulation import run
 from topic.queues.moving.policy import FOLLOW, PREFER, SHARE
 from topic.queues.operations import Done, RefusedFor
+from topic.raft.life import SetLife
 from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Hard
 
@@ -88,7 +89,9 @@ def test_a_leader_is_judged_by_what_was_decided_in_earlier_terms() -> None:
 
     def leads(term: int, *entries: Entry) -> Any:
         raft = SimpleNamespace(
-            hard=Hard(life=1, term=term), leadership=SimpleNamespace(_handing_over=None), log=RaftLog(entries)
+            hard=Hard(life=SetLife(1, "a"), term=term),
+            leadership=SimpleNamespace(_handing_over=None),
+            log=RaftLog(entries),
         )
         return SimpleNamespace(raft=raft, plan=judge.map.plans[name], state=state)
 

@@ -11,6 +11,7 @@ from topic.journal import Event
 from topic.queues.moving.policy import PREFERS, MovePolicy
 from topic.queues.operations import Answer, MessagePage
 from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
+from topic.raft.life import SetLife
 
 
 @attrs.frozen(slots=True)
@@ -103,8 +104,8 @@ class SetView:
     ring: tuple[str, ...]
     """The routers that are to be voters. They come from this router's log, or from the plan if the set has not begun.
     Empty at a proxy of a set that has begun."""
-    life: int
-    """The life of the set; 0 if the set has not begun, as far as this router knows."""
+    life: SetLife
+    """The life of the set; `NO_LIFE` if the set has not begun, as far as this router knows."""
     term: int
     leader: str
     """The router that leads the set; empty if this router knows none."""

@@ -20,7 +20,7 @@ from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.bodies.message_rows import NONE, QueueRows, SentRows
 from topic.queues.bound.bindings import BINDING_KEY
 from topic.queues.logged.message_log import MessageEnd, MessageLog, Unlogged
-from topic.queues.operations import QueueId, QueueSettings, unpack
+from topic.queues.operations import QueueId, QueueSettings, read_id, unpack
 from topic.queues.outgoing.outbox import LETTER, Letter, Sending, SetOutbox, Why, read_sendings
 from topic.queues.positions import POSITION_LENGTH, Run, delivery_tag, each_of, position_key, position_of
 from topic.queues.proposals import Enqueue, Enqueued
@@ -612,14 +612,15 @@ def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
 
 
 def _purge_key(queue: QueueId) -> bytes:
-    return PURGED + queue.life.to_bytes(8) + queue.index.to_bytes(8)
+    return PURGED + bytes(msgpack.packb(queue.parts))
 
 
 def _queue(key: bytes) -> QueueId:
     """Read the queue in the key of a row about a purge. Raises ValueError if the key is malformed."""
-    if len(key) != 1 + 8 + 8:
+    queue = read_id(unpack(key[1:], "the key of a row of the state of a set"))
+    if _purge_key(queue) != key:
         raise ValueError("a row of the state of a set has a purge of no queue")
-    return QueueId(int.from_bytes(key[1:9]), int.from_bytes(key[9:]))
+    return queue
 
 
 def _position(key: bytes) -> int:

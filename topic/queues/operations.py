@@ -34,6 +34,7 @@ from topic.delivery.outcomes import MOST_ANNOTATIONS
 from topic.directory.addresses import is_misplaced, is_pattern
 from topic.identity import INSIDE, KEY_LENGTH, NAME_LENGTH
 from topic.queues.positions import Run, read_runs
+from topic.raft.life import SetLife, read_life
 from topic.settings import MOST_FACTOR, BackOff, is_dynamic
 
 MOST_NAME: Final = 255
@@ -41,7 +42,7 @@ MOST_NAME: Final = 255
 MOST_WHY: Final = 2048
 """The most bytes of the text of a refusal."""
 MOST: Final = 2**63 - 1
-"""The greatest number that a life, a log index or a limit may have."""
+"""The greatest number that a log index or a limit may have."""
 MOST_BOUND: Final = 16
 """The most addresses to which one queue is bound."""
 DAY_MS: Final = 86_400_000
@@ -51,29 +52,34 @@ REDELIVERIES: Final = 20
 """How often a message may fail before it becomes a dead letter, if its queue does not set `redeliveries`."""
 
 
-@attrs.frozen(order=True, slots=True)
+@attrs.frozen(order=True, slots=True, cache_hash=True)
 class QueueId:
     """The permanent name of a queue: the log entry that declared it. If a queue is deleted and declared again, it gets
     another id. A version of a queue's settings is named in the same way, by the entry that set them."""
 
-    life: int
+    life: SetLife
     """The life of the set in which the entry was decided."""
     index: int
     """The log index of the entry."""
 
+    @property
+    def parts(self) -> tuple[tuple[int, str], int]:
+        """The parts of the id, for msgpack (`read_id`)."""
+        return self.life.parts, self.index
+
     def __str__(self) -> str:
-        return f"{self.life:x}-{self.index}"
+        return f"{self.life}-{self.index}"
 
     @classmethod
     def parse(cls, text: str) -> "QueueId":
         """Read an id that `str` has written as text. Raises ValueError."""
-        life, dash, index = text.partition("-")
+        life, _, index = text.rpartition("-")
         try:
-            found = cls(int(life, 16), int(index))
+            found = cls(SetLife.parse(life), int(index))
         except ValueError:
             found = None
-        if not dash or found is None or str(found) != text or not _is_count(found.life) or not _is_count(found.index):
-            raise ValueError(f"{reprlib.repr(text)} is no id of a queue, expected one like 66a2f3c1b0001-57")
+        if found is None or str(found) != text or not _is_count(found.index):
+            raise ValueError(f"{reprlib.repr(text)} is no id of a queue, expected one like 66a2f3c1b0001-a-57")
         return found
 
 
@@ -378,7 +384,7 @@ def pack(fields: Any) -> list[Any]:
 
 def _packed(value: Any) -> Any:
     if isinstance(value, QueueId):
-        return attrs.astuple(value)
+        return value.parts
     return value.values() if isinstance(value, QueueSettings) else value
 
 
@@ -404,7 +410,7 @@ def unpack(data: bytes, what: str) -> list[Any]:
 
 def encode_answer(answer: Reply) -> bytes:
     if isinstance(answer, Done):
-        return bytes(msgpack.packb((*attrs.astuple(answer.id), *attrs.astuple(answer.version), answer.count)))
+        return bytes(msgpack.packb((*answer.id.parts, *answer.version.parts, answer.count)))
     if isinstance(answer, MessagePage):
         return bytes(msgpack.packb((answer.messages, answer.next)))
     return bytes(msgpack.packb((answer.reason.value, _cut(answer.why))))
@@ -417,10 +423,10 @@ def _cut(why: str) -> str:
 def decode_answer(data: bytes) -> Reply:
     """Decode an answer. Raises ValueError for bytes that `encode_answer` does not write."""
     parts = unpack(data, "an answer about queues")
-    if parts and isinstance(parts[0], int):
+    if len(parts) > 2:
         if len(parts) != 5:
             raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected two ids and a number")
-        return Done(_id(parts[:2]), _id(parts[2:4]), _number(parts[4]))
+        return Done(read_id(parts[:2]), read_id(parts[2:4]), _number(parts[4]))
     if len(parts) == 2 and isinstance(parts[0], list):
         return MessagePage(tuple(map(_shown_message, parts[0])), _number(parts[1]))
     if len(parts) != 2 or not all(isinstance(part, str) for part in parts) or len(parts[1].encode()) > MOST_WHY:
@@ -438,10 +444,11 @@ def _name(value: Any) -> str:
     return value
 
 
-def _id(value: Any) -> QueueId:
-    if not isinstance(value, list) or len(value) != 2 or not all(map(_is_count, value)):
+def read_id(value: Any) -> QueueId:
+    """Read an id from its parts, as msgpack has unpacked them. Raises ValueError."""
+    if not isinstance(value, list) or len(value) != 2 or not _is_count(value[1]):
         raise ValueError(f"the id of a queue is {reprlib.repr(value)}, expected a life and an index")
-    return QueueId(*value)
+    return QueueId(read_life(value[0]), value[1])
 
 
 def _number(value: Any) -> int:
@@ -596,7 +603,7 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
 """For each setting, the function that reads its value. It raises ValueError if the value is wrong."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     str: _name,
-    QueueId: _id,
+    QueueId: read_id,
     QueueSettings: _settings,
     int: _number,
     tuple[Run, ...]: _runs,

@@ -31,7 +31,7 @@ from topic.delivery.outcomes import MOST_ANNOTATIONS
 from topic.directory.entry import LinkEntry, Role, unpack_entry
 from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch
 from topic.queues.bound.bindings import BINDING_KEY
-from topic.queues.operations import MOST, MOST_NAME, Answer, QueueId
+from topic.queues.operations import MOST, MOST_NAME, Answer, QueueId, read_id
 from topic.queues.positions import MOST_PLACES, Run, read_runs
 from topic.wire.segments import is_entry
 
@@ -237,7 +237,7 @@ def encode_proposal(proposal: Proposal) -> bytes:
         return bytes(msgpack.packb((SETTLED, proposal.keys, *_of(proposal))))
     if isinstance(proposal, Transact):
         return _encode_transact(proposal)
-    queue = proposal.queue.life, proposal.queue.index
+    queue = proposal.queue.parts
     if isinstance(proposal, Reserve):
         return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
     if isinstance(proposal, Free):
@@ -251,9 +251,7 @@ def encode_proposal(proposal: Proposal) -> bytes:
 
 def _encode_transact(asked: Transact) -> bytes:
     enqueues = [(one.queue, one.messages, one.expires) for one in asked.enqueues]
-    retires = [
-        (*attrs.astuple(one.queue), one.consumer, one.rejected, one.runs, *_annotated(one)) for one in asked.retires
-    ]
+    retires = [(*one.queue.parts, one.consumer, one.rejected, one.runs, *_annotated(one)) for one in asked.retires]
     by = asked.router, asked.incarnation, asked.number, asked.floor
     return bytes(msgpack.packb((TRANSACT, *by, asked.why, enqueues, retires)))
 
@@ -348,9 +346,7 @@ def _binding(value: Any) -> bytes:
 
 
 def _queue(parts: list[Any]) -> QueueId:
-    if not all(type(part) is int and 0 <= part <= MOST for part in parts[1:3]):
-        raise ValueError(f"a proposal has the queue {reprlib.repr(parts[1:3])}, expected two numbers up to {MOST}")
-    return QueueId(*parts[1:3])
+    return read_id(parts[1:3])
 
 
 def consumer_of(value: Any) -> LinkEntry:

@@ -25,6 +25,7 @@ from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece,
 from topic.queues.wire import encode
 from topic.raft.configuration import Replica
 from topic.raft.errors import BusyError, NotLeaderError
+from topic.raft.life import SetLife
 from topic.raft.log import Entry
 from topic.raft.messages import (
     Action,
@@ -139,12 +140,12 @@ class SetReplica:
         the request."""
 
     @property
-    def leads(self) -> tuple[int, int] | None:
+    def leads(self) -> tuple[SetLife, int] | None:
         """The life and the term in which this router leads; None if it does not lead."""
         return (self.raft.hard.life, self.raft.hard.term) if self.raft.leadership is not None else None
 
     @property
-    def ready(self) -> tuple[int, int] | None:
+    def ready(self) -> tuple[SetLife, int] | None:
         """The life and the term in which this router leads, once an entry of this term is decided and applied. From
         then on its state has everything that was decided before. Otherwise None."""
         is_ready = self.applied == self.raft.log.commit and self.raft.log.term(self.applied) == self.raft.hard.term
@@ -360,7 +361,7 @@ class SetReplica:
     def _log_content(self, state: SetState, *, begins: bool) -> None:
         """Write into the delivery log which messages this replica has. Other replicas have the same ones at the same
         index."""
-        told = {"set": self.plan.name, "life": self.raft.hard.life, "index": self.applied}
+        told = {"set": self.plan.name, "life": str(self.raft.hard.life), "index": self.applied}
         told |= {"messages": state.messages.count, "positions": state.messages.positions_sum}
         told |= {"begins": begins}
         self.out.append(Logged(Event.CONTENT, {"detail": json.dumps(told)}))

@@ -14,6 +14,7 @@ import attrs
 
 from topic.queues.operations import Refused, RefusedFor, Reply
 from topic.queues.wire import Leads
+from topic.raft.life import NO_LIFE, SetLife
 
 BATCH: Final = 64 * 1024
 """The approximate number of bytes of operations in one message."""
@@ -31,7 +32,7 @@ class _Request:
 
 @attrs.frozen(order=True, slots=True)
 class _Leader:
-    life: int
+    life: SetLife
     term: int
     router: str
 
@@ -63,9 +64,9 @@ class Requests:
         return max(self._leaders.values()).router if self._leaders else ""
 
     @property
-    def led_in(self) -> tuple[int, int]:
-        """The life and the term in which `leader` leads; zeros if there is none."""
-        return max(((one.life, one.term) for one in self._leaders.values()), default=(0, 0))
+    def led_in(self) -> tuple[SetLife, int]:
+        """The life and the term in which `leader` leads; `NO_LIFE` and 0 if there is none."""
+        return max(((one.life, one.term) for one in self._leaders.values()), default=(NO_LIFE, 0))
 
     def add(self, number: int, data: bytes, now: float, *, lasts: bool = False) -> None:
         self._open[number] = _Request(data, math.inf if lasts else now + self._tried)

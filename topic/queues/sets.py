@@ -56,6 +56,7 @@ from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece,
 from topic.queues.wire import Answers, Leads, Message, Requested, decode, read_operation
 from topic.queues.wire import encode as encode_message
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.messages import Envelope, StoreContent
 from topic.raft.raft import Raft
@@ -82,7 +83,7 @@ class ReplicaSets:
         contents: Mapping[str, SetContent],
         limits: RaftLimits,
         draw: Callable[[], float],
-        new_life: Callable[[], int],
+        read_clock: Callable[[], int],
         new_store: Callable[[], bytes],
         now: float,
         *,
@@ -92,7 +93,7 @@ class ReplicaSets:
         left_ms: LeftMs = lambda messages, wall_ms: None,
     ) -> None:
         """`routers`: the names of all routers of the mesh. `contents`: what the store has of each set. `draw`: returns
-        a random number from 0 to 1. `new_life`: returns a hybrid clock above all clocks that this router knows.
+        a random number from 0 to 1. `read_clock`: returns a hybrid clock above all clocks that this router knows.
         `new_store`: returns an identity that no store has had. `limit`: the limit of the bytes of a set's messages;
         homes keep all further ones. `prefer_s`: for how many seconds the preferred voter has to be in contact before a
         leader hands its set over to it.
@@ -107,7 +108,7 @@ class ReplicaSets:
         self._routers = list(routers)
         self._limits = limits
         self._draw = draw
-        self._new_life = new_life
+        self._read_clock = read_clock
         self._contacts: dict[str, None] = {}
         self._lost_at: dict[str, float] = {}
         """For each router that was in contact and is not now, since when."""
@@ -116,7 +117,7 @@ class ReplicaSets:
         """The routers in contact that have named a set which this router does not know."""
         self._numbers = count()
         self._requests = {name: Requests(name, limits.tried) for name in set_map.plans}
-        self._leads: dict[str, tuple[int, int]] = {}
+        self._leads: dict[str, tuple[SetLife, int]] = {}
         """For each set that this router leads, the life and the term of the leadership that it has announced to all
         routers."""
         self._replicas = {
@@ -134,7 +135,7 @@ class ReplicaSets:
     def _raft(self, me: Replica, plan: SetPlan, content: StoreContent, now: float) -> Raft:
         digest = self.set_map.digest
         try:
-            given = (digest, content, self._limits, self._draw, self._new_life, now, plan.copies)
+            given = (digest, content, self._limits, self._draw, self._read_clock, now, plan.copies)
             return Raft(me, self._routers, plan.voters, *given)
         except ValueError as error:
             raise ValueError(f"set {plan.name}: {error}") from None
@@ -316,7 +317,7 @@ class ReplicaSets:
 
     # The ends of the sets that this router leads call the methods from here on.
 
-    def ready(self, name: str) -> tuple[int, int] | None:
+    def ready(self, name: str) -> tuple[SetLife, int] | None:
         """The life and the term in which this router leads the set, once its state has everything that was decided
         before. Otherwise None."""
         return self._replicas[name].ready
@@ -500,7 +501,7 @@ class ReplicaSets:
         else:
             self._leaderless_at.setdefault(name, now + self._limits.tried)
 
-    def _spread_leadership(self, name: str, leads: tuple[int, int] | None) -> None:
+    def _spread_leadership(self, name: str, leads: tuple[SetLife, int] | None) -> None:
         """Announce to all routers, including this one, that this router has begun or ceased to lead a set."""
         former = self._leads.get(name)
         if former == leads:

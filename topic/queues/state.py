@@ -5,7 +5,7 @@ replica. So it reads no clock, and does not use Python's hash of a text, which d
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import msgpack
@@ -14,7 +14,6 @@ from topic.queues.bound.bindings import BINDING, DEAD_LETTERS, MOST_BINDINGS, Bi
 from topic.queues.logged.message_log import MessageLog
 from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
-    MOST,
     TEMPORARY,
     Answer,
     Browse,
@@ -58,6 +57,7 @@ from topic.queues.proposals import (
 )
 from topic.queues.rows import Row, StateRows
 from topic.queues.transactions.decided import COMMITTED, TRANSACTIONS, DecidedTransactions
+from topic.raft.life import SetLife, read_life
 
 MOST_QUEUES: Final = 65_536
 """The most queues in one set. This constant must be equal at all replicas."""
@@ -66,8 +66,9 @@ DECLARED: Final = b"q"
 TOO_MANY_BINDINGS: Final = Refused(
     RefusedFor.TOO_MANY, f"the queues of this set may have {MOST_BINDINGS} bindings together, and would have more"
 )
-LIFE: Final = 8
-"""The number of bytes of the leader's life, with which each entry begins."""
+_CLOCK: Final = 8
+"""Each entry begins with the leader's life: the clock in this many bytes, one byte with the length of the router's
+name, and the name."""
 
 
 @attrs.frozen(slots=True)
@@ -97,9 +98,17 @@ def _queue(key: bytes, value: bytes) -> Queue:
     return queue
 
 
-def entry(life: int, operation: bytes) -> bytes:
+def entry(life: SetLife, operation: bytes) -> bytes:
     """Encode the log entry of an operation; `life`: the life in which the leader proposes it."""
-    return life.to_bytes(LIFE) + operation
+    router = life.router.encode()
+    return b"".join((life.clock.to_bytes(_CLOCK), len(router).to_bytes(), router, operation))
+
+
+def read_entry(data: bytes) -> tuple[SetLife, list[Any]]:
+    """Read the life of an entry, and the parts of its operation. Raises ValueError if the entry is malformed."""
+    begins = _CLOCK + 1 + int.from_bytes(data[_CLOCK : _CLOCK + 1])
+    life = read_life([int.from_bytes(data[:_CLOCK]), data[_CLOCK + 1 : begins].decode()])
+    return life, unpack(data[begins:], "an operation on queues")
 
 
 def _may_change(former: QueueSettings, settings: QueueSettings) -> bool:
@@ -114,7 +123,7 @@ def messages_of(data: bytes) -> Sequence[bytes]:
     """The messages that an entry puts into queues, in the order of their places. Empty if the entry does something
     else."""
     try:
-        parts = unpack(data[LIFE:], "an operation on queues")
+        _, parts = read_entry(data)
         proposal = read_proposal(parts) if parts and parts[0] in (ENQUEUE, TRANSACT) else None
     except ValueError:
         return ()
@@ -168,15 +177,12 @@ class SetState:
 
     def apply(self, index: int, data: bytes) -> Answer | Decided | None:
         """Apply the log entry at this index: an operation or a proposal. Returns its answer; None if it has none."""
-        life = int.from_bytes(data[:LIFE])
         try:
-            parts = unpack(data[LIFE:], "an operation on queues")
+            life, parts = read_entry(data)
             is_proposal = bool(parts) and isinstance(parts[0], int) and parts[0] >= FIRST
             asked = read_proposal(parts) if is_proposal else read_operation(parts)
         except ValueError as error:
             return Refused(RefusedFor.MALFORMED, str(error))
-        if life > MOST:
-            return Refused(RefusedFor.MALFORMED, f"an operation on queues is of life {life}, expected {MOST} at most")
         if isinstance(asked, Declare):
             return self._declare(asked, QueueId(life, index))
         if isinstance(asked, Browse | Commit):

@@ -19,15 +19,15 @@ import msgpack
 from topic.errors import BreachError
 from topic.queues.operations import Operation, Reply, decode_answer, encode_answer
 from topic.queues.operations import decode as decode_operation
+from topic.raft.life import MOST, MOST_NAME, SetLife, read_life
 from topic.raft.messages import Envelope
-from topic.raft.wire import MOST, MOST_NAME
 from topic.raft.wire import decode as decode_envelope
 from topic.raft.wire import encode as encode_envelope
 
 
 @attrs.frozen(slots=True)
 class Leads:
-    life: int
+    life: SetLife
     term: int
     leads: bool
     """Whether the router leads; False if it no longer leads."""
@@ -58,7 +58,7 @@ def encode(name: str, message: Message) -> bytes:
     if isinstance(message, Envelope):
         return SETS + b"\x00" + encode_envelope(name, message)
     if isinstance(message, Leads):
-        return SETS + b"\x01" + _pack(name, *attrs.astuple(message))
+        return SETS + b"\x01" + _pack(name, message.life.parts, message.term, message.leads)
     if isinstance(message, Requested):
         return SETS + b"\x02" + _pack(name, message.requests)
     return SETS + b"\x03" + _pack(name, [(number, encode_answer(answer)) for number, answer in message.answers])
@@ -103,9 +103,12 @@ def _is_count(value: Any) -> bool:
 
 def _leads(body: memoryview) -> tuple[str, Leads]:
     name, (life, term, leads) = _fields(body, 3, "Leads")
-    if not _is_count(life) or not _is_count(term) or not isinstance(leads, bool):
-        raise BreachError(f"Leads has {reprlib.repr([life, term, leads])}, expected a life, a term, and true or false")
-    return name, Leads(life, term, leads)
+    if not _is_count(term) or not isinstance(leads, bool):
+        raise BreachError(f"Leads has {reprlib.repr([term, leads])}, expected a term, and true or false")
+    try:
+        return name, Leads(read_life(life), term, leads)
+    except ValueError as error:
+        raise BreachError(str(error)) from None
 
 
 def _numbered(value: Any, kind: str) -> list[tuple[int, bytes]]:

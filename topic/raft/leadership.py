@@ -13,6 +13,7 @@ from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.errors import BusyError
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Body, Read
@@ -36,7 +37,7 @@ class Leadership:
     """One leader, in one term."""
 
     def __init__(
-        self, me: Replica, life: int, term: int, log: RaftLog, stores: KnownStores, limits: RaftLimits, now: float
+        self, me: Replica, life: SetLife, term: int, log: RaftLog, stores: KnownStores, limits: RaftLimits, now: float
     ) -> None:
         self.term = term
         self.messages: list[tuple[Replica, Body]] = []
@@ -251,7 +252,7 @@ class Leadership:
         ring, routers = present.ring, {member.router for member in present.members}
         for router in (*ring, *present.copies):
             known = self._stores.get(router)
-            if router not in routers and known is not None and known.life in (0, self._life):
+            if router not in routers and known is not None and known.life in (NO_LIFE, self._life):
                 return present.with_learner(known.member)
         for learner in present.learners:
             progress = self.progress[learner]

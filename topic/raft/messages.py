@@ -36,6 +36,7 @@ from typing import Final
 import attrs
 
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.log import NOTHING, Entry, Snapshot
 
 
@@ -189,7 +190,7 @@ class Envelope:
     """A message between replicas, with the life, the sender and the receiver. A replica of another life, or with
     another store, ignores it."""
 
-    life: int
+    life: SetLife
     sender: Replica
     receiver: Replica
     body: Body
@@ -202,9 +203,8 @@ class Envelope:
 class Hard:
     """The values that a store keeps in addition to its log."""
 
-    life: int = 0
-    """The life that the store has accepted; 0 if none. It is the hybrid clock at the beginning of the set, or at its
-    latest recovery."""
+    life: SetLife = NO_LIFE
+    """The life that the store has accepted; `NO_LIFE` if none."""
     mapping: bytes = b""
     """The digest of the map from queue names to sets with which the store has accepted the life."""
     begun: bool = False

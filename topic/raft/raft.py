@@ -37,6 +37,7 @@ from topic.raft.configuration import Configuration, Replica
 from topic.raft.digests import Digests
 from topic.raft.errors import NotLeaderError, NotReadyError
 from topic.raft.leadership import Leadership
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog, Snapshot
 from topic.raft.messages import (
@@ -97,14 +98,14 @@ class Raft:
         content: StoreContent,
         limits: RaftLimits,
         draw: Callable[[], float],
-        new_life: Callable[[], int],
+        read_clock: Callable[[], int],
         now: float,
         copies: Sequence[str] = (),
     ) -> None:
         """`routers`: all routers of the mesh. `ring`: the routers with which the set begins. `copies`: the routers that
         then keep an asynchronous copy. `content`: what the store has; the shell has the state at its snapshot. `draw`:
-        returns a random number from 0 to 1. `new_life`: returns a hybrid clock above all clocks that this router knows.
-        Raises ValueError if the set began with another map of names."""
+        returns a random number from 0 to 1. `read_clock`: returns a hybrid clock above all clocks that this router
+        knows. Raises ValueError if the set began with another map of names."""
         if content.hard.life and content.hard.mapping != mapping:
             what = "the configuration assigns queues to replica sets otherwise than when this set began"
             raise ValueError(f"{what}: restore the former assignment")
@@ -124,7 +125,7 @@ class Raft:
         """When `tick` is due; infinite if never."""
         self._limits = limits
         self._draw = draw
-        self._new_life = new_life
+        self._read_clock = read_clock
         self._election: _Election | None = None
         """The election in which this replica stands; None while it does not."""
         self._elections_lost = 0
@@ -340,17 +341,21 @@ class Raft:
             self._send(known.member, say.Propose(self.log.configuration, self._begins_anew))
 
     def _try_effect(self) -> None:
-        is_accepted = self._storage.hard.life == self.hard.life > 0
+        is_accepted = self._storage.hard.life == self.hard.life != NO_LIFE
         if is_accepted and not self.hard.begun and self.stores.is_in_effect(self.hard, self.log.configuration):
             self._take_effect()
 
-    def _take_proposal(self, life: int, proposal: say.Propose) -> None:
+    def _take_proposal(self, life: SetLife, proposal: say.Propose) -> None:
         if self.me not in proposal.configuration.voters or self.hard.begun:
             return
         if not self.hard.life or (proposal.anew and life > self.hard.life):
             self._accept(life, proposal.configuration, anew=proposal.anew)
 
-    def _accept(self, life: int, configuration: Configuration, *, anew: bool) -> None:
+    def _new_life(self) -> SetLife:
+        """The name of a life that begins here now. It is higher than those of all lives that this router knows."""
+        return SetLife(self._read_clock(), self.me.router)
+
+    def _accept(self, life: SetLife, configuration: Configuration, *, anew: bool) -> None:
         self.hard = Hard(life, self.stores.mapping)
         self._begins_anew = anew
         self.log.begin(Entry(0, configuration=configuration))

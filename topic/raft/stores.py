@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 import attrs
 
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.messages import Hard
 
 
@@ -18,8 +19,8 @@ class KnownStore:
     """The store of a router in contact, as the router has announced it."""
 
     member: Replica
-    life: int
-    """The life that the store has accepted; 0 if it has accepted none."""
+    life: SetLife
+    """The life that the store has accepted; `NO_LIFE` if it has accepted none."""
     begun: bool
     ring: tuple[str, ...]
     mapping: bytes
@@ -126,16 +127,16 @@ class KnownStores:
                 return f"it has begun at router {router}"
         return ""
 
-    def may_accept(self, life: int, configuration: Configuration) -> bool:
+    def may_accept(self, life: SetLife, configuration: Configuration) -> bool:
         """Whether all voters can still accept this life, for which an operator has asked. They can if they have the
         stores that the proposal names, and none has accepted a later life."""
         is_latest = all(known.life <= life for known in self.all())
         return is_latest and self.first_voters(anew=True) == configuration
 
     @property
-    def latest_life(self) -> int:
-        """The latest life that is in effect at any router in contact; 0 if there is none."""
-        return max((known.life for known in self.all() if known.begun), default=0)
+    def latest_life(self) -> SetLife:
+        """The latest life that is in effect at any router in contact; `NO_LIFE` if there is none."""
+        return max((known.life for known in self.all() if known.begun), default=NO_LIFE)
 
     def is_in_effect(self, hard: Hard, configuration: Configuration) -> bool:
         """Whether all voters have accepted the life in `hard`, which is on the disk of this store."""

@@ -1,8 +1,9 @@
 """The form of messages between replicas as bytes (protocol 13): one msgpack array, [set, life, sender, receiver, kind,
 fields…].
 
-A member is [router, store]. An entry is [term, data] or [term, data, voters, learners, ring, copies]. `decode` raises
-BreachError for bytes that no replica writes; the error names the wrong field.
+A life is [clock, router]; [0, ""] is none. A member is [router, store]. An entry is [term, data] or [term, data,
+voters, learners, ring, copies]. `decode` raises BreachError for bytes that no replica writes; the error names the wrong
+field.
 """
 
 import reprlib
@@ -16,6 +17,7 @@ import msgpack
 from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import MOST, MOST_NAME, SetLife, read_life
 from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import Body, Envelope
 
@@ -41,16 +43,12 @@ KINDS: Final[tuple[type[Any], ...]] = (
 """The kinds of messages. The index of a kind stands for it in the encoded bytes."""
 _PACKER: Final = msgpack.Packer()
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
-MOST: Final = 2**63 - 1
-"""The greatest number that a life, a term or an index may have."""
-MOST_NAME: Final = 255
-"""The most bytes of the name of a set, a router or a store."""
 
 
 def encode(name: str, envelope: Envelope) -> bytes:
     """Encode a message of the set `name`."""
     body = envelope.body
-    head = [name, envelope.life, _packed(envelope.sender), _packed(envelope.receiver), _NUMBERS[type(body)]]
+    head = [name, envelope.life.parts, _packed(envelope.sender), _packed(envelope.receiver), _NUMBERS[type(body)]]
     count = len(head) + len(attrs.fields(type(body)))
     return b"".join((_PACKER.pack_array_header(count), *map(_PACKER.pack, head), _fields(body)))
 
@@ -95,7 +93,7 @@ def decode(data: bytes | memoryview) -> tuple[str, Envelope]:
         raise BreachError(f"message {kind.__name__} has {len(values)} fields, expected {len(fields)}")
     body: Body = kind(*(_READ[field.type](value, field.name) for field, value in zip(fields, values, strict=True)))
     return _text(name, "set"), Envelope(
-        _count(life, "life"), _member(sender, "sender"), _member(receiver, "receiver"), body
+        _life(life, "life"), _member(sender, "sender"), _member(receiver, "receiver"), body
     )
 
 
@@ -111,6 +109,13 @@ def _count(value: Any, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
         raise _refuse(value, name, "a number from 0 to 2^63 - 1")
     return value
+
+
+def _life(value: Any, name: str) -> SetLife:
+    try:
+        return read_life(value)
+    except ValueError as error:
+        raise _wrong(name, str(error)) from None
 
 
 def _flag(value: Any, name: str) -> bool:

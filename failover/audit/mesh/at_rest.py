@@ -24,6 +24,7 @@ from topic.queues.positions import MOST_PLACES, position_of
 from topic.queues.state import messages_of
 from topic.queues.storing import SetContent
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import SetLife
 
 
 @attrs.frozen
@@ -31,7 +32,7 @@ class StoredReplica:
     """The part of one store that belongs to one set."""
 
     replica: Replica
-    life: int
+    life: SetLife
     snapshot: int
     """The log index of the snapshot in the store."""
     has: Ints
@@ -90,20 +91,19 @@ class AtRest:
 
     def of(self, contents: Contents) -> "AtRest":
         """The stored replicas, but only of sets with one life in all logs and stores."""
-        lives: dict[str, set[int]] = {}
+        lives: dict[str, set[str]] = {}
         for (_, set_), told in contents.items():
             lives.setdefault(set_, set()).update(content.life for content in told)
         found = {
             set_: stored
             for set_, stored in self.replicas.items()
-            if len(lives.get(set_, set()) | {one.life for one in stored}) == 1
+            if len(lives.get(set_, set()) | {str(one.life) for one in stored}) == 1
         }
         return AtRest(found, self.stamps)
 
-    def life_of(self, set_: str) -> int:
-        """The name of the set's life. It is a hybrid clock, and replicas wrote all entries of this life at later
-        clocks."""
-        return self.replicas[set_][0].life
+    def began(self, set_: str) -> int:
+        """The hybrid clock at which the set's life began. Replicas wrote all entries of this life at later clocks."""
+        return self.replicas[set_][0].life.clock
 
     @property
     def is_there_still(self) -> bool:

@@ -19,7 +19,8 @@ class ToldContent:
 
     place: int
     """The place of the entry in the router's log."""
-    life: int
+    life: str
+    """The life of the set, as text."""
     index: int
     messages: int
     positions: int
@@ -39,7 +40,7 @@ def find_contents(rows: Iterable[ControlRow]) -> Contents:
         match row.details if row.event == Event.CONTENT else {}:
             case {
                 "set": str(set_),
-                "life": int(life),
+                "life": str(life),
                 "index": int(index),
                 "messages": int(messages),
                 "positions": int(positions),
@@ -52,7 +53,7 @@ def find_contents(rows: Iterable[ControlRow]) -> Contents:
 
 def recovered_sets(contents: Contents) -> frozenset[str]:
     """The sets that have begun a new life, because an operator has recovered them. They may have lost messages."""
-    lives = defaultdict[str, set[int]](set)
+    lives = defaultdict[str, set[str]](set)
     for (_, set_), told in contents.items():
         lives[set_].update(content.life for content in told)
     return frozenset(set_ for set_, of in lives.items() if len(of) > 1)
@@ -61,7 +62,7 @@ def recovered_sets(contents: Contents) -> frozenset[str]:
 def disagreeing(contents: Contents) -> Iterator[tuple[str, str]]:
     """Yields two texts for each index at which the contents of two replicas differ. The first has the set and the
     index, the second the two logs."""
-    known: dict[tuple[str, int, int], tuple[str, ToldContent]] = {}
+    known: dict[tuple[str, str, int], tuple[str, ToldContent]] = {}
     for (log, set_), told in contents.items():
         for content in told:
             other, first = known.setdefault((set_, content.life, content.index), (log, content))

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from router.entities.replicas import LEADER, is_redundant
+from router.entities.replicas import LEADER, is_redundant, life_parts
 from router.mesh.status import RouterView
 
 Row = Mapping[str, Any]
@@ -123,8 +123,8 @@ def in_words(names: Iterable[str]) -> str:
     return f"replica set{'s' if more else ''} {', '.join([first, *more])}"
 
 
-def _knowledge(row: Row) -> tuple[int, int, bool, int]:
-    return int(row["life"] or "0", 16), row["term"], row["role"] == LEADER, row["commit"]
+def _knowledge(row: Row) -> tuple[tuple[int, str], int, bool, int]:
+    return life_parts(row["life"]), row["term"], row["role"] == LEADER, row["commit"]
 
 
 def needed_by(sets: Iterable[ShownSet]) -> dict[str, list[str]]:

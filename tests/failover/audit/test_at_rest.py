@@ -19,6 +19,7 @@ from topic.queues.positions import index_of, position_of, position_text
 from topic.queues.rows import PackedRows
 from topic.queues.storing import SetContent
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import SetLife
 
 VOTERS = tuple(Replica(name, name.encode()) for name in "abc")
 ALL = Configuration(VOTERS)
@@ -27,7 +28,7 @@ FIRST, SECOND = position_of(7, 0), position_of(9, 0)
 
 def store(name: str, *positions: int, snapshot: int = 0, configuration: Configuration = ALL) -> StoredReplica:
     has = np.array(positions, np.int64)
-    return StoredReplica(Replica(name, name.encode()), 1, snapshot, has, frozenset([configuration]))
+    return StoredReplica(Replica(name, name.encode()), SetLife(1, "a"), snapshot, has, frozenset([configuration]))
 
 
 def lost(*stored: StoredReplica) -> list[int]:
@@ -130,11 +131,12 @@ def test_a_message_that_stores_have_lost_is_an_accusation() -> None:
 def test_what_an_operator_has_recovered_is_no_loss() -> None:
     """The life of the stores is later than what the logs tell of messages."""
     files, stores = stopped(SEED, ENDS)
-    later = max(one.life for one in at_rest(stores.items()).replicas[NAME]) << 1
+    latest = max(one.life for one in at_rest(stores.items()).replicas[NAME])
+    later = attrs.evolve(latest, clock=latest.clock << 1)
     recovered = {name: {NAME: in_life(without(sets[NAME], 0), later)} for name, sets in stores.items()}
     assert LOST_AT_REST not in judged(files, recovered).violations
 
 
-def in_life(content: SetContent, life: int) -> SetContent:
+def in_life(content: SetContent, life: SetLife) -> SetContent:
     stored = content.content
     return attrs.evolve(content, content=attrs.evolve(stored, hard=attrs.evolve(stored.hard, life=life)))

@@ -35,6 +35,7 @@ from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
+from topic.raft.life import SetLife
 
 SEED = 3
 Entry = tuple[Event, dict[str, Any]]
@@ -220,7 +221,7 @@ def test_a_lie_is_found(lie: Lie, kinds: set[str]) -> None:
 
 @pytest.mark.parametrize("queue", ["queue/1", "queue/a on b"])
 def test_the_queue_that_a_delivery_comes_into_is_known_by_the_link_of_the_ingress(queue: str) -> None:
-    binding = Binding(QueueId(1, 2), QueueId(1, 3), "topic/x").link("q0", queue)
+    binding = Binding(QueueId(SetLife(1, "a"), 2), QueueId(SetLife(1, "a"), 3), "topic/x").link("q0", queue)
     for link, address in ((binding, "topic/x"), (dead_letter_ingress_of("q0"), ingress_address("q0", queue))):
         assert _queue_of_link(link, address) == egress_address("q0", queue)
 
@@ -253,8 +254,8 @@ BROKEN: list[tuple[type, str, str, str, str, int, str]] = [
      "queues", 1, "gone without a consumer"),
     (Egress, "send_outcomes", "if action.outcome in GIVEN_BACK:", "if True:", "queues", 2,
      "given back though processed"),
-    (MessageRows, "read", "position, life, index, size, digest, ends = _read(key, value)",
-     "position, life, index, size, digest, ends = _read(key, value)\n    if position % 3 == 1:\n        return",
+    (MessageRows, "read", "position, id_, size, digest, ends = _read(key, value)",
+     "position, id_, size, digest, ends = _read(key, value)\n    if position % 3 == 1:\n        return",
      "consumers", 2, DISPUTED),
 ]  # fmt: skip
 """Class, method, text, other text; the kind of run and its seed; the violation."""

@@ -45,7 +45,7 @@ def plan(folder: Path, text: str = TRIANGLE) -> Topology:
 def replica_set(name: str, **told: Any) -> dict[str, Any]:
     """As that router tells of it, which a leads."""
     members = {"ring": [*"abc"], "voters": [*"abc"], "may_stop": [*"abc"], "why_aside": "", **told}
-    return {"name": "q0", "life": "66", "term": 1, "commit": 1, "leader": "a"} | members | {
+    return {"name": "q0", "life": "66-a", "term": 1, "commit": 1, "leader": "a"} | members | {
         "role": "leader" if name == members.get("leader", "a") else "follower"
     }  # fmt: skip
 

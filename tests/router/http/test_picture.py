@@ -107,7 +107,7 @@ def replica_set(name: str, role: str, **more: Any) -> dict[str, Any]:
     told = {
         "name": name,
         "prefix": "",
-        "life": "66a2",
+        "life": "66a2-a",
         "term": 2,
         "leader": "a",
         "role": role,

@@ -51,7 +51,7 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     ]
     named = {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
     made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
-    identity = f"{LIFE:x}-2"
+    identity = f"{LIFE}-2"
     about: dict[str, Any] = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
     about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0, "paused": 0, "scheduled": 0}
     about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0, "expired": 0}
@@ -64,7 +64,7 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     )
     assert await asking.ask("READ", "b", **named) == {**made, **only_leader}, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
-    about["version"] = f"{LIFE:x}-3"
+    about["version"] = f"{LIFE}-3"
     expected = {**about, "limitMessages": None, "limitBytes": 2**40, "bind": None}
     assert changed == expected, "what is left out is not set any more"
     assert await asking.ask("READ", **named) == changed
@@ -106,7 +106,7 @@ async def test_a_router_without_a_replica_changes_what_is_named_whole() -> None:
     assert told.startswith("400: version is None, expected that of the settings that are to be replaced")
     body = {"limitMessages": 6, "version": made["version"]}
     changed = await asking.ask("UPDATE", None, body, type=DECLARED_QUEUE.managed, **whole)
-    assert changed == {**made, "limitMessages": 6, "version": f"{LIFE:x}-3"}
+    assert changed == {**made, "limitMessages": 6, "version": f"{LIFE}-3"}
     told = await refused(asking, "UPDATE", {"limitMessages": 7, "version": made["version"]}, **whole)
     assert told == (
         f'409: queue "queue/eu/x" was changed meanwhile: it has limit-messages 6 (version {changed["version"]})'
@@ -176,7 +176,7 @@ async def test_the_first_messages_of_a_queue_are_shown_within_bounds() -> None:
     rows = (await asking.ask("PEEK", **named))["messages"]
     assert PEEKED_BYTES <= sum(len(row["message"]) for row in rows) < PEEKED_BYTES + 4200
     assert (await asking.ask("PEEK", **named, **beyond))["messages"] == []
-    elsewhere = named | {"name": "queue/x", "identity": f"{LIFE:x}-2"}
+    elsewhere = named | {"name": "queue/x", "identity": f"{LIFE}-2"}
     with pytest.raises(RefusedError, match="400: this router has no replica of queue queue/x"):
         await asking.ask("PEEK", **elsewhere)
     assert len(mesh.lists["eu"].messages.of(queue.id)) == 52, "it takes nothing"
@@ -249,14 +249,14 @@ def test_the_table_has_each_setting_of_a_queue() -> None:
     given = {one.name: others.get(one.name, 5) for one in SETTINGS}
     assert QueueSettings.of(given).values() == given
     assert settings_in({one.managed_name: given[one.name] for one in SETTINGS}) == QueueSettings.of(given)
-    assert QueueId.parse(f"{LIFE:x}-2") == QueueId(LIFE, 2)
+    assert QueueId.parse(f"{LIFE}-2") == QueueId(LIFE, 2)
 
 
 async def test_a_set_is_an_entity_with_what_its_router_knows() -> None:
     mesh = AgreeingMesh()
     rows = {row["name"]: row for row in await AskingMesh(mesh).query(SET.managed, (), "d")}
     assert (rows["eu"]["role"], rows["eu"]["leader"], rows["eu"]["voters"]) == ("proxy", "a", [])
-    assert (rows["q0"]["role"], rows["q0"]["leader"], rows["q0"]["life"]) == ("follower", "b", f"{LIFE:x}")
+    assert (rows["q0"]["role"], rows["q0"]["leader"], rows["q0"]["life"]) == ("follower", "b", f"{LIFE}")
 
 
 @pytest.mark.parametrize("body", [{}, {"ring": "ab"}, {"ring": [1]}, {"begin": False}, {"begin": True, "ring": ["a"]}])

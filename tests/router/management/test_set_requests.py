@@ -10,10 +10,11 @@ from trio.testing import MockClock
 from router.management.queues import READ_S, SetRequests
 from topic.queues.actions import Answered, BodiesFound
 from topic.queues.operations import Answer, Declare, Done, Operation, QueueId, Refused, RefusedFor
+from topic.raft.life import SetLife
 
 
 def done(index: int) -> Done:
-    return Done(QueueId(1, index), QueueId(1, index))
+    return Done(QueueId(SetLife(1, "a"), index), QueueId(SetLife(1, "a"), index))
 
 
 class Node:
@@ -88,7 +89,7 @@ async def test_who_waits_for_messages_gets_those_that_are_there(node: Node, auto
         found: list[Mapping[int, bytes]] = []
 
         async def read() -> None:
-            found.append(await node.requests.read(node, "q0", QueueId(1, 2), [5, 6]))
+            found.append(await node.requests.read(node, "q0", QueueId(SetLife(1, "a"), 2), [5, 6]))
 
         nursery.start_soon(read)
         await trio.sleep(1)
@@ -99,6 +100,6 @@ async def test_who_waits_for_messages_gets_those_that_are_there(node: Node, auto
 
 async def test_a_disk_that_hangs_keeps_nobody_waiting(node: Node, autojump_clock: MockClock) -> None:
     with pytest.raises(trio.TooSlowError):
-        await node.requests.read(node, "q0", QueueId(1, 2), [5])
+        await node.requests.read(node, "q0", QueueId(SetLife(1, "a"), 2), [5])
     assert trio.current_time() >= READ_S
     node.requests.found(BodiesFound(1, {}))

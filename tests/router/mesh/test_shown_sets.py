@@ -10,7 +10,7 @@ from router.mesh.shown.sets import ShownSet, replacement_commands, sets_in, why_
 
 def shown(name: str = "q0", *, may_stop: Sequence[str] = "abc", role: str = "leader", **row: Any) -> ShownSet:
     """A set of a, b and c, as its leader a tells it."""
-    told = {"name": name, "prefix": "", "life": "64", "term": 1, "commit": 5, "role": role, "leader": "a",
+    told = {"name": name, "prefix": "", "life": "64-a", "term": 1, "commit": 5, "role": role, "leader": "a",
         "ring": list("abc"), "voters": list("abc"), "learners": [], "async": [],
         "may_stop": list(may_stop)} | row  # fmt: skip
     [one] = sets_in([("a", told)])

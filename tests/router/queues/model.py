@@ -17,6 +17,7 @@ from topic.queues.rows import Changes, PackedRows
 from topic.queues.state import entry, messages_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import SetLife
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import NO_PIECES, Hard, Persist, StagedPiece, StoreContent
 
@@ -25,7 +26,7 @@ MEMBERS = [Replica(router, router.encode() * 8) for router in "abcd"]
 
 def rows_of(position: int, body: bytes) -> list[tuple[bytes, bytes]]:
     """The row about a message, and the row of its body."""
-    about = msgpack.packb((7, 1, len(body), body_digest(body)))
+    about = msgpack.packb(((7, "a"), 1, len(body), body_digest(body)))
     return [(about_key(position), about), (body_key(position), body)]
 
 
@@ -168,7 +169,7 @@ class Drawing:
             return Entry(term, b"", self._members())
         if kind < 0.5:
             messages = [self._bytes() for _ in range(self.random.choice((1, 2, 5, 20)))]
-            return Entry(term, entry(term, encode_proposal(Enqueue("queue", (), (), messages))))
+            return Entry(term, entry(SetLife(term + 1, "a"), encode_proposal(Enqueue("queue", (), (), messages))))
         return Entry(term, self._bytes())
 
     def _bytes(self) -> bytes:
@@ -188,7 +189,7 @@ class Drawing:
 
     def _elect(self, name: str, part: ModelPart) -> list[StoreChange]:
         vote = self.random.choice([None, *MEMBERS])
-        life = part.hard.life or self.random.randint(1, 1 << 62)
+        life = part.hard.life or SetLife(self.random.randint(1, 1 << 62), "a")
         hard = Hard(life, b"mapping", self.random.random() < 0.8, part.hard.term + 1, vote)
         return [self._write(name, hard, part.last + 1)]
 

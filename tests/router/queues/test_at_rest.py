@@ -8,6 +8,7 @@ from router.queues.boot import boot_id
 from router.queues.store import STORE, QueueStore, Sync
 from tests.router.queues.test_store import HARD, SETS, copied, identities
 from topic.queues.storing import Write
+from topic.raft.life import NO_LIFE
 from topic.raft.log import Entry
 from topic.raft.messages import Persist
 
@@ -47,7 +48,7 @@ def test_a_part_with_less_than_was_acknowledged_is_empty(tmp_path: Path) -> None
     for suffix in ("", "-wal"):
         (later.parent / f"{STORE}{suffix}").write_bytes((earlier.parent / f"{STORE}{suffix}").read_bytes())
     found = read_at_rest(later)
-    assert found is not None and found[1]["q1"].content.hard.life == 0
+    assert found is not None and found[1]["q1"].content.hard.life == NO_LIFE
 
 
 def test_a_store_that_cannot_be_read_tells_nothing(tmp_path: Path) -> None:

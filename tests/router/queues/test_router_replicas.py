@@ -21,6 +21,7 @@ from topic.core import Topic
 from topic.journal import Block
 from topic.queues.actions import Tell
 from topic.queues.storing import Write
+from topic.raft.life import SetLife
 from topic.raft.log import Entry
 from topic.raft.messages import Hard, Persist
 from topic.settings import Settings
@@ -31,7 +32,7 @@ routers: {a: {amqp: 127.0.0.1:0}}
 addresses: [{prefix: queue/, kind: queue}]
 queues: {sets: 1}
 """
-WRITE = Write("q0", Persist(1, Hard(7, b"map"), (), None, 1, (Entry(0, b"1"),)))
+WRITE = Write("q0", Persist(1, Hard(SetLife(7, "a"), b"map"), (), None, 1, (Entry(0, b"1"),)))
 
 
 def topology(folder: Path, text: str = MESH) -> Topology:
@@ -81,7 +82,7 @@ async def test_what_the_node_asks_is_stored_and_the_node_hears_of_a_transaction_
         nursery.cancel_scope.cancel()
     assert (owner.node.stored_writes, owner.steps) == ([WRITE], [1])
     with open_store(topology(tmp_path), "a", tmp_path) as store:
-        assert store.contents["q0"].content.hard == Hard(7, b"map")
+        assert store.contents["q0"].content.hard == Hard(SetLife(7, "a"), b"map")
 
 
 async def test_what_was_set_aside_is_warned_of(

@@ -25,12 +25,13 @@ from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.state import entry
 from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import SetLife
 from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StagedPiece
 
 SETS = ("q0", "q1", "eu")
 ME = Replica("a", b"a")
-HARD = Hard(7, b"map", True, 3, ME)
+HARD = Hard(SetLife(7, "a"), b"map", True, 3, ME)
 
 
 def identities(seed: str = "stores") -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from topic.queues.operations import Answer, Operation
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadBodies, ReadPiece, StoreChange, StoreRead, Write
+from topic.raft.life import SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
 
@@ -61,23 +62,23 @@ class SetCluster:
         self._compare_every = compare_every
         self._draw = draw
         self._prefer_s = prefer_s
-        self._life = 99
+        self._clock = 99
         self._contact = 0
         self.new_store = StoreNames()
         self.channels: dict[tuple[str, str], deque[tuple[int, bytes]]] = {}
         self.hosts = {name: SetHost(MemorySets(self.new_store.parts(self.map.plans))) for name in routers}
-        self.decided: dict[tuple[str, int, int], Entry] = {}
+        self.decided: dict[tuple[str, SetLife, int], Entry] = {}
         """Keyed by set, life and index."""
-        self.digests: dict[tuple[str, int, int], bytes] = {}
+        self.digests: dict[tuple[str, SetLife, int], bytes] = {}
         """Keyed by set, life and index: the digest of the state."""
-        self.contents: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self.contents: dict[tuple[str, SetLife, int], tuple[int, int]] = {}
         """Keyed by set, life and index: the content that replicas have logged."""
         for name in self.routers:
             self.start(name)
 
-    def new_life(self) -> int:
-        self._life += 1
-        return self._life
+    def read_clock(self) -> int:
+        self._clock += 1
+        return self._clock
 
     def sets(self, router: str) -> ReplicaSets:
         sets = self.hosts[router].sets
@@ -95,7 +96,7 @@ class SetCluster:
             host.disk.contents,
             self.limits,
             self._draw,
-            self.new_life,
+            self.read_clock,
             self.new_store,
             self.now,
             compare_every=self._compare_every,

@@ -47,7 +47,7 @@ from topic.identity import (
     link_name,
 )
 from topic.queues.leader.letters import letters_to
-from topic.queues.operations import Configure, QueueSettings, read_operation, unpack
+from topic.queues.operations import Configure, QueueSettings, read_operation
 from topic.queues.positions import Run, each_of, position_of
 from topic.queues.proposals import (
     FIRST,
@@ -64,7 +64,7 @@ from topic.queues.proposals import (
     Unreserve,
     read_proposal,
 )
-from topic.queues.state import LIFE
+from topic.queues.state import read_entry
 from topic.queues.wire import SETS, decode
 from topic.raft import messages as say
 from topic.raft.log import Entry
@@ -155,7 +155,7 @@ class TracedQueueBench(TracedBench, QueueBench):
     def _entry(self, index: int, entry: Entry) -> str:
         if not entry.data:
             return f"{index} begin of the term"
-        parts = unpack(entry.data[LIFE:], "an entry")
+        _, parts = read_entry(entry.data)
         is_proposal = parts[0] >= FIRST
         return f"{index} {self._proposal(index, read_proposal(parts)) if is_proposal else _operation(parts)}"
 

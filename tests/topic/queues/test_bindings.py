@@ -24,6 +24,7 @@ from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import Answer, Configure, Declare, Delete, Done, Operation, QueueId, QueueSettings, Refused
 from topic.queues.state import SetState
+from topic.raft.life import SetLife
 
 ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
 TOPIC, OTHER, PATTERN = "topic/orders", "topic/eu/x", "topic/eu/*"
@@ -33,7 +34,7 @@ ALL = (b"1", b"2", b"3", b"4")
 @pytest.mark.parametrize("queue", [QUEUE, "queue", "queue/a on b", "queue/eu/1/2-3"])
 @pytest.mark.parametrize("address", [TOPIC, PATTERN, "topic/a on b"])
 def test_the_link_of_a_binding_names_its_set_and_its_queue(queue: str, address: str) -> None:
-    link = Binding(QueueId(7, 1), QueueId(0x66A2F3C1B0001, 57), address).link(SET, queue)
+    link = Binding(QueueId(SetLife(7, "a"), 1), QueueId(SetLife(0x66A2F3C1B0001, "a"), 57), address).link(SET, queue)
     assert queue_of_binding(link) == (SET, queue) and set_of_binding(link) == SET
 
 

@@ -35,6 +35,7 @@ from topic.queues.replica import SetReplica
 from topic.queues.rows import PackedRows, StateRows
 from topic.queues.storing import ReadBodies
 from topic.raft.configuration import Replica
+from topic.raft.life import SetLife
 
 ALL = [b"%d" % number for number in range(12)]
 
@@ -383,7 +384,7 @@ def test_somebody_else_may_read_bodies() -> None:
 
 # rows
 
-QUEUES = [QueueId(1, number) for number in range(3)]
+QUEUES = [QueueId(SetLife(1, "a"), number) for number in range(3)]
 steps = st.lists(
     st.tuples(
         st.sampled_from(["put", "put", "put", "delete", "drop", "take"]), st.integers(0, 2), st.binary(max_size=3)

@@ -24,6 +24,7 @@ from topic.queues.leader.pages import Pages
 from topic.queues.operations import Browse, MessagePage, Refused, encode
 from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.state import SetState, entry
+from topic.raft.life import SetLife
 
 
 class Browser:
@@ -188,7 +189,7 @@ def test_a_router_asks_for_few_pages_at_a_time() -> None:
 def test_a_request_to_browse_does_nothing_in_a_log() -> None:
     state = SetState()
     before = state.rows.digest
-    assert isinstance(state.apply(1, entry(1, encode(Browse(QUEUE, 0)))), Refused)
+    assert isinstance(state.apply(1, entry(SetLife(1, "a"), encode(Browse(QUEUE, 0)))), Refused)
     assert state.rows.digest == before
 
 
@@ -196,7 +197,7 @@ def test_a_hundred_thousand_messages_are_seen_and_stay() -> None:
     state, answers = SetState(), list[MessagePage | Refused]()
     for index in range(1, 101):
         messages = [b"%d" % number for number in range(1000 * (index - 1), 1000 * index)]
-        state.apply(index, entry(1, encode_proposal(Enqueue(QUEUE, [], [], messages))))
+        state.apply(index, entry(SetLife(1, "a"), encode_proposal(Enqueue(QUEUE, [], [], messages))))
     before, log = state.rows.digest, create_autospec(Proposer)
     shown = Pages(
         state,

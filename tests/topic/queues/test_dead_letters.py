@@ -41,6 +41,7 @@ from topic.queues.outgoing.outbox import Why
 from topic.queues.positions import runs_of
 from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Given, Posted, Reject, Reserve, Settled
 from topic.queues.state import SetState, entry
+from topic.raft.life import SetLife
 
 DEAD = "queue/dead"
 NEWS = "topic/dead"
@@ -120,7 +121,7 @@ def test_what_is_not_taken_stays_and_counts() -> None:
     for late in (Free(queue, [(at(0), at(0))], failed=True), Dequeue(queue, [(at(0), at(0))])):
         propose(state, 6, late)
         propose(state, 7, Reserve(queue, ONE, [(at(0), at(0))]))
-    propose(state, 8, Posted(QueueId(9, 9), [(at(0), at(0))], taken=True))
+    propose(state, 8, Posted(QueueId(SetLife(9, "a"), 9), [(at(0), at(0))], taken=True))
     assert outbox(state) == [(b"1", Why.REJECTED)] and state.messages.returns(at(0)).times == 1
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import attrs
-import msgpack
 import pytest
 
 from tests.failures import NO_ANNOTATIONS, marked
@@ -39,7 +38,7 @@ from topic.queues.messages import QueuedMessages, Returns
 from topic.queues.operations import Delete, Done, Purge
 from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
 from topic.queues.replica import SetReplica
-from topic.queues.state import LIFE
+from topic.queues.state import read_entry
 from topic.termini.changes import Changes
 from topic.termini.generations import Generations
 
@@ -146,7 +145,7 @@ def test_what_nobody_waits_for_is_proposed_with_the_next_entry() -> None:
 def kinds_after(bench: QueueBench, index: int) -> list[int]:
     """The kinds of the proposals behind this log index."""
     log = bench.sets(bench.leader)._replicas[SET].raft.log
-    return [msgpack.unpackb(one.data[LIFE:])[0] for one in log.entries(index + 1, log.last)]
+    return [read_entry(one.data)[1][0] for one in log.entries(index + 1, log.last)]
 
 
 def test_what_nobody_waits_for_is_proposed_soon() -> None:

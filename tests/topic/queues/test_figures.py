@@ -16,6 +16,7 @@ from topic.queues.operations import QueueId
 from topic.queues.positions import position_of
 from topic.queues.proposals import Dequeue, Enqueue, Free, Reserve, Settled
 from topic.queues.state import SetState
+from topic.raft.life import SetLife
 
 
 def figures(state: SetState, queue: QueueId) -> tuple[int, int, Passed]:
@@ -45,7 +46,7 @@ def test_what_passes_through_a_queue_is_counted() -> None:
 
 def test_messages_that_are_full_or_of_nobody_are_not_counted() -> None:
     state, queue = filled_state(1)
-    nobody = QueueId(1, 99)
+    nobody = QueueId(SetLife(1, "a"), 99)
     propose(state, 3, Reserve(nobody, ONE, [(at(0), at(0))]))
     propose(state, 4, Free(nobody, [(at(0), at(0))], failed=True))
     propose(state, 5, Dequeue(nobody, [(at(0), at(0))]))

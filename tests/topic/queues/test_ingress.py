@@ -25,6 +25,7 @@ from topic.queues.leader.leaders import LedSet
 from topic.queues.messages import DeliveryAnswer, QueuedMessages
 from topic.queues.replica import SetReplica
 from topic.queues.state import SetState
+from topic.raft.life import SetLife
 
 ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
 ADDRESS = ingress_address(SET, QUEUE)
@@ -322,9 +323,10 @@ def test_what_publishers_give_up_takes_no_room_for_ever(monkeypatch: pytest.Monk
 
 
 def test_the_clock_of_an_attach_grows_with_life_and_term() -> None:
-    life = 1_700_000_000_000 << 16
+    began = 1_700_000_000_000 << 16
+    life, later = SetLife(began, "a"), SetLife(began + (3_600_000 << 16), "a")
     clocks = [term_clock(life, term, count) for term in (1, 2, 1000) for count in (0, 1, (1 << TERM_BITS) - 1)]
-    assert clocks == sorted(set(clocks)) and clocks[-1] < term_clock(life + (3_600_000 << 16), 1001, 0)
+    assert clocks == sorted(set(clocks)) and clocks[-1] < term_clock(later, 1001, 0)
 
 
 def test_keys_are_those_of_the_publishers() -> None:

@@ -15,6 +15,7 @@ from topic.queues.operations import Done, Purge, QueueId, encode
 from topic.queues.positions import delivery_tag, position_of
 from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reserve
 from topic.queues.state import SetState, entry
+from topic.raft.life import SetLife
 
 QUEUE = "queue/1"
 EGRESS = egress_of("q0", QUEUE)
@@ -82,7 +83,9 @@ def test_what_comes_back_and_leaves_is_told_by_its_delivery() -> None:
 
 
 def purge(state: SetState, index: int, queue: QueueId) -> None:
-    assert isinstance(state.apply(index, entry(1, encode(Purge(QUEUE, queue, position_of(index, 0))))), Done)
+    assert isinstance(
+        state.apply(index, entry(SetLife(1, "a"), encode(Purge(QUEUE, queue, position_of(index, 0))))), Done
+    )
 
 
 @pytest.mark.parametrize(

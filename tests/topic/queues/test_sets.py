@@ -13,6 +13,7 @@ from topic.queues.state import SetState
 from topic.queues.storing import StoreChange, Write
 from topic.queues.wire import Leads, Requested, encode
 from topic.raft.errors import NotLeaderError, NotReadyError
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.limits import RaftLimits
 
 EU = SetPlan("eu", ("b", "c", "d"), "queue/eu/")
@@ -182,7 +183,7 @@ def test_an_answer_of_a_former_leader_counts_nothing() -> None:
     leader = cluster.leader()
     other = next(name for name in "abc" if name != leader)
     number = cluster.ask("d", Declare("queue/x"))
-    sets.receive(other, encode("q0", Leads(200, 99, True)), cluster.now)
+    sets.receive(other, encode("q0", Leads(SetLife(200, "a"), 99, True)), cluster.now)
     cluster.after("d")
     cluster.deliver("d", leader)
     cluster.channels["d", other].clear()
@@ -202,7 +203,7 @@ def test_an_answer_to_an_earlier_process_of_a_router_is_not_given_to_the_next() 
         cluster.lose(other, "d")
     cluster.start("d")
     cluster.meet("d", leader)
-    second = cluster.ask("d", Delete("queue/x", QueueId(1, 1)))
+    second = cluster.ask("d", Delete("queue/x", QueueId(SetLife(1, "a"), 1)))
     cluster.settle()
     answer = cluster.hosts["d"].answers[second]
     assert first == second and isinstance(answer, Refused) and answer.reason is RefusedFor.NOT_FOUND
@@ -561,7 +562,7 @@ def test_an_id_is_never_used_again() -> None:
     gone = cluster.answer("c", Delete("queue/x", first.id))
     assert isinstance(gone, Refused) and gone.reason is RefusedFor.NOT_FOUND
     second = cluster.answer("a", Declare("queue/x"))
-    assert isinstance(second, Done) and second.id > first.id > QueueId(0, 0)
+    assert isinstance(second, Done) and second.id > first.id > QueueId(NO_LIFE, 0)
 
 
 def test_one_old_queue_does_not_keep_the_log() -> None:

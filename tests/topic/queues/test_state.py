@@ -30,13 +30,14 @@ from topic.queues.operations import (
     encode_answer,
 )
 from topic.queues.state import SetState, entry
+from topic.raft.life import SetLife
 
 ROOT = Path(__file__).parent.parent.parent.parent
-LIFE = 100
+LIFE = SetLife(100, "a")
 LIMITED = QueueSettings(limit_messages=10)
 
 
-def apply(queues: SetState, index: int, operation: Operation, life: int = LIFE) -> Answer:
+def apply(queues: SetState, index: int, operation: Operation, life: SetLife = LIFE) -> Answer:
     answer = queues.apply(index, entry(life, encode(operation)))
     queues.check()
     assert isinstance(answer, Done | Refused)
@@ -48,7 +49,7 @@ def reason(answer: Answer) -> RefusedFor:
     return answer.reason
 
 
-def done(index: int, version: int = 0, life: int = LIFE) -> Done:
+def done(index: int, version: int = 0, life: SetLife = LIFE) -> Done:
     """Of the queue that was declared at this index; its settings are of the other one, if one is given."""
     return Done(QueueId(life, index), QueueId(life, version or index))
 
@@ -117,8 +118,8 @@ def test_a_queue_that_is_gone_is_not_found() -> None:
     assert reason(apply(queues, 10, Configure("queue/a", id_, id_, LIMITED))) is RefusedFor.NOT_FOUND
 
 
-@pytest.mark.parametrize("life", [LIFE, LIFE + 1])
-def test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name(life: int) -> None:
+@pytest.mark.parametrize("life", [LIFE, SetLife(100, "b")])
+def test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name(life: SetLife) -> None:
     """Trap 4: also if a new life gives the same index again."""
     queues, former = SetState(), QueueId(LIFE, 7)
     apply(queues, 7, Declare("queue/a"))
@@ -184,12 +185,13 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Operation],
 PROGRAM = """
 from topic.queues.operations import Configure, Declare, Delete, QueueId, QueueSettings, encode
 from topic.queues.state import SetState, entry
+from topic.raft.life import SetLife
 queues = SetState()
 for index in range(1, 500):
-    name, id = f"queue/{index * 7 % 50}", QueueId(100, index - 20)
+    name, id = f"queue/{index * 7 % 50}", QueueId(SetLife(100, "a"), index - 20)
     settings = QueueSettings(index % 3 or None, index % 4 or None)
     kinds = Declare(name, settings), Declare(name, settings), Configure(name, id, id, settings), Delete(name, id)
-    queues.apply(index, entry(100, encode(kinds[index % 4])))
+    queues.apply(index, entry(SetLife(100, "a"), encode(kinds[index % 4])))
 print(queues.rows.digest.hex(), [str(queue.id) for queue in queues], sorted(queues.rows))
 """
 
@@ -213,8 +215,8 @@ def test_replicas_do_not_differ_by_the_hashes_of_texts() -> None:
         b"\xc1",
         b"\x00",
         msgpack.packb([1]),
-        msgpack.packb(["a", [1, 2], {}]),
-        msgpack.packb(["b", [1, 2], [1, 2], {}]),
+        msgpack.packb(["a", [[1, "a"], 2], {}]),
+        msgpack.packb(["b", [[1, "a"], 2], [[1, "a"], 2], {}]),
     ],
 )
 def test_a_row_that_is_no_queue_is_refused(value: bytes) -> None:
@@ -244,12 +246,13 @@ def test_an_operation_is_read_as_it_was_written(operation: Operation) -> None:
         ([0, "a", {"colour": 1}], "no setting 'colour', expected one of limit_messages, limit_bytes"),
         ([0, "a", {"limit_bytes": 0}], "limit_bytes of a queue is 0, expected a number from 1"),
         ([0, "a", {"limit_bytes": True}], "limit_bytes of a queue is True"),
-        ([2, "a", [1]], "id of a queue"),
-        ([2, "a", [1, -1]], "id of a queue"),
-        ([3, "a", [1, 2], -1], "expected a number from 0"),
-        ([3, "a", [1, 2], True], "expected a number from 0"),
-        ([4, "a", [1, 2], "b", [[2, 1]]], "ascending order"),
-        ([4, "a", [1, 2], "", [[1, 2]]], "1 to 255 bytes"),
+        ([2, "a", [[1, "a"]]], "id of a queue"),
+        ([2, "a", [[1, "a"], -1]], "id of a queue"),
+        ([2, "a", [1, 1]], "life of a set"),
+        ([3, "a", [[1, "a"], 2], -1], "expected a number from 0"),
+        ([3, "a", [[1, "a"], 2], True], "expected a number from 0"),
+        ([4, "a", [[1, "a"], 2], "b", [[2, 1]]], "ascending order"),
+        ([4, "a", [[1, "a"], 2], "", [[1, 2]]], "1 to 255 bytes"),
     ],
 )
 def test_what_is_no_operation_is_refused(parts: Any, why: str) -> None:
@@ -263,7 +266,11 @@ def test_a_name_that_is_too_long_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [Done(QueueId(2**63 - 1, 0), QueueId(1, 2), 3), Refused(RefusedFor.NO_ANSWER, "nobody")]
+    "answer",
+    [
+        Done(QueueId(SetLife(2**63 - 1, "a"), 0), QueueId(LIFE, 2), 3),
+        Refused(RefusedFor.NO_ANSWER, "nobody"),
+    ],
 )
 def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
     assert decode_answer(encode_answer(answer)) == answer
@@ -276,16 +283,29 @@ def test_the_reason_of_an_answer_is_bounded() -> None:
 
 @pytest.mark.parametrize(
     "parts",
-    [[], [1], [1, 2, 3], [1, 2, 3, 4, -1], [1, 2, 3, 4, 5, 6], [1, "a"], ["busy"], ["else", "why"], ["busy", 1], {}],
+    [
+        [],
+        [1],
+        [[1, "a"], 2, 3],
+        [[1, "a"], 2, [1, "a"], 4, -1],
+        [[1, "a"], 2, [1, "a"], -4, 0],
+        [1, 2, 3, 4, 5],
+        [1, "a"],
+        ["busy"],
+        ["else", "why"],
+        ["busy", 1],
+        {},
+    ],
 )
 def test_what_is_no_answer_is_refused(parts: Any) -> None:
-    with pytest.raises(ValueError, match=r"answer about queues|RefusedFor|id of a queue|a number from 0"):
+    with pytest.raises(ValueError, match=r"answer about queues|RefusedFor|id of a queue|a number from 0|life of a set"):
         decode_answer(msgpack.packb(parts))
 
 
 def test_an_id_is_read_as_it_is_shown() -> None:
-    id_ = QueueId(0x66A2F3C1B0001, 57)
-    assert str(id_) == "66a2f3c1b0001-57" and QueueId.parse(str(id_)) == id_
-    for wrong in ("", "-", "1", "x-1", "1--1", "1-+1", " 1-1", "1-1 ", "A-1", f"1-{2**63}", "1_0-1"):
+    id_ = QueueId(SetLife(0x66A2F3C1B0001, "a-b"), 57)
+    assert str(id_) == "66a2f3c1b0001-a-b-57" and QueueId.parse(str(id_)) == id_
+    wrong_lives = "x-a-1", "1-1", "1--1", " 1-a-1", "A-a-1", "1_0-a-1", "0-a-1", f"{2**63:x}-a-1"
+    for wrong in ("", "-", "1", *wrong_lives, "1-a", "1-a-", "1-a-+1", "1-a-1 ", f"1-a-{2**63}"):
         with pytest.raises(ValueError, match="is no id of a queue"):
             QueueId.parse(wrong)

@@ -38,6 +38,7 @@ from topic.queues.operations import (
 from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.sets import ReplicaSets
 from topic.queues.state import SetState, entry
+from topic.raft.life import SetLife
 
 NAME = f"queue/{TEMPORARY}d/1"
 
@@ -204,7 +205,7 @@ def test_only_its_router_changes_a_temporary_queue(name: str) -> None:
     assert queue is not None
     for changed in ({"ttl_ms": 5}, {"temporary": "close"}, {"held_by": "e 1"}):
         asked = Configure(name, queue.id, queue.version, attrs.evolve(queue.settings, **changed))
-        answer = SetState(state.rows).apply(10**6, entry(1, encode(asked)))
+        answer = SetState(state.rows).apply(10**6, entry(SetLife(1, "a"), encode(asked)))
         allowed = name == QUEUE and "temporary" not in changed
         assert isinstance(answer, Done) if allowed else isinstance(answer, Refused)
         if isinstance(answer, Refused):
@@ -213,7 +214,7 @@ def test_only_its_router_changes_a_temporary_queue(name: str) -> None:
 
 def test_a_queue_with_another_name_is_not_temporary() -> None:
     state = QueueBench(*"abcde").sets("a").state(SET)
-    answer = state.apply(10**6, entry(1, encode(Declare("queue/x", QueueSettings(temporary="close")))))
+    answer = state.apply(10**6, entry(SetLife(1, "a"), encode(Declare("queue/x", QueueSettings(temporary="close")))))
     assert isinstance(answer, Refused) and answer.reason is RefusedFor.MALFORMED
 
 
@@ -228,7 +229,7 @@ def test_a_state_knows_its_temporary_queues() -> None:
     assert [*SetState(state.rows).temporary] == [*state.temporary] == [NAME]
     answer = propose(state, 99, Enqueue(f"queue/{TEMPORARY}x", (), (), [b"1"]))
     assert isinstance(answer, Enqueued) and answer.queue is None
-    assert isinstance(state.apply(100, entry(1, encode(Declare(f"queue/{TEMPORARY}x")))), Refused)
+    assert isinstance(state.apply(100, entry(SetLife(1, "a"), encode(Declare(f"queue/{TEMPORARY}x")))), Refused)
     state.check()
 
 

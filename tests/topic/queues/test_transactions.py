@@ -53,6 +53,7 @@ from topic.queues.transactions.transactions import (
     Transactions,
     UnknownTransactionError,
 )
+from topic.raft.life import SetLife
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
 OTHER = "queue/2"
@@ -663,12 +664,12 @@ SOME = Transact("d", 1, 0, 0, "", [Enqueue("queue/a", [], [], [b"1"])], [])
 def declared(*queues: str) -> SetState:
     state = SetState()
     for index, queue in enumerate(queues or ("queue/a",), 1):
-        state.apply(index, entry(1, encode(Declare(queue))))
+        state.apply(index, entry(SetLife(1, "a"), encode(Declare(queue))))
     return state
 
 
 def decide(state: SetState, index: int, asked: Transact) -> Transacted:
-    answer = state.apply(index, entry(1, encode_proposal(asked)))
+    answer = state.apply(index, entry(SetLife(1, "a"), encode_proposal(asked)))
     state.check()
     assert isinstance(answer, Transacted)
     again = SetState(state.rows)
@@ -687,7 +688,7 @@ def variant(number: int = 0, *, router: str = "d", incarnation: int = 1, floor: 
 
 def test_a_second_decision_has_the_first_answer_and_no_effect() -> None:
     state = declared()
-    assert decide(state, 5, variant()).answer == Done(QueueId(1, 5), QueueId(1, 5))
+    assert decide(state, 5, variant()).answer == Done(QueueId(SetLife(1, "a"), 5), QueueId(SetLife(1, "a"), 5))
     again = decide(state, 6, variant())
     assert isinstance(again.answer, Done) and not again.enqueued and count(state) == 1
 
@@ -730,7 +731,11 @@ def test_the_messages_of_an_entry_have_places_over_all_its_queues() -> None:
     asked = Transact("d", 1, 0, 0, "", posts, [])
     answer = decide(state, 5, asked)
     positions = [position for one in answer.enqueued for position in one.positions]
-    assert positions == sorted({*positions}) and messages_of(entry(1, encode_proposal(asked))) == [b"1", b"2", b"3"]
+    assert positions == sorted({*positions}) and messages_of(entry(SetLife(1, "a"), encode_proposal(asked))) == [
+        b"1",
+        b"2",
+        b"3",
+    ]
     known = state.get("queue/b")
     assert known is not None and state.messages.expiring[positions[2]] == (known.id, 5)
 
@@ -739,11 +744,12 @@ def test_a_request_for_a_transaction_does_nothing_in_a_log() -> None:
     state = declared()
     before = state.rows.digest
     asked = Commit("queue/a", "d", 1, 0, 0, (Post("queue/a", (b"1",)),), ())
-    assert isinstance(state.apply(9, entry(1, encode(asked))), Refused) and state.rows.digest == before
+    assert isinstance(state.apply(9, entry(SetLife(1, "a"), encode(asked))), Refused) and state.rows.digest == before
 
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 NUMBERS = st.integers(0, 2**63 - 1)
+LIVES = st.builds(SetLife, st.integers(1, 2**63 - 1), st.sampled_from("ab"))
 RUNS = st.sets(st.integers(0, 2**40), max_size=4).map(lambda positions: runs_of(sorted(positions)))
 COMMITS = st.builds(
     Commit,
@@ -782,7 +788,7 @@ TRANSACTS = st.builds(
     st.lists(
         st.builds(
             Retire,
-            st.builds(QueueId, NUMBERS, NUMBERS),
+            st.builds(QueueId, LIVES, NUMBERS),
             st.binary(min_size=12, max_size=12),
             st.booleans(),
             RUNS,
@@ -802,7 +808,7 @@ def test_a_request_is_read_as_it_was_written(asked: Commit) -> None:
 def test_an_entry_is_read_as_it_was_written(asked: Transact) -> None:
     data = encode_proposal(asked)
     state = declared()
-    state.apply(5, entry(1, data))
+    state.apply(5, entry(SetLife(1, "a"), data))
     state.check()
     assert encode_proposal(read_proposal(unpack(data, "it"))) == data
 
@@ -811,7 +817,7 @@ def test_an_entry_is_read_as_it_was_written(asked: Transact) -> None:
 def test_what_is_no_transaction_changes_nothing_or_is_refused(data: bytes, draw: st.DataObject) -> None:
     at = draw.draw(st.integers(0, len(data) - 1))
     state = declared()
-    state.apply(5, entry(1, data[:at] + bytes((draw.draw(st.integers(0, 255)),)) + data[at + 1 :]))
+    state.apply(5, entry(SetLife(1, "a"), data[:at] + bytes((draw.draw(st.integers(0, 255)),)) + data[at + 1 :]))
     state.check()
 
 

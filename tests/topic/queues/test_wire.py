@@ -12,13 +12,20 @@ from topic.queues.operations import Browse, Declare, Done, MessagePage, QueueId,
 from topic.queues.operations import encode as encode_operation
 from topic.queues.wire import SETS, Answers, Leads, Message, Requested, decode, encode, read_operation
 from topic.raft.configuration import Replica
+from topic.raft.life import SetLife
 from topic.raft.messages import Envelope, Vote
 
+LIFE = SetLife(100, "a")
 MESSAGES: list[Message] = [
-    Envelope(100, Replica("a", b"store"), Replica("b", b""), Vote(2, 5, 1)),
-    Leads(100, 3, True),
+    Envelope(LIFE, Replica("a", b"store"), Replica("b", b""), Vote(2, 5, 1)),
+    Leads(LIFE, 3, True),
     Requested(((0, encode_operation(Declare("queue/x"))), (1, encode_operation(Browse("queue/x", 5))), (7, b""))),
-    Answers(((0, Done(QueueId(100, 5), QueueId(101, 9))), (7, Refused(RefusedFor.BUSY, "try again later")))),
+    Answers(
+        (
+            (0, Done(QueueId(LIFE, 5), QueueId(SetLife(101, "a"), 9))),
+            (7, Refused(RefusedFor.BUSY, "try again later")),
+        )
+    ),
     Answers(((0, MessagePage(((5, b"message"), (9, b"")), 10)), (1, MessagePage((), 5)))),
 ]
 
@@ -41,9 +48,10 @@ def test_any_bytes_are_a_message_or_a_breach(kind: int, body: bytes) -> None:
     ("kind", "parts", "why"),
     [
         (1, [], "Leads is"),
-        (1, ["", 1, 1, True], "names the set ''"),
-        (1, ["s", -1, 1, True], "expected a life, a term"),
-        (1, ["s", 1, 1, 1], "true or false"),
+        (1, ["", [1, "a"], 1, True], "names the set ''"),
+        (1, ["s", [-1, "a"], 1, True], "expected a clock and a router"),
+        (1, ["s", [1, "a"], -1, True], "expected a term"),
+        (1, ["s", [1, "a"], 1, 1], "true or false"),
         (2, ["s", {}], "Requested has"),
         (2, ["s", [[1, "text"]]], "expected a number and bytes"),
         (2, ["s", [[True, b""]]], "expected a number and bytes"),

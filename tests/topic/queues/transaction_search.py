@@ -54,6 +54,7 @@ from topic.queues.state import SetState
 from topic.queues.storing import Write
 from topic.queues.transactions.transactions import Retired, Transaction, Transactions
 from topic.queues.wire import decode
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
 from topic.raft.messages import Envelope
@@ -190,7 +191,7 @@ def _half() -> float:
     return 0.5
 
 
-def _new_life() -> int:
+def _read_clock() -> int:
     return 100
 
 
@@ -224,7 +225,7 @@ class Site:
     def begin(self) -> None:
         """Forget the effects of the last event."""
         self.sent: list[tuple[str, bytes]] = []
-        self.found: list[tuple[int, int, Entry, int]] = []
+        self.found: list[tuple[SetLife, int, Entry, int]] = []
         self.is_leaders = False
 
     @property
@@ -243,7 +244,7 @@ class Site:
         plans = SetMap([SetPlan(SET, tuple(self.scope.ring))])
         contents = MemorySets({SET: self.disk}).contents
         self.sets = ReplicaSets(
-            self.router, plans, self.scope.routers, contents, RaftLimits(dead=FOREVER), _half, _new_life, _no_store,
+            self.router, plans, self.scope.routers, contents, RaftLimits(dead=FOREVER), _half, _read_clock, _no_store,
             0.0, compare_every=NEVER, left_ms=_no_time,
         )  # fmt: skip
         self.transactions = Transactions(self.router, self.incarnation, self.sets, NEVER)
@@ -496,9 +497,9 @@ class TransactionSteps(Steps):
             told=tuple(tuple(told) for told in client.told.values()),
         )
 
-    def _log(self, host: Any) -> tuple[int, tuple[Entry, ...]]:
+    def _log(self, host: Any) -> tuple[SetLife, tuple[Entry, ...]]:
         if host.raft is None:
-            return 0, ()
+            return NO_LIFE, ()
         return host.raft.hard.life, tuple(host.raft.log.entries(1, host.raft.log.last))
 
 

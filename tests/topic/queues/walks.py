@@ -47,6 +47,7 @@ from topic.queues.leader.letters import LONGEST_PAUSE_S
 from topic.queues.operations import Declare, Delete, Purge
 from topic.queues.state import SetState
 from topic.raft.errors import BusyError, NotLeaderError
+from topic.raft.life import SetLife
 
 ROUTERS = "abcde"
 VOTERS = "abc"
@@ -94,9 +95,9 @@ class Walk(WalkBench):
         self.publishers: list[Publisher] = []
         self.consumers: list[Consumer] = []
         self.judge = Judge(expects, self.note, lambda: self.consumers)
-        self._digests: dict[tuple[int, int], bytes] = {}
+        self._digests: dict[tuple[SetLife, int], bytes] = {}
         """The digest of the state, keyed by life and applied index."""
-        self._looked: dict[str, tuple[SetState, tuple[int, int]]] = {}
+        self._looked: dict[str, tuple[SetState, tuple[SetLife, int]]] = {}
         """Keyed by router: the state that was checked last."""
         super().__init__(ROUTERS, seed=seed, compare_every=5 if seed % 2 else 1000, grace=seed % 3)
         dice = self.random

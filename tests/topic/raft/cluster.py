@@ -16,6 +16,7 @@ import attrs
 
 from topic.raft.configuration import Replica
 from topic.raft.errors import BusyError
+from topic.raft.life import SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import NOTHING, Entry
 from topic.raft.messages import (
@@ -174,7 +175,7 @@ class Cluster:
         self._compacts = compacts
         self._contact = 0
         """Number of the latest contact."""
-        self._life = 99
+        self._clock = 99
         self._stores = dict.fromkeys(routers, 0)
         """The number of stores that each router has had."""
         self.replicas = {router: Host(router, self._new_store(router)) for router in routers}
@@ -182,11 +183,11 @@ class Cluster:
         """Keyed by sender and receiver: the contact's number and the message, in order."""
         self.said: list[str] = []
         """For golden scripts: a line for each message that has arrived, and for each change of a leader."""
-        self._leaders: dict[tuple[int, int], Replica] = {}
-        self._votes: dict[tuple[Replica, int, int], Replica] = {}
-        self.decided: dict[tuple[int, int], Entry] = {}
+        self._leaders: dict[tuple[SetLife, int], Replica] = {}
+        self._votes: dict[tuple[Replica, SetLife, int], Replica] = {}
+        self.decided: dict[tuple[SetLife, int], Entry] = {}
         """Keyed by life and index."""
-        self._decided_in: dict[tuple[int, int], int] = {}
+        self._decided_in: dict[tuple[SetLife, int], int] = {}
         """Keyed by life and index: the term of the leader that has decided the entry."""
         for router in routers:
             self.start(router)
@@ -195,9 +196,9 @@ class Cluster:
         self._stores[router] += 1
         return f"{router}{self._stores[router]}".encode()
 
-    def new_life(self) -> int:
-        self._life += 1
-        return self._life
+    def read_clock(self) -> int:
+        self._clock += 1
+        return self._clock
 
     def changing(self, router: str) -> Host:
         """The host of the router, which is about to change."""
@@ -218,7 +219,7 @@ class Cluster:
             disk.content,
             self.limits,
             self._draw,
-            self.new_life,
+            self.read_clock,
             self.now,
         )
         self._after(replica)
@@ -526,7 +527,7 @@ class Cluster:
             count += disk.store != voter.store or disk.has(index, entry)
         return 2 * count > len(voters)
 
-    def logs(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+    def logs(self) -> Iterator[tuple[SetLife, tuple[Entry, ...]]]:
         """The life and the log of each replica that runs."""
         for replica in self.replicas.values():
             if replica.raft is not None:
@@ -559,7 +560,7 @@ def _text(envelope: Envelope) -> str:
     if "digest" in fields:
         fields["digest"] = fields["digest"].decode().replace(" ", "+")
     if isinstance(body, Greeting):
-        fields["life"] = envelope.life
+        fields["life"] = envelope.life or "none"
     if isinstance(body, Propose):
         fields = {
             "life": envelope.life,

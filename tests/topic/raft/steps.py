@@ -23,6 +23,7 @@ from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.errors import BusyError, NotLeaderError
 from topic.raft.leadership import Leadership
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog
 from topic.raft.messages import Committed, Envelope, Voted
@@ -39,7 +40,7 @@ state.IGNORED.update({
     Host: frozenset(("keys",)),
     KnownStores: frozenset(("_me", "_routers", "mapping")),  # constant
     Leadership: frozenset(("_limits", "_life", "_log", "_me", "_stores", "term")),  # belongs to its replica
-    Raft: frozenset(("_draw", "_led", "_limits", "_new_life", "me")),  # constant, or derived
+    Raft: frozenset(("_draw", "_led", "_limits", "_read_clock", "me")),  # constant, or derived
     RaftLog: frozenset(("_configurations", "_sizes")),  # derived
     Storage: frozenset(("_log",)),  # belongs to its replica
 })  # fmt: skip
@@ -55,7 +56,7 @@ class Facts:
     under_way: int = 0
     """Writes and reads of its disk. Those of a process that has ended are lost."""
     begun: bool = False
-    life: int = 0
+    life: SetLife = NO_LIFE
     term: int = 0
     ticks: bool = False
     """Whether it has no leader, and a timer."""
@@ -94,9 +95,9 @@ class Step:
     state: int
     said: tuple[tuple[str, int], ...]
     """(receiver, number of the message), in order."""
-    decided: tuple[tuple[int, int, Entry, int], ...]
+    decided: tuple[tuple[SetLife, int, Entry, int], ...]
     """(life, index, entry, term of the replica)"""
-    won: tuple[int, int, Replica] | None
+    won: tuple[SetLife, int, Replica] | None
     """(life, term, replica) if the replica leads from now on."""
     is_leaders: bool
     """Whether a majority has these entries, as the leader of the term of the last one has decided them."""
@@ -109,8 +110,8 @@ def _half() -> float:
     return 0.5
 
 
-def _new_life() -> int:
-    return _alone[0].draw_life()
+def _read_clock() -> int:
+    return _alone[0].read_clock()
 
 
 class _Alone(Cluster):
@@ -125,20 +126,20 @@ class _Alone(Cluster):
         self.channels = {}
         self.said = []
         self.sent: list[Envelope] = []
-        self.found: list[tuple[int, int, Entry, int]] = []
+        self.found: list[tuple[SetLife, int, Entry, int]] = []
         self.is_leaders = False
         self._routers = routers
         self._clocks = clocks
         self._digests = 0
 
-    def draw_life(self) -> int:
-        """A new name for a life. No router names a life twice, and no two routers give the same name. The scope
-        determines which of two routers has the higher clock."""
+    def read_clock(self) -> int:
+        """A clock at which this router begins a life. No router names a life twice. The scope determines which of two
+        routers has the higher clock."""
         place = self._clocks.index(self.host.router)
-        known = [self.host.clock, self.host.raft.hard.life, *(one.life for one in self.host.raft.stores.all())]
-        self.host.clock = (max(known) // 10 + 1) * 10 + place
-        life: int = self.host.clock
-        return life
+        lives = self.host.raft.hard.life, *(one.life for one in self.host.raft.stores.all())
+        self.host.clock = (max(self.host.clock, *(life.clock for life in lives)) // 10 + 1) * 10 + place
+        clock: int = self.host.clock
+        return clock
 
     # events
 
@@ -149,7 +150,7 @@ class _Alone(Cluster):
     def _begin(self, host: Any) -> None:
         host.state, host.states, host.received = host.disk.state, {}, []
         me, content = Replica(host.router, host.disk.store), host.disk.content
-        host.raft = Raft(me, self._routers, self.ring, MAPPING, content, self.limits, _half, _new_life, self.now)
+        host.raft = Raft(me, self._routers, self.ring, MAPPING, content, self.limits, _half, _read_clock, self.now)
 
     def connect(self, router: str, other: str) -> None:
         self.lose(router, other)
@@ -228,7 +229,7 @@ class Steps:
     def __init__(self, routers: str, clocks: str) -> None:
         self.messages: Numbers[Envelope] = Numbers()
         self.facts: Numbers[Facts] = Numbers()
-        self.logs: Numbers[tuple[int, tuple[Entry, ...]]] = Numbers()
+        self.logs: Numbers[tuple[SetLife, tuple[Entry, ...]]] = Numbers()
         """The life and the log of a replica that runs."""
         self.disks: Numbers[tuple[bytes, int, tuple[Entry, ...]]] = Numbers()
         """A store, the index of its snapshot, and the entries after it."""
@@ -318,10 +319,10 @@ class Steps:
     def _facts(self, host: Any) -> Facts:
         return facts_of(host)
 
-    def _log(self, host: Any) -> tuple[int, tuple[Entry, ...]]:
+    def _log(self, host: Any) -> tuple[SetLife, tuple[Entry, ...]]:
         """All entries, including those in the snapshot."""
         if host.raft is None:
-            return 0, ()
+            return NO_LIFE, ()
         log = host.raft.log
         before = host.state.applied[: log.snapshot.index]
         return host.raft.hard.life, (*before, *log.entries(log.snapshot.index + 1, log.last))

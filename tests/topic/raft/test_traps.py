@@ -11,6 +11,7 @@ from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
+from topic.raft.life import NO_LIFE, SetLife
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog
 from topic.raft.progress import FollowerProgress
@@ -105,7 +106,7 @@ def test_a_set_does_not_begin_while_one_store_remembers_it() -> None:
     cluster.meet_all()
     cluster.settle()
     assert cluster.leaders() == []
-    assert raft(cluster, "a").hard.life == 0
+    assert raft(cluster, "a").hard.life == NO_LIFE
 
 
 def test_a_set_begins_when_all_have_accepted() -> None:
@@ -193,7 +194,7 @@ def test_an_operator_asks_again_when_a_store_has_a_later_life() -> None:
     cluster.do("a", lambda r: r.begin_anew())
     while cluster.step_without_time(hanging="b"):
         pass
-    cluster.do("c", lambda r: r._accept(cluster.new_life(), r.log.configuration, anew=True))
+    cluster.do("c", lambda r: r._accept(r._new_life(), r.log.configuration, anew=True))
     cluster.finish("c")
     cluster.crash("c")
     cluster.cut("c")
@@ -348,6 +349,25 @@ def test_a_store_without_a_life_takes_no_earlier_one_than_a_router_in_contact_ha
     assert cluster.leaders() == ["c"] and raft(cluster, "b").leader == raft(cluster, "c").me
 
 
+def test_two_lives_may_begin_at_one_clock() -> None:
+    """Operators recover a and c, which do not see each other, in one microsecond."""
+    cluster = led("a", "b", "c")
+    cluster.cut("a")
+    cluster.cut("b")
+    for router in "ac":
+        raft(cluster, router)._read_clock = lambda: 200
+        cluster.do(router, lambda r: r.recover(cluster.now))
+        cluster.settle()
+        cluster.do(router, lambda r: r.propose([r.me.store]))
+        cluster.settle()
+    cluster.meet("a", "c")
+    cluster.settle()
+    assert "a: set aside, router c has another life of the set, and that life has begun" in cluster.said
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leaders() == ["c"] and raft(cluster, "a").hard.life == SetLife(200, "c")
+
+
 def test_the_leader_of_an_earlier_life_is_told_of_a_later_one() -> None:
     """Router b has no life. It refuses the one of a, as it sees c, which has a later one and does not lead at present.
     Would a not be told, it would go on to decide entries that are void, and wait for the answer of b for ever."""
@@ -363,7 +383,7 @@ def test_the_leader_of_an_earlier_life_is_told_of_a_later_one() -> None:
         while cluster.step_without_time():
             pass
     assert "a: set aside, router b has a later life of the set" in cluster.said
-    assert not cluster.leaders() and raft(cluster, "b").hard.life == 0
+    assert not cluster.leaders() and raft(cluster, "b").hard.life == NO_LIFE
     cluster.settle()
     assert cluster.leaders() == ["c"]
 
@@ -558,7 +578,7 @@ def test_a_message_of_an_earlier_life_is_void() -> None:
     cluster = led("a", "b", "c")
     a, b = raft(cluster, "a"), raft(cluster, "b")
     hard = a.hard
-    vote = say.Envelope(hard.life - 1, b.me, a.me, say.Vote(hard.term + 1, 99, hard.term))
+    vote = say.Envelope(SetLife(hard.life.clock - 1, "a"), b.me, a.me, say.Vote(hard.term + 1, 99, hard.term))
     cluster.do("a", lambda r: r.receive(vote, cluster.now))
     assert a.hard == hard and a.role is RaftRole.LEADER
 
@@ -592,7 +612,9 @@ def test_a_store_accepts_one_life_for_ever() -> None:
         pass
     b = raft(cluster, "b")
     accepted = b.hard
-    proposal = say.Envelope(999, raft(cluster, "a").me, b.me, say.Propose(b.log.configuration, anew=False))
+    proposal = say.Envelope(
+        SetLife(999, "a"), raft(cluster, "a").me, b.me, say.Propose(b.log.configuration, anew=False)
+    )
     cluster.do("b", lambda r: r.receive(proposal, cluster.now))
     assert accepted.life and b.hard == accepted
 
@@ -980,7 +1002,7 @@ def test_a_leader_whose_followers_replace_their_stores_in_a_contact_resigns() ->
     cluster = led("a", "b", "c")
     for router in "bc":
         anew = say.Envelope(
-            0, Replica(router, b"another"), Replica("a", b""), say.Greeting(False, ("a", "b", "c"), MAPPING)
+            NO_LIFE, Replica(router, b"another"), Replica("a", b""), say.Greeting(False, ("a", "b", "c"), MAPPING)
         )
         cluster.do("a", lambda r, anew=anew: r.receive(anew, cluster.now))  # type: ignore[misc]
     assert raft(cluster, "a").leader is None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.life import SetLife
 from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import Body, Envelope
 from topic.raft.wire import KINDS, decode, encode
@@ -37,18 +38,21 @@ BODIES: list[Body] = [
     say.Distrust(1),
 ]
 
+LIFE = SetLife(100, "a")
+WRONG_LIVES = (100, [100], [100, "a", 1], [-1, "a"], [1.5, "a"], [2**63, "a"], [100, ""], [0, "a"], [100, "x" * 256])
+
 
 def test_each_kind_is_read_as_it_was_written() -> None:
     assert {type(body) for body in BODIES} == set(KINDS)
     for body in BODIES:
-        envelope = Envelope(100, A, B, body)
+        envelope = Envelope(LIFE, A, B, body)
         assert decode(encode("queues-1", envelope)) == ("queues-1", envelope)
 
 
 def broken() -> list[tuple[str, Any]]:
     """Messages that no replica writes, each with a word of the reason."""
-    vote = msgpack.unpackb(encode("set", Envelope(1, A, B, say.Vote(2, 5, 1))))
-    append = msgpack.unpackb(encode("set", Envelope(1, A, B, BODIES[7])))
+    vote = msgpack.unpackb(encode("set", Envelope(LIFE, A, B, say.Vote(2, 5, 1))))
+    append = msgpack.unpackb(encode("set", Envelope(LIFE, A, B, BODIES[7])))
     return [
         ("array", {}),
         ("array", vote[:4]),
@@ -61,9 +65,9 @@ def broken() -> list[tuple[str, Any]]:
         ("last_term", [*vote[:-1], "1"]),
         ("set", ["", *vote[1:]]),
         ("set", ["x" * 256, *vote[1:]]),
-        ("life", ["set", 1.5, *vote[2:]]),
-        ("sender", ["set", 1, ["a"], *vote[3:]]),
-        ("receiver", ["set", 1, vote[2], ["b", "text"], *vote[4:]]),
+        *(("life", ["set", life, *vote[2:]]) for life in WRONG_LIVES),
+        ("sender", ["set", [1, "a"], ["a"], *vote[3:]]),
+        ("receiver", ["set", [1, "a"], vote[2], ["b", "text"], *vote[4:]]),
         ("entries", [*append[:8], [[1]], append[9]]),
         ("entries", [*append[:8], [[1, b"", [], 5]], append[9]]),
         ("twice", [*append[:8], [[1, b"", [["a", b""], ["a", b"1"]], [], [], []]], append[9]]),
@@ -79,7 +83,8 @@ def test_a_message_that_no_replica_writes_is_refused_by_name(reason: str, messag
 
 
 @given(
-    st.binary(max_size=60) | st.sampled_from(BODIES).map(lambda body: encode("s", Envelope(1, A, B, body))), st.data()
+    st.binary(max_size=60) | st.sampled_from(BODIES).map(lambda body: encode("s", Envelope(LIFE, A, B, body))),
+    st.data(),
 )
 def test_any_bytes_are_read_or_refused(data: bytes, draw: st.DataObject) -> None:
     at = draw.draw(st.integers(0, max(len(data) - 1, 0)))

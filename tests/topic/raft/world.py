@@ -39,6 +39,7 @@ import attrs
 from tests.exhaustive.memo import Numbers
 from tests.topic.raft.steps import Facts, Step, Steps, View, is_dead, may_die
 from topic.raft.configuration import Replica
+from topic.raft.life import SetLife
 from topic.raft.log import Entry
 from topic.raft.messages import Greeting
 
@@ -49,8 +50,8 @@ GOES_ON: Final = ("receive", "finish", "notice")
 
 Event = tuple[Any, ...]
 Values = tuple[int, ...]
-Decided = tuple[tuple[tuple[int, int], tuple[Entry, int]], ...]
-Led = tuple[tuple[tuple[int, int], Replica], ...]
+Decided = tuple[tuple[tuple[SetLife, int], tuple[Entry, int]], ...]
+Led = tuple[tuple[tuple[SetLife, int], Replica], ...]
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -501,7 +502,7 @@ class Model:
         place = index - snapshot
         return store != member.store or place <= 0 or entries[place - 1 : place] == (entry,)
 
-    def _win(self, draft: Draft, router: int, life: int, term: int, me: Replica) -> None:
+    def _win(self, draft: Draft, router: int, life: SetLife, term: int, me: Replica) -> None:
         """Check that only one replica leads in a term, and that a new leader has all entries of earlier terms (Raft,
         3.6.3).
         """

@@ -24,13 +24,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from heapq import merge
 from itertools import chain, compress, islice, repeat
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import msgpack
 
-from topic.queues.operations import MOST, QueueId, unpack
+from topic.queues.operations import MOST, QueueId, read_id, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, position_key
+from topic.raft.life import NO_LIFE
 
 MESSAGE: Final = b"m"
 """The first byte of the keys of both rows of a message. The position follows."""
@@ -45,7 +46,7 @@ SPARE: Final = 1024
 _ABOUT_LENGTH: Final = len(MESSAGE) + POSITION_LENGTH
 _ROW_BYTES: Final = 100
 """An estimate of the bytes of the keys of both rows, and of the row about a message."""
-_TYPES: Final = ((int, int, int, bytes), (int, int, int, bytes, int))
+_TYPES: Final = ((list, int, int, bytes), (list, int, int, bytes, int))
 """The types of the parts of a row about a message."""
 _POSITIONS: Final = 1 << 64
 _SIZES: Final = 1 << 32
@@ -75,13 +76,13 @@ def position_in(key: bytes) -> int | None:
 def body_of(key: bytes, value: bytes) -> tuple[bytes, bytes]:
     """The key of the body that belongs to a row about a message, and the digest of the body. Raises ValueError if the
     row is malformed."""
-    return key + BODY, _read(key, value)[4]
+    return key + BODY, _read(key, value)[3]
 
 
 def message_about(key: bytes, value: bytes) -> tuple[int, int]:
     """The position and the size, in bytes, of the message that a row is about. Raises ValueError if the row is
     malformed."""
-    position, _, _, size, _, _ = _read(key, value)
+    position, _, size, _, _ = _read(key, value)
     return position, size
 
 
@@ -235,7 +236,7 @@ class QueueRows(Mapping[int, bytes | None]):
         return size
 
 
-NOWHERE: Final = QueueId(0, 0)
+NOWHERE: Final = QueueId(NO_LIFE, 0)
 NONE: Final = QueueRows()
 """The rows of a queue without messages. Many callers share this object, so it must stay empty."""
 
@@ -325,9 +326,12 @@ class MessageRows:
         about the message."""
         self._last_read = -1
         """The position of the message that was read last."""
-        self._queue_read: QueueId | None = None
+        self._id_read: list[Any] = []
+        """The parts of `_queue_read`, as the row has them."""
+        self._queue_read = NOWHERE
+        """The queue of the message that was read last."""
         self._rows_read = NONE
-        """The rows of `_queue_read`, the queue of the message that was read last."""
+        """The rows of `_queue_read`."""
 
     def __len__(self) -> int:
         return self._count
@@ -342,12 +346,12 @@ class MessageRows:
     def read(self, key: bytes, value: bytes) -> None:
         """Read a row about a message whose body is on the disk. The rows must be read in the order of their positions.
         Raises ValueError if the row is malformed or out of order."""
-        position, life, index, size, digest, ends = _read(key, value)
+        position, id_, size, digest, ends = _read(key, value)
         if position <= self._last_read:
             raise ValueError("a row of the state of a set has a message out of order")
         self._last_read = position
-        if self._queue_read is None or (life, index) != (self._queue_read.life, self._queue_read.index):
-            self._queue_read = QueueId(life, index)
+        if id_ != self._id_read:
+            self._id_read, self._queue_read = id_, read_id(id_)
             self._rows_read = self.queues.setdefault(self._queue_read, QueueRows())
         queue, rows = self._queue_read, self._rows_read
         rows.dropped.append(position, size, digest)
@@ -445,7 +449,7 @@ class MessageRows:
         else:
             _, ends = self.expiring.get(position, (queue, 0))
             about = self.queues[queue].about(position)
-        parts = queue.life, queue.index, *about
+        parts = *queue.parts, *about
         return bytes(msgpack.packb((*parts, ends) if ends else parts))
 
     # The methods from here on are about changes.
@@ -482,9 +486,9 @@ class MessageRows:
         assert self._fresh.keys() <= kept, "a message came, and is neither kept nor gone"
 
 
-def _read(key: bytes, value: bytes) -> tuple[int, int, int, int, bytes, int]:
-    """Read the values of a row about a message: position, life and index of the queue's id, size, digest of the body,
-    and the end of its time (0 for none). Raises ValueError if the row is malformed."""
+def _read(key: bytes, value: bytes) -> tuple[int, list[Any], int, bytes, int]:
+    """Read the values of a row about a message: position, parts of the queue's id, size, digest of the body, and the
+    end of its time (0 for none). Raises ValueError if the row is malformed."""
     parts = unpack(value, "a row of the state of a set")
     if len(key) != _ABOUT_LENGTH or tuple(map(type, parts)) not in _TYPES:
         raise ValueError("a row of the state of a set has a message that is none")
@@ -492,4 +496,4 @@ def _read(key: bytes, value: bytes) -> tuple[int, int, int, int, bytes, int]:
     position = int.from_bytes(key[1:])
     if not (position < _POSITIONS and 0 <= size < _SIZES and len(digest) == DIGEST and 0 <= ends <= MOST):
         raise ValueError("a row of the state of a set has a message of a position, size, digest or time that is none")
-    return position, life, index, size, digest, ends
+    return position, [life, index], size, digest, ends

@@ -10,7 +10,7 @@ import msgpack
 
 from topic.directory.entry import CONFIGURED, Lifetime
 from topic.identity import CONTAINER, LinkIdentity
-from topic.queues.operations import QueueId, unpack
+from topic.queues.operations import QueueId, read_id, unpack
 from topic.queues.rows import Row, StateRows
 
 BINDING: Final = b"b"
@@ -40,8 +40,8 @@ class Binding:
 
     @property
     def row(self) -> Row:
-        queue, since = attrs.astuple(self.queue), attrs.astuple(self.since)
-        return BINDING + self.key, bytes(msgpack.packb((*queue, *since, self.address)))
+        parts = *self.queue.parts, *self.since.parts, self.address
+        return BINDING + self.key, bytes(msgpack.packb(parts))
 
     def link(self, set_: str, queue: str) -> LinkIdentity:
         """The link that the leader of the set attaches for the binding. `queue`: the queue's name. The function
@@ -108,9 +108,9 @@ class Bindings:
 def _read(key: bytes, value: bytes) -> Binding:
     """Read the binding of a row. Raises ValueError if the row is malformed."""
     parts = unpack(value, "a row of the state of a set")
-    if [type(part) for part in parts] != [int, int, int, int, str]:
+    if len(parts) != 5 or not isinstance(parts[4], str):
         raise ValueError("a row of the state of a set has a binding that is none")
-    binding = Binding(QueueId(*parts[:2]), QueueId(*parts[2:4]), parts[4])
+    binding = Binding(read_id(parts[:2]), read_id(parts[2:4]), parts[4])
     if key != BINDING + binding.key:
         raise ValueError("a row of the state of a set has the key of another binding")
     return binding

@@ -32,6 +32,7 @@ from topic.queues.bound.bindings import BOUND, DEAD_LETTERS
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Decided, Enqueue, Enqueued, Given, Proposal, Settled
+from topic.raft.life import SetLife
 
 CREDIT: Final = 1 << 30
 """The credit of an ingress, in deliveries. It is no real limit, because `UNDECIDED` limits the bytes."""
@@ -55,16 +56,16 @@ TERM_BITS: Final = 24
 """The bits of a clock that count attaches: within one term, a link can be attached 2^24 times."""
 
 
-def term_clock(life: int, term: int, count: int) -> int:
+def term_clock(life: SetLife, term: int, count: int) -> int:
     """The clock of the leader's attach number `count` in this term. An attach in a later term, or in a later life of
     the set, has a higher clock.
 
-    The number of a life is the reading of a hybrid clock at the beginning of the life. Each term adds 2^`TERM_BITS` to
+    The clock of a life is the reading of a hybrid clock at the beginning of the life. Each term adds 2^`TERM_BITS` to
     the clocks of attaches; this is the time of 256 ms in a hybrid clock. A set has fewer elections than that, so its
     clocks of attaches stay behind the time, and a later life begins above them.
     """
     assert 0 <= count < 1 << TERM_BITS
-    return life + (term << TERM_BITS) + count
+    return life.clock + (term << TERM_BITS) + count
 
 
 @attrs.define(slots=True)

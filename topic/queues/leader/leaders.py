@@ -38,6 +38,7 @@ from topic.queues.operations import MOST, Declare, QueueId, Refused, RefusedFor,
 from topic.queues.positions import each_of
 from topic.queues.proposals import Decided, Enqueue, Enqueued, Proposal, Settled, Transact, Transacted
 from topic.queues.sets import ReplicaSets
+from topic.raft.life import SetLife
 
 PAUSE_MS: Final = 100
 """The milliseconds between two looks for messages whose time to live is over."""
@@ -61,7 +62,7 @@ class LedSet:
     """The links for one set, in one term in which this router leads the set. This class implements `Proposer`."""
 
     def __init__(
-        self, node: EndNode, sets: ReplicaSets, marking: Marking, name: str, since: tuple[int, int], now: float
+        self, node: EndNode, sets: ReplicaSets, marking: Marking, name: str, since: tuple[SetLife, int], now: float
     ) -> None:
         """`since`: the life and the term in which this router leads."""
         self.since = since

@@ -29,6 +29,7 @@ from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.outgoing.outbox import Letter, Why
 from topic.queues.proposals import Posted, Settled
+from topic.raft.life import SetLife
 
 MOST_OPEN: Final = 100
 """The most unsettled deliveries to one address."""
@@ -82,7 +83,7 @@ class Letters(SetPublisher):
         self._taken: list[Record] = []
         self._refused: list[Record] = []
 
-    def attach_as_leader(self, life: int, clock: int, now: float, *, doubts: bool) -> None:
+    def attach_as_leader(self, life: SetLife, clock: int, now: float, *, doubts: bool) -> None:
         """Attach the link, because this router begins to lead. `life`: the life of the set. `doubts`: whether an
         earlier leader may already have published the messages."""
         self._find_new()

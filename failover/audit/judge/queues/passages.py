@@ -59,7 +59,7 @@ def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     found = Counter[tuple[str, str]]()
     for set_ in at_rest.replicas:
-        found[set_, "former"] = int(((sets == set_) & (told.hlc < at_rest.life_of(set_))).sum())
+        found[set_, "former"] = int(((sets == set_) & (told.hlc < at_rest.began(set_))).sum())
         for event, sign in ((Event.ENQUEUED, 1), (Event.LEFT, -1)):
             positions = np.unique(told.n[(told.event == event) & (sets == set_)])
             lacking = positions[at_rest.lacking(set_, positions)].tolist()
