@@ -296,6 +296,11 @@ class ReplicaSets:
         self._touched[name] = None
         self._replicas[name].raft.recover(now)
 
+    def lead_anew(self, name: str, after: int, now: float) -> None:
+        """Stop leading the set, and lead it again only in a term after this one (`Raft.lead_anew`)."""
+        self._replicas[name].raft.lead_anew(after, now)
+        self._touched[name] = None
+
     def leave(self, now: float, *, all_stop: bool = False) -> None:
         """Hand over the sets that this router leads, because it is about to stop. `to_hand_over` has the sets that
         still have to be handed over. No other router hands a set over to this one any more. `all_stop`: all routers of

@@ -548,6 +548,13 @@ class Raft:
         self._stop_leading()
         self._follow_nobody(now)
 
+    def lead_anew(self, after: int, now: float) -> None:
+        """Stop leading, and lead again only in a term after this one."""
+        self._stop_leading()
+        if after > self.hard.term:
+            self._enter(after, None)
+        self._follow_nobody(now)
+
     def _stop_leading(self) -> None:
         if self.leadership is not None:
             self.leadership.resign()

@@ -24,13 +24,14 @@ from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Lifetime
+from topic.ends.nobody import Nobody
 from topic.home.balancing import Balancing
 from topic.home.home import Home
 from topic.identity import egress_address, is_egress
 from topic.queues import messages
 from topic.queues.leader import egress
 from topic.queues.leader.egress import Egress
-from topic.queues.leader.ingress import Ingress
+from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.leaders import PATIENCE_S, LedSet, SetLeaders
 from topic.queues.leader.log import MessageView
 from topic.queues.leader.publisher import AHEAD, SetPublisher
@@ -93,6 +94,21 @@ def test_messages_go_to_consumers_as_they_are_enqueued() -> None:
     reader.accept(b"1")
     reader.grant(2)
     assert reader.delivered == [b"1", b"2", b"3"]
+
+
+def test_a_leader_takes_an_egress_back_from_a_former_life() -> None:
+    """Router b led that life, with later clocks, and attaches the egress once more."""
+    bench, pen = filled()
+    reader = plain(bench, "d")
+    led, former = bench.at("a").node.led[SET], bench.at("b").node
+    entry = led.egresses[bench.queue].known()
+    assert entry is not None
+    clock = term_clock(*led.since, 1000)
+    former.topic.attach_publisher(entry.identity, Nobody(), former.now(), lifetime=entry.lifetime, clock=clock)
+    bench.flow()
+    bench.wait(ELECTED_S)
+    pen.send(b"1")
+    assert reader.delivered == [b"1"]
 
 
 def test_an_egress_that_begins_expects_what_was_proposed_before() -> None:
@@ -1208,6 +1224,8 @@ def test_the_attaches_of_leaders_are_in_order() -> None:
 # rules broken on purpose
 
 BROKEN: list[Broken] = [
+    (SetPublisher, "detach", "action.condition == STOLEN", "False",
+     test_a_leader_takes_an_egress_back_from_a_former_life),
     (SetPublisher, "_come", "True, seen, clock", "True, NOWHERE, clock",
      test_consumers_of_a_queue_that_was_declared_again_go_on_with_what_they_have),
     (SetPublisher, "_come", "dict.fromkeys(map(self._tag, doubted), 0)", "{}",

@@ -20,7 +20,7 @@ from tests.topic.raft.mutants import Broken, must_notice
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import egress_address, ingress_address
 from topic.queues.bodies.message_rows import MessageRows
-from topic.queues.leader.ingress import TERM_BITS, Ingress, term_clock
+from topic.queues.leader.ingress import TERM_BITS, Ingress, term_clock, term_with
 from topic.queues.leader.leaders import LedSet
 from topic.queues.messages import DeliveryAnswer, QueuedMessages
 from topic.queues.replica import SetReplica
@@ -327,6 +327,25 @@ def test_the_clock_of_an_attach_grows_with_life_and_term() -> None:
     life, later = SetLife(began, "a"), SetLife(began + (3_600_000 << 16), "a")
     clocks = [term_clock(life, term, count) for term in (1, 2, 1000) for count in (0, 1, (1 << TERM_BITS) - 1)]
     assert clocks == sorted(set(clocks)) and clocks[-1] < term_clock(later, 1001, 0)
+    assert [term_with(life, clock) for clock in clocks] == [1, 1, 1, 2, 2, 2, 1000, 1000, 1000]
+
+
+def test_a_later_life_has_the_links_although_the_former_life_had_later_terms() -> None:
+    """Router c hears of neither these terms nor the attaches of these leaders. Only router d remembers the attaches."""
+    bench = QueueBench(*"abcd")
+    bench.part_from_all("c")
+    bench.sets("a").lead_anew(SET, 1000, bench.now)
+    bench.wait(ELECTED_S, "a", "b", "d")
+    for name in "ab":
+        bench.stop(name)
+    bench.sets("c").recover(SET, bench.now)
+    bench.wait(ELECTED_S)
+    assert bench.leader == "c"
+    bench.meet_again("c")
+    bench.wait(ELECTED_S)
+    pen = publisher(bench, "d")
+    pen.send(b"1")
+    assert pen.outcomes == {b"1": ACCEPTED} and bench.leader == "c"
 
 
 def test_keys_are_those_of_the_publishers() -> None:
@@ -359,6 +378,10 @@ BROKEN: list[Broken] = [
      test_settled_messages_are_enqueued_and_nothing_is_remembered),
     (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches",
      partial(test_the_next_leader_goes_on, "d")),
+    (Ingress, "detach", "action.condition == STOLEN", "False",
+     test_a_later_life_has_the_links_although_the_former_life_had_later_terms),
+    (LedSet, "stolen", "term_with(self.since[0], latest)", "0",
+     test_a_later_life_has_the_links_although_the_former_life_had_later_terms),
     (QueuedMessages, "enqueue", "= self._answers.get(asked.binding + key)", "= None",
      partial(test_the_next_leader_goes_on, "d")),
     (DeliveryAnswer, "is_for", "or place <= self.place", "or True",

@@ -21,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from topic.actions import AnswerSubscriber, Detach, Note, Resume
+from topic.actions import STOLEN, AnswerSubscriber, Detach, Note, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED
@@ -57,15 +57,20 @@ TERM_BITS: Final = 24
 
 
 def term_clock(life: SetLife, term: int, count: int) -> int:
-    """The clock of the leader's attach number `count` in this term. An attach in a later term, or in a later life of
-    the set, has a higher clock.
+    """The clock of the leader's attach number `count` in this term. An attach in a later term has a higher clock.
 
     The clock of a life is the reading of a hybrid clock at the beginning of the life. Each term adds 2^`TERM_BITS` to
     the clocks of attaches; this is the time of 256 ms in a hybrid clock. A set has fewer elections than that, so its
-    clocks of attaches stay behind the time, and a later life begins above them.
+    clocks of attaches nearly always stay behind the time, and a later life begins above them. Otherwise the leader of
+    the later life leads anew (`LedSet.stolen`).
     """
     assert 0 <= count < 1 << TERM_BITS
     return life.clock + (term << TERM_BITS) + count
+
+
+def term_with(life: SetLife, clock: int) -> int:
+    """The term of this life after which all attaches have clocks above this one."""
+    return (clock - life.clock) >> TERM_BITS
 
 
 @attrs.define(slots=True)
@@ -257,7 +262,9 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
-        """Do nothing: a later leader has the link, and answers all undecided deliveries."""
+        """If another leader has the link, it answers all undecided deliveries."""
+        if action.condition == STOLEN:
+            self._log.stolen(self, self.node.topic.directory.latest(self.index))
 
 
 def _runs(records: Iterable[Record]) -> list[Given]:

@@ -29,10 +29,11 @@ from topic.queues.leader.ages import DecidedTimes
 from topic.queues.leader.commits import Commits
 from topic.queues.leader.egress import Egress, Resting
 from topic.queues.leader.expiry import ExpiryTimes
-from topic.queues.leader.ingress import Ingress, term_clock
+from topic.queues.leader.ingress import Ingress, term_clock, term_with
 from topic.queues.leader.letters import Letters, is_of_letters, letters_to
 from topic.queues.leader.log import Marking, MessageView, ProposingEnd, ReadingEnd, RestingEnd
 from topic.queues.leader.pages import Pages
+from topic.queues.leader.publisher import SetPublisher
 from topic.queues.leader.temporary import LOOK_S, TemporaryQueues
 from topic.queues.operations import MOST, Declare, QueueId, Refused, RefusedFor, is_temporary
 from topic.queues.positions import each_of
@@ -386,6 +387,13 @@ class LedSet:
         self._patient[end] = None
         self.deadline = min(self.deadline, self._node.now() + PATIENCE_S)
 
+    def stolen(self, end: ProposingEnd, latest: int) -> None:
+        """See `Proposer.stolen`. This router leads anew, in a term in which its attaches have higher clocks. It does
+        not if another router leads the set, because then no majority votes for it. If the link is of a binding that has
+        ended, this leader itself has attached the link, to end it."""
+        if end in self._ends and self._sets.ready(self._name) == self.since:
+            self._sets.lead_anew(self._name, term_with(self.since[0], latest), self._node.now())
+
     @property
     def hands_over(self) -> bool:
         return self._sets.hands_over(self._name)
@@ -517,9 +525,13 @@ class LedSet:
 
     def leave(self) -> None:
         """Suspend all links of the set, because this router no longer leads it."""
-        ingresses = self.ingress, self.dead_letters, *self.bound.values()
-        for end in (*ingresses, *self.egresses.values(), *self.letters.values()):
+        for end in self._ends:
             end.leave(self._node.now(), closed=False)
+
+    @property
+    def _ends(self) -> Sequence[Ingress | SetPublisher]:
+        ingresses = self.ingress, self.dead_letters, *self.bound.values()
+        return *ingresses, *self.egresses.values(), *self.letters.values()
 
     # The methods from here on are for the status.
 

@@ -105,6 +105,9 @@ class Proposer(Protocol):
         """Let a proposal of this end wait, because no client waits for it. The end's `propose_now` is called when any
         end proposes an entry, so that one round of the log decides both, and after `PATIENCE_S` at the latest."""
 
+    def stolen(self, end: ProposingEnd, latest: int) -> None:
+        """Note that the link of this end is attached elsewhere, with a higher clock. `latest`: this clock."""
+
     @property
     def hands_over(self) -> bool:
         """Whether this router hands its lead over, and so adds no entries."""

@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from topic.actions import AnswerPublisher, Detach
+from topic.actions import STOLEN, AnswerPublisher, Detach
 from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
@@ -235,4 +235,6 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
-        """Do nothing: a later leader has the link."""
+        """If another leader has the link, it answers all undecided deliveries."""
+        if action.condition == STOLEN:
+            self._log.stolen(self, self.node.topic.directory.latest(self.index))
