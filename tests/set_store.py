@@ -146,7 +146,7 @@ class MemorySets:
         part = self.parts[piece.set]
         if part.snapshot.index != piece.index:
             return None
-        return piece_of(sent_behind(part.rows, piece.after))
+        return piece_of(sent_behind(part.rows, piece.after), piece.size)
 
 
 @attrs.define

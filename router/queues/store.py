@@ -618,7 +618,7 @@ class QueueStore:
         if part.snapshot.index != piece.index:
             return None
         with self._explained(), self._file.explained():
-            return piece_of(self._rows_behind(part, piece.after))
+            return piece_of(self._rows_behind(part, piece.after), piece.size)
 
     def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes] | None]:
         """Yield the rows of the snapshot that follow the key `after`, in the order of `order_of`. A None in place of a

@@ -4,6 +4,9 @@ The set of three routers has a long queue. A publisher fills it, and a consumer 
 measures another queue of the set: first alone, then while router d gets a copy of all. With `--cuts` router d is paused
 at random moments, for longer than its contacts last, and once the leader is killed. In the end, all replicas have
 applied the same, and no store was set aside.
+
+The last line is the verdict. The exit status is 1 if the copy did not end, if a store was set aside, or if the longest
+wait was more than 100 ms longer than without the copy. A signal that ends the bench ends its routers, too.
 """
 
 import argparse
@@ -15,9 +18,10 @@ import time
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGSTOP
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, raise_signal, signal
 from typing import Any, Final
 
+import psutil
 import trio
 import yaml
 
@@ -31,7 +35,10 @@ LONG, PROBED, SET = "queue/long", "queue/probed", "long"
 TICK_S: Final = 0.05
 PAUSE_S: Final = 3.0
 """Seconds of a pause: the other routers lose their contacts."""
-COPIED_S: Final = 900
+FILLED_S: Final = 300
+"""The most seconds until the queue is full."""
+MOST_MS: Final = 100
+"""The longest wait may be longer by so many milliseconds than without the copy."""
 
 
 def with_d(mesh: RunningMesh) -> RunningMesh:
@@ -63,14 +70,15 @@ async def turned_over(publisher: Publisher, consumer: Subscriber, rate: int) -> 
         await trio.sleep_until(due)
 
 
-async def probe(mesh: RunningMesh, title: str, rate: int, seconds: float) -> dict[str, Any]:
+async def probe(mesh: RunningMesh, title: str, rate: int, seconds: float) -> float:
+    """Measure the other queue. Returns the longest wait of a message, in milliseconds."""
     nodes = {name: Node(str(mesh.address(name)), mesh.pid(name)) for name in "abc"}
     run = partial(load, Broker(nodes, "a", PROBED), Case(title, int(rate * seconds), rate=rate), "b")
     found: dict[str, Any] = await trio.to_thread.run_sync(run, abandon_on_cancel=True)
-    waits = {name: found["lat_us"][name] / 1000 for name in ("p50", "p99", "max")}
+    waits: dict[str, float] = {name: found["lat_us"][name] / 1000 for name in ("p50", "p99", "max")}
     told = ", ".join(f"{name} {wait:.1f} ms" for name, wait in waits.items())
     print(f"{title}: {told}, longest time without a delivery {found['max_gap_ms']:.0f} ms", flush=True)
-    return found
+    return waits["max"]
 
 
 async def add(mesh: RunningMesh) -> None:
@@ -80,39 +88,46 @@ async def add(mesh: RunningMesh) -> None:
     await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT)
 
 
-async def copied(mesh: RunningMesh) -> None:
-    """Wait until d is a voter."""
+async def copied(mesh: RunningMesh, within: float) -> None:
+    """Wait until d is a voter. Ends the bench if this takes longer than `within` seconds."""
     began = time.monotonic()
 
     async def is_voter() -> bool:
         return "d" in (await view(mesh, "b"))["voters"]
 
-    await eventually(is_voter, timeout=COPIED_S)
+    try:
+        await eventually(is_voter, timeout=within)
+    except trio.TooSlowError:
+        sys.exit(f"FAILED: router d is no voter after {within:g} s: {(await view(mesh, 'b'))['copied']} per cent")
     print(f"copied in {time.monotonic() - began:.1f} s", flush=True)
 
 
-async def measured(mesh: RunningMesh, count: int, rate: int, probed: int, seconds: float, cuts: int, seed: int) -> None:
+async def measured(mesh: RunningMesh, asked: argparse.Namespace) -> None:
+    count, rate, probed, seconds, cuts = asked.count, asked.rate, asked.probed, asked.seconds, asked.cuts
+    longest: list[float] = []
     await mesh.up()
-    drawn = random.Random(seed)
+    drawn = random.Random(asked.seed)
     async with trio.open_nursery() as nursery:
         clients = Clients(nursery)
         publisher = await clients.publisher(mesh.address("b"), LONG, "p")
         publisher.feed = repeat(bytes(1000), count)
         publisher.pump()
-        await clients.until(lambda: len(publisher.accepted) == count, timeout=COPIED_S)
+        await clients.until(lambda: len(publisher.accepted) == count, timeout=FILLED_S)
         print(f"{count:,} messages: {memory(mesh)}", flush=True)
         consumer = await clients.subscriber(mesh.address("c"), LONG, "s", credit=1)
         consumer.credit = 0  # `turned_over` grants it
         nursery.start_soon(turned_over, publisher, consumer, rate)
         if not cuts:
-            await probe(mesh, "without", probed, seconds)
+            longest.append(await probe(mesh, "without", probed, seconds))
+        came = len(publisher.accepted)
         await add(mesh)
         async with trio.open_nursery() as both:
-            both.start_soon(copied, mesh)
+            both.start_soon(copied, mesh, asked.within)
             if cuts:
                 await cut(mesh, cuts, drawn)
             else:
-                await probe(mesh, "with   ", probed, seconds)
+                longest.append(await probe(mesh, "with   ", probed, seconds))
+        print(f"{len(publisher.accepted) - came:,} came during the copy", flush=True)
         print(f"{len(publisher.accepted):,} came, {len(consumer.received):,} left", flush=True)
         nursery.cancel_scope.cancel()
 
@@ -120,9 +135,17 @@ async def measured(mesh: RunningMesh, count: int, rate: int, probed: int, second
         views = [await view(mesh, name) for name in "abcd"]
         return len({one["applied"] for one in views}) == 1
 
-    await eventually(is_equal, timeout=60)
-    assert not any("set aside" in mesh.log(name) for name in "abcd")
+    try:
+        await eventually(is_equal, timeout=60)
+    except trio.TooSlowError:
+        sys.exit("FAILED: the replicas have not applied the same after 60 s")
     print(f"all replicas are equal: {memory(mesh)}", flush=True)
+    print("\n".join(line for name in "abcd" for line in mesh.log(name).splitlines() if "a copy of the leader" in line))
+    if aside := [name for name in "abcd" if "set aside" in mesh.log(name)]:
+        sys.exit(f"FAILED: a store was set aside at router {', '.join(aside)}")
+    if longest and longest[1] > longest[0] + MOST_MS:
+        sys.exit(f"FAILED: the longest wait grew by {longest[1] - longest[0]:.0f} ms, expected {MOST_MS} at most")
+    print("passed", flush=True)
 
 
 async def cut(mesh: RunningMesh, cuts: int, drawn: random.Random) -> None:
@@ -147,15 +170,19 @@ def main() -> None:
     parser.add_argument("--probed", type=int, default=100, help="messages a second (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=60, help="of each measurement (default: %(default)s)")
     parser.add_argument("--cuts", type=int, default=0)
+    parser.add_argument("--within", type=float, default=600, help="seconds of the copy, at most (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     build()
     with tempfile.TemporaryDirectory() as folder:
         mesh = with_d(RunningMesh("queues", Path(folder), {}, queues={"sets": 1, "replicas": 3}))
+        signal(SIGTERM, lambda *_: raise_signal(SIGINT))
         try:
-            trio.run(measured, mesh, asked.count, asked.rate, asked.probed, asked.seconds, asked.cuts, asked.seed)
+            trio.run(measured, mesh, asked, strict_exception_groups=False)
         finally:
             mesh.end()
+            for child in psutil.Process().children():  # a load generator
+                child.kill()
 
 
 if __name__ == "__main__":

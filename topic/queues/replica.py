@@ -5,20 +5,24 @@ A router outside the set has a replica, too: it learns whether the set has begun
 """
 
 import json
+import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
+
+import attrs
 
 from topic.errors import BreachError
 from topic.journal import Event
 from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
-from topic.queues.copying.pieces import SnapshotRows, begins_behind, read_piece
+from topic.queues.copying.pieces import Section, SnapshotRows, begins_behind, read_piece, section_of
 from topic.queues.logged.message_log import ReplicaLog
 from topic.queues.operations import Browse, Commit, Declare, Delete, Done, QueueId, Refused, RefusedFor, Reply, decode
 from topic.queues.operations import encode as encode_operation
 from topic.queues.positions import position_of
 from topic.queues.proposals import Decided, Proposal, Transact, Transacted, encode_proposal
-from topic.queues.rows import Changes, PackedRows, Row
+from topic.queues.rows import Changes, PackedRows, Row, StateRows
 from topic.queues.set_map import SetPlan
 from topic.queues.state import SetState, entry
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, Write
@@ -62,10 +66,27 @@ DROPPED: Final = 2 << 20
 BEHIND: Final = 16 << 20
 """This many bytes of entries stay in the log for replicas out of contact, so that a replica that comes back soon needs
 no snapshot. The limit is also at most a quarter of the bytes of all messages."""
+RESTORED: Final = 4000
+"""The number of rows of a leader's snapshot that the replica reads in one turn. A snapshot may have millions of rows,
+and other events of the router wait for the turn."""
 DELAYED: Final = 64 << 20
 """The bytes of entries after which a leader makes a snapshot even if another replica lacks some of these entries, or is
 being sent the former snapshot. The leader then sends that replica the new snapshot, without the messages that the
 replica already has."""
+
+
+@attrs.frozen(slots=True)
+class _Restoring:
+    """A leader's snapshot that the replica reads, in turns."""
+
+    index: int
+    """The log index of the snapshot."""
+    left: Iterator[Row]
+    """The rows that the replica has not read."""
+    rows: StateRows
+    """The rows that the replica has read."""
+    decided: list[Committed]
+    """The entries behind the snapshot that were decided meanwhile."""
 
 
 class SetReplica:
@@ -126,6 +147,10 @@ class SetReplica:
         """The indices in `_changes` at which a majority has the same state."""
         self._received = SnapshotRows()
         """The rows in the pieces of a leader's snapshot that have come so far."""
+        self._restoring: _Restoring | None = None
+        """The leader's snapshot that the replica reads; None if it reads none. Meanwhile `state` is the former one."""
+        self._restores_at = math.inf
+        """When the replica reads more rows of this snapshot; infinite if it reads none."""
         self._on_disk = self.applied
         """The log index of the snapshot on the disk."""
         self._writes: deque[Write] = deque()
@@ -138,6 +163,11 @@ class SetReplica:
         self._proposed: dict[int, tuple[int, str, int]] = {}
         """For each proposed request, by log index: the term of the proposal, the router that asked, and its number of
         the request."""
+
+    @property
+    def deadline(self) -> float:
+        """When `Raft.tick` and `flush` are due; infinite if never."""
+        return min(self.raft.deadline, self._restores_at)
 
     @property
     def leads(self) -> tuple[SetLife, int] | None:
@@ -244,7 +274,7 @@ class SetReplica:
         """Drop some bodies that the snapshot on the disk has. This takes time, so only a few bodies are dropped after
         each finished write."""
         messages = self.state.rows.messages
-        if messages.kept_size > KEPT_BODIES:
+        if messages.kept_size > KEPT_BODIES and self._restoring is None:
             messages.drop(position_of(self._on_disk + 1, 0) - 1, DROPPED)
 
     def read_bodies(self, number: int, queue: QueueId | None, positions: Sequence[int]) -> None:
@@ -290,13 +320,14 @@ class SetReplica:
     def flush(self, contacts: Collection[str], now: float) -> None:
         """Propose the requests, and perform the actions of the Raft. `contacts`: the routers in contact."""
         self._propose()
+        self._go_on_restoring()
         while (actions := self.raft.flush(now)) or self._compact():
             for action in actions:
                 self._do(action)
             if self.raft.why_aside:
                 self._renew(contacts, now)
+        self._restores_at = now if self._restoring is not None else math.inf
         if self.raft.leadership is None:
-            # No proposal here is answered any more.
             # The routers whose requests were proposed learn of the new leader, and send their requests to it.
             self._proposed.clear()
 
@@ -321,12 +352,12 @@ class SetReplica:
         elif isinstance(action, Persist):
             self._write(action)
         elif isinstance(action, Committed):
-            for index, decided in enumerate(action.entries, action.first):
-                self._apply(index, decided)
+            self._take_decided(action)
         elif isinstance(action, Restore):
             self._restore(action)
         elif isinstance(action, Read):
-            read = ReadPiece(name, action.index, begins_behind(action.index, action.has, action.after))
+            after = begins_behind(action.index, action.has, action.after)
+            read = ReadPiece(name, action.index, after, action.size)
             self._reads.append((read, action))
             self.out.append(read)
         elif isinstance(action, Agreed):
@@ -346,11 +377,11 @@ class SetReplica:
 
     # The methods from here on are about the state of the set.
 
-    def _state(self, rows: Iterable[Row]) -> SetState:
-        """Make the state from these rows, which are the rows at the applied index. Raises ValueError if the rows are
-        not a valid state."""
+    def _state(self, rows: Iterable[Row], read: StateRows | None = None) -> SetState:
+        """Make the state from these rows, and from those that were read before. They are the rows at the applied index.
+        Raises ValueError if they are not a valid state."""
         self._messages = ReplicaLog(self.plan.name, self._name_of)
-        state = SetState(rows, self._messages)
+        state = SetState(rows, self._messages, read=read)
         if self.applied:
             self._log_content(state, begins=True)
         return state
@@ -365,6 +396,13 @@ class SetReplica:
         told |= {"messages": state.messages.count, "positions": state.messages.positions_sum}
         told |= {"begins": begins}
         self.out.append(Logged(Event.CONTENT, {"detail": json.dumps(told)}))
+
+    def _take_decided(self, committed: Committed) -> None:
+        if self._restoring is not None:
+            self._restoring.decided.append(committed)
+            return
+        for index, decided in enumerate(committed.entries, committed.first):
+            self._apply(index, decided)
 
     def _apply(self, index: int, decided: Entry) -> None:
         if decided.data:
@@ -389,15 +427,35 @@ class SetReplica:
             self._log_content(self.state, begins=False)
 
     def _restore(self, action: Restore) -> None:
-        self.applied = action.snapshot.index
-        try:
-            self.state = self._state(self._received.read(self.state.rows.messages))
-        except ValueError as error:
-            self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
+        """Begin to read the leader's snapshot, which takes the place of the state (protocol 13.6)."""
+        while self._restoring is not None:
+            self._go_on_restoring()
+        self.out.append(SetNote(f"set {self.plan.name}: a copy of the leader's state has come: {self._received.came}"))
+        rows = self._received.read(self.state.rows.messages)
+        self._restoring = _Restoring(action.snapshot.index, rows, StateRows(), [])
         self._changes.clear()
         self._agreed.clear()
         self._received = SnapshotRows()
         self._forget_reads()
+        self._go_on_restoring()
+
+    def _go_on_restoring(self) -> None:
+        """Read some rows of the leader's snapshot. After the last one, take the state that they make, and apply the
+        entries that were decided meanwhile."""
+        restoring = self._restoring
+        if restoring is None:
+            return
+        try:
+            if restoring.rows.read(islice(restoring.left, RESTORED)) == RESTORED:
+                return
+            self._restoring, self.applied = None, restoring.index
+            self.state = self._state((), restoring.rows)
+        except ValueError as error:
+            self._restoring = None
+            self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
+            return
+        for committed in restoring.decided:
+            self._take_decided(committed)
 
     def _compact(self) -> bool:
         """Choose a state on which a majority agrees, make it the snapshot, and drop the log up to it. Returns whether a
@@ -426,11 +484,14 @@ class SetReplica:
         return log.size(index, log.last) >= min(BEHIND, self.state.messages.size // 4)
 
     def _is_needed(self, index: int) -> bool:
-        """Whether to keep the entries up to this index, because a replica in contact lacks one of them. Always False if
-        the log has become very long."""
+        """Whether a replica in contact still needs entries up to this index, because it lacks one of them. A replica
+        that is being sent messages of the snapshot needs none: the leader goes on with messages of a later snapshot. If
+        the log has become very long, entries are not kept for this reason."""
         leadership, log = self.raft.leadership, self.raft.log
-        is_long = log.size(log.snapshot.index, log.last) >= DELAYED
-        return leadership is not None and leadership.lacks(index) and not is_long
+        if leadership is None or log.size(log.snapshot.index, log.last) >= DELAYED:
+            return False
+        lacking = (progress for progress in leadership.progress.values() if progress.lacks(index))
+        return any(one.end is None or section_of(one.end) is not Section.MESSAGES for one in lacking)
 
     def _renew(self, contacts: Collection[str], now: float) -> None:
         """Begin anew with an empty store that has another identity, because the present store is void."""
@@ -450,6 +511,7 @@ class SetReplica:
     def check(self) -> None:
         """Assert the invariants that hold between two events."""
         self.raft.check()
-        assert self.applied == self.raft._applied, "the queues have other entries than the Raft knows"
+        is_equal = self.applied == self.raft._applied
+        assert is_equal or self._restoring is not None, "the queues have other entries than the Raft knows"
         assert not self._proposed or self.raft.leadership is not None
         assert len(self._changes) <= KEPT and not self._asked and self._compacted is None

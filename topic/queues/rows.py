@@ -45,6 +45,12 @@ class StateRows:
         self._changed = 0
         """An estimate of the bytes of the rows in `_rows` that were put or deleted since the last call of
         `take_changes`."""
+        self.read(rows)
+
+    def read(self, rows: Iterable[Row]) -> int:
+        """Read rows of a state of which this object has no row yet, with the conditions of the constructor. Returns how
+        many they are."""
+        before = len(self)
         for key, value in rows:
             if key[:1] == MESSAGE:
                 self.messages.read(key, value)
@@ -53,6 +59,7 @@ class StateRows:
             else:
                 self._rows[key] = value
             self._sum += _digest(key, value)
+        return len(self) - before
 
     def __len__(self) -> int:
         return len(self._rows) + len(self.messages)

@@ -429,7 +429,7 @@ class ReplicaSets:
 
     def handle_timer(self, now: float) -> None:
         for name, replica in self._replicas.items():
-            if replica.raft.deadline <= now:
+            if replica.deadline <= now:
                 replica.raft.tick(now)
                 self._touched[name] = None
             if self._moves[name].deadline <= now:
@@ -483,7 +483,7 @@ class ReplicaSets:
 
     def _due_of(self, name: str) -> float:
         leaderless_at = self._leaderless_at.get(name, math.inf)
-        deadlines = self._replicas[name].raft.deadline, self._requests[name].deadline, self._moves[name].deadline
+        deadlines = self._replicas[name].deadline, self._requests[name].deadline, self._moves[name].deadline
         return min(*deadlines, leaderless_at)
 
     def _flush(self, name: str, now: float) -> None:

@@ -133,10 +133,13 @@ def messages_of(data: bytes) -> Sequence[bytes]:
 class SetState:
     """The queues of one set, by name, and their messages."""
 
-    def __init__(self, rows: Iterable[Row] = (), log: MessageLog | None = None) -> None:
-        """`rows`: the rows of the state to restore. `log`: gets what happens to messages. Raises ValueError if the rows
-        are not a valid state."""
-        self.rows = StateRows(rows)
+    def __init__(
+        self, rows: Iterable[Row] = (), log: MessageLog | None = None, *, read: StateRows | None = None
+    ) -> None:
+        """`rows`: the rows of the state to restore. `log`: gets what happens to messages. `read`: the rows that were
+        read before, to which `rows` are added. Raises ValueError if the rows are not a valid state."""
+        self.rows = read if read is not None else StateRows()
+        self.rows.read(rows)
         if any(key[:1] not in (DECLARED, BINDING, TRANSACTIONS, *ROWS) for key, _ in self.rows.small):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
         queues = [_queue(*row) for row in self.rows.small if row[0].startswith(DECLARED)]

@@ -12,7 +12,7 @@ from typing import Protocol
 import attrs
 
 from topic.queues.rows import Changes, PackedRows
-from topic.raft.messages import Persist, StoreContent
+from topic.raft.messages import PIECE, Persist, StoreContent
 
 
 @attrs.frozen(slots=True)
@@ -58,6 +58,8 @@ class ReadPiece:
     after: bytes
     """The key of the last row before the piece, in the order in which they are sent
     (`topic.queues.copying.pieces`); empty for the first rows."""
+    size: int = PIECE
+    """The number of bytes, about, that the piece is to have."""
 
 
 @attrs.frozen(slots=True)

@@ -175,15 +175,11 @@ class Leadership:
             self._send(member, progress.ask_again(log, self.term))
         while (append := progress.next_append(log, self.term, window, is_due=is_due)) is not None:
             self._send(member, append)
-        if (has := progress.next_piece(log.last, now)) is not None:
-            self.reads.append(Read(member, log.snapshot.index, has.pieces, has.index, has.end))
+        if (piece := progress.next_piece(log, now)) is not None:
+            has, size = piece
+            self.reads.append(Read(member, log.snapshot.index, has.pieces, has.index, has.end, size))
 
     # The methods from here on are about snapshots.
-
-    def lacks(self, index: int) -> bool:
-        """Whether a member in contact lacks an entry up to this index on its disk. The leader still has to send it
-        these entries, or a snapshot."""
-        return any(progress.is_in_contact and progress.stored < index for progress in self.progress.values())
 
     def compacted(self) -> None:
         """This leader has made a later snapshot. A member that is being sent the former snapshot gets pieces of the

@@ -280,6 +280,10 @@ class Restore:
     snapshot: Snapshot
 
 
+PIECE: Final = 256 * 1024
+"""The number of bytes, about, of a piece of a snapshot as long as the log grows slowly."""
+
+
 @attrs.frozen(slots=True)
 class Read:
     """Read a piece of the snapshot at this index, after all writes so far. Then call `Raft.read`."""
@@ -292,6 +296,8 @@ class Read:
     after: bytes
     """`Piece.end` of this part: the next piece begins there. Empty if the member has all of that snapshot, or no part
     of any snapshot."""
+    size: int = PIECE
+    """The number of bytes, about, that the piece is to have."""
 
 
 @attrs.frozen(slots=True)

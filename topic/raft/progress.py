@@ -6,12 +6,16 @@ from typing import Final
 import attrs
 
 from topic.raft.log import Entry, RaftLog
-from topic.raft.messages import Append, Lead, Piece
+from topic.raft.messages import PIECE, Append, Lead, Piece
 
 BATCH: Final = 256 * 1024
 """The most bytes of entries in one `Append`. A single entry may be larger."""
+MOST_PIECE: Final = 1 << 20
+"""The most bytes, about, of a piece of a snapshot."""
 MOST_REST: Final = 1.0
 """The most seconds for which a leader rests between two pieces of a snapshot."""
+AHEAD: Final = 2
+"""The pieces of a snapshot have this many times the bytes by which the log grows meanwhile (protocol 13.6)."""
 
 
 @attrs.frozen(slots=True)
@@ -50,10 +54,12 @@ class FollowerProgress:
         """The bytes of the pieces that this leader has sent to the member. The sum begins anew if the member has
         dropped the pieces."""
         self._asked: tuple[float, int] | None = None
-        """When this leader last asked the shell for a piece, and the last index of the log at that time. None after
-        this leader has noticed that the member has stored this piece."""
-        self._rests_until = -math.inf
-        """The earliest time at which the leader asks the shell for the next piece."""
+        """When this leader last asked the shell for a piece, and the last index of the log at that time. None if it has
+        not asked for a piece of this copy in this contact."""
+        self._size = 0
+        """The bytes of the piece that this leader has sent last."""
+        self._rests_until: float | None = None
+        """When the rest after the last piece ends. None if the member has not stored this piece yet."""
         self.since = now
         """When this leader began to keep the member's progress."""
         self._round_began, self._round_to = now, last
@@ -87,6 +93,11 @@ class FollowerProgress:
     def is_in_contact(self) -> bool:
         """Whether the member is in contact: a message is under way to it, or may be sent at once."""
         return bool(self.next) or self.probe is not None or self.needs_snapshot
+
+    def lacks(self, index: int) -> bool:
+        """Whether the member is in contact, and its disk lacks an entry up to this index. The leader still has to send
+        it these entries, or a snapshot."""
+        return self.is_in_contact and self.stored < index
 
     def is_caught_up(self, last: int, now: float, quick: float) -> bool:
         """Whether the member stores entries about as fast as they come (Raft, 4.2.1).
@@ -129,7 +140,8 @@ class FollowerProgress:
         """Begin to send the snapshot, because the log no longer has the entries that the member lacks. `has`: the part
         of a snapshot that the member has. The first piece begins where this part ends."""
         self.next, self.probe = 0, None
-        self._piece, self._sent, self._is_reading, self._asked = has, None, False, None
+        self._piece, self._sent, self._is_reading = has, None, False
+        self._asked = self._rests_until = None
         if not has.pieces:
             self.copied = 0
 
@@ -138,27 +150,45 @@ class FollowerProgress:
         return self._piece is not None
 
     @property
-    def reads_at(self) -> float:
-        """The earliest time at which the leader asks the shell for the next piece; infinite if it asks for none."""
-        is_waiting = self._piece is not None and self._sent is None and not self._is_reading
-        return self._rests_until if is_waiting else math.inf
+    def end(self) -> bytes | None:
+        """The end of the pieces that the member has, or will have with the piece under way. Empty if it will have none;
+        None if it needs no snapshot."""
+        part = self._sent or self._piece
+        return part.end if part is not None else None
 
-    def next_piece(self, last: int, now: float) -> SnapshotPart | None:
-        """The part of a snapshot after which the shell has to read a piece now; None if it has to read none. If the log
-        has grown since the leader asked for the piece before (`last`: its last index now), the leader rests for as long
-        as that piece took, at most `MOST_REST`. So under load, a copy leaves half of the time of disks and network to
-        others."""
-        if self._piece is None or self._sent is not None or self._is_reading:
+    @property
+    def reads_at(self) -> float:
+        """When the rest ends after which the leader asks the shell for the next piece; infinite if it does not rest."""
+        return self._rests_until if self._is_waiting and self._rests_until is not None else math.inf
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether the member needs another piece, and none is under way."""
+        return self._piece is not None and self._sent is None and not self._is_reading
+
+    def next_piece(self, log: RaftLog, now: float) -> tuple[SnapshotPart, int] | None:
+        """The part of a snapshot after which the shell has to read a piece now, and the bytes, about, that the piece is
+        to have; None if the shell has to read none.
+
+        If the log has grown since the leader asked for the piece before, the leader rests for as long as that piece
+        took, at most `MOST_REST`. The rest ends early when the log has grown by so much that the copy would not keep
+        ahead of it (`AHEAD`). If the log grows even faster, the next piece is larger.
+        """
+        if not self._is_waiting or self._piece is None:
             return None
+        size = PIECE
         if self._asked is not None:
-            asked, former = self._asked
-            self._asked = None
-            self._rests_until = now + min(now - asked, MOST_REST) if last > former else now
-        if now < self._rests_until:
-            return None
+            asked, last = self._asked
+            needed = AHEAD * log.size(last, log.last)
+            if self._rests_until is None:
+                self._rests_until = now + min(now - asked, MOST_REST) if needed else now
+            if now < self._rests_until and needed < self._size:
+                return None
+            size = max(PIECE, min(needed, MOST_PIECE))
         self._is_reading = True
-        self._asked = now, last
-        return self._piece
+        self._rests_until = None
+        self._asked = now, log.last
+        return self._piece, size
 
     def read_anew(self) -> None:
         """The leader has a new snapshot. It does not send the piece of the former snapshot that the shell is reading,
@@ -172,7 +202,8 @@ class FollowerProgress:
         if self._piece != has or self._sent is not None:
             return False
         self._sent, self._is_reading = SnapshotPart(piece.snapshot.index, piece.place + 1, piece.end), False
-        self.copied += len(piece.data)
+        self._size = len(piece.data)
+        self.copied += self._size
         if piece.is_last:
             self._piece, self._sent, self.probe = None, None, piece.snapshot.index
         return True

@@ -19,7 +19,7 @@ from tests.disk import full_disk
 from tests.router.queues.model import Drawing, ModelStore, rows_of
 from tests.set_store import sent_behind
 from topic.queues.bodies.message_rows import about_key, body_key
-from topic.queues.copying.pieces import PIECE, Section, piece_of, read_piece, section_of
+from topic.queues.copying.pieces import Section, piece_of, read_piece, section_of
 from topic.queues.positions import position_of
 from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.state import entry
@@ -27,7 +27,7 @@ from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.life import SetLife
 from topic.raft.log import Entry, Snapshot
-from topic.raft.messages import Hard, Persist, StagedPiece
+from topic.raft.messages import PIECE, Hard, Persist, StagedPiece
 
 SETS = ("q0", "q1", "eu")
 ME = Replica("a", b"a")

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.set_store import apply
-from topic.queues.copying.pieces import MOST_KEY, PIECE, piece_of, read_piece
+from topic.queues.copying.pieces import MOST_KEY, piece_of, read_piece
 from topic.queues.rows import Row, StateRows
+from topic.raft.messages import PIECE
 
 keys = st.sampled_from([b"a", b"b", b"ab", b"c"])
 changed = st.lists(st.tuples(keys, st.none() | st.binary(max_size=3)), max_size=20)

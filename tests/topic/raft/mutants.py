@@ -839,10 +839,26 @@ MUTANTS = [
     M(
         FollowerProgress,
         "next_piece",
-        "if last > former else now",
+        "if needed else now",
         "if False else now",
         "a leader rests between pieces while the log grows",
         "test_a_leader_rests_between_pieces_while_the_log_grows",
+    ),
+    M(
+        FollowerProgress,
+        "next_piece",
+        " and needed < self._size",
+        "",
+        "a leader does not rest so long that the log grows as quickly as the copy",
+        "test_a_leader_rests_only_while_the_copy_keeps_ahead_of_the_log",
+    ),
+    M(
+        FollowerProgress,
+        "next_piece",
+        "min(needed, MOST_PIECE)",
+        "0",
+        "pieces grow with the log",
+        "test_pieces_are_as_large_as_a_log_needs_that_grows_fast",
     ),
     M(
         Leadership,

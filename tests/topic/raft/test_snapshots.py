@@ -10,9 +10,9 @@ from tests.topic.raft.test_traps import led, raft
 from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
-from topic.raft.log import Entry, RaftLog, Snapshot
-from topic.raft.messages import Piece
-from topic.raft.progress import FollowerProgress, SnapshotPart
+from topic.raft.log import OVERHEAD, Entry, RaftLog, Snapshot
+from topic.raft.messages import PIECE, Piece
+from topic.raft.progress import MOST_PIECE, FollowerProgress, SnapshotPart
 
 SNAPSHOT = Snapshot(7, 2, Configuration((Replica("a", b"1"),)))
 
@@ -290,25 +290,53 @@ def test_a_piece_of_a_former_snapshot_is_not_sent() -> None:
     assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
 
 
-def stored(progress: FollowerProgress, place: int) -> None:
+def stored(progress: FollowerProgress, place: int, size: int = PIECE) -> None:
     """The shell has read this piece, and the member's disk has it."""
     has = SnapshotPart(0 if not place else 9, place, b"%d" % place if place else b"")
-    assert progress.take_piece(has, Piece(1, attrs.evolve(SNAPSHOT, index=9), place, b"", b"%d" % (place + 1), False))
+    snapshot, end = attrs.evolve(SNAPSHOT, index=9), b"%d" % (place + 1)
+    assert progress.take_piece(has, Piece(1, snapshot, place, bytes(size), end, False))
     progress.staged(place)
+
+
+def copying() -> tuple[FollowerProgress, RaftLog]:
+    """The leader asks the shell for the first piece at second 5, and the log has nine entries."""
+    progress, log = FollowerProgress(9, 0.0), RaftLog([Entry(1)] * 9)
+    progress.send_snapshot(SnapshotPart(0, 0, b""))
+    assert progress.next_piece(log, 5.0) == (SnapshotPart(0, 0, b""), PIECE) and progress.reads_at == math.inf
+    return progress, log
 
 
 def test_a_leader_rests_between_pieces_while_the_log_grows() -> None:
     """As long as the piece before took: a second at most."""
-    progress = FollowerProgress(9, 0.0)
-    progress.send_snapshot(SnapshotPart(0, 0, b""))
-    assert progress.next_piece(10, 5.0) is not None and progress.reads_at == math.inf
+    progress, log = copying()
     stored(progress, 0)
-    assert progress.next_piece(11, 5.25) is None and progress.reads_at == 5.5
-    assert progress.next_piece(11, 5.5) is not None
+    log.append([Entry(1)])
+    assert progress.next_piece(log, 5.25) is None and progress.reads_at == 5.5
+    assert progress.next_piece(log, 5.5) is not None
     stored(progress, 1)
-    assert progress.next_piece(11, 6.0) is not None, "nothing else has come"
+    assert progress.next_piece(log, 6.0) is not None, "nothing else has come"
     stored(progress, 2)
-    assert progress.next_piece(12, 9.0) is None and progress.reads_at == 10.0
+    log.append([Entry(1)])
+    assert progress.next_piece(log, 9.0) is None and progress.reads_at == 10.0
+
+
+def test_a_leader_rests_only_while_the_copy_keeps_ahead_of_the_log() -> None:
+    """So it goes on when the log has grown by half of the piece."""
+    progress, log = copying()
+    stored(progress, 0)
+    log.append([Entry(1, bytes(PIECE // 4))])
+    assert progress.next_piece(log, 6.0) is None
+    log.append([Entry(1, bytes(PIECE // 4))])
+    assert progress.next_piece(log, 6.0) is not None
+
+
+def test_pieces_are_as_large_as_a_log_needs_that_grows_fast() -> None:
+    progress, log = copying()
+    for place, (grown, size) in enumerate([(PIECE, 2 * PIECE), (9 << 20, MOST_PIECE), (0, PIECE)]):
+        stored(progress, place)
+        log.append([Entry(1, bytes(grown - OVERHEAD))] if grown else [])
+        found = progress.next_piece(log, 6.0)
+        assert found is not None and found[1] == size
 
 
 def test_a_leader_that_rests_goes_on_by_itself() -> None:

@@ -12,7 +12,7 @@ leader sends it only the messages after this position. The runs show which of th
 """
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from itertools import chain, takewhile
 from typing import Final
@@ -23,12 +23,10 @@ from topic.queues.bodies.message_rows import MESSAGE, about_key, body_digest, bo
 from topic.queues.operations import unpack
 from topic.queues.positions import POSITION_LENGTH, Run, position_key, position_of
 from topic.queues.rows import PackedRows, Row
+from topic.raft.messages import PIECE
 
 MOST_KEY: Final = 512
 """The most bytes of a key."""
-PIECE: Final = 256 * 1024
-"""The approximate number of bytes of a piece. A piece ends with the row that reaches this number, or with the body
-after that row."""
 RUN: Final = b"r"
 """The key of a row that stands for a run of positions ends with this byte."""
 _RUN_LENGTH: Final = len(about_key(0)) + len(RUN)
@@ -140,6 +138,8 @@ class SnapshotRows:
         self._first: bytes | None = None
         """The key of the first row in `_messages`; None if there is none."""
         self._begin(0)
+        self._bytes = 0
+        """The number of bytes of all pieces."""
         self._about: tuple[bytes, bytes] | None = None
         """The key and the digest of the body that has to come next; None if another row may come next."""
         self._why_wrong = ""
@@ -154,11 +154,17 @@ class SnapshotRows:
         """The approximate number of bytes that the rows take in memory."""
         return self._messages.size + self._runs.size + self._others.size
 
+    @property
+    def came(self) -> str:
+        """For the log: what has come in the pieces."""
+        return f"{len(self._messages)} messages in {self._bytes} bytes"
+
     def add(self, index: int, piece: bytes) -> None:
         """Take the next piece, of the snapshot at this index. If earlier pieces are of another snapshot, only their
         rows about messages are kept."""
         if index != self._index:
             self._begin(index)
+        self._bytes += len(piece)
         try:
             for key, value in read_piece(piece):
                 self._add(key, value)
@@ -179,35 +185,38 @@ class SnapshotRows:
         else:
             self._others.append(key, value)
 
-    def read(self, own: Iterable[Row] = ()) -> PackedRows:
-        """All rows of the snapshot, except bodies. `own`: the rows about messages of this replica's former state, in
-        the order of the positions. A row of `own` is in the result if its message is in the snapshot, and comes before
-        the first message in the pieces. Raises ValueError if a piece was malformed, if a body is missing or differs, or
-        if a message is missing."""
+    def read(self, own: Iterable[Row] = ()) -> Iterator[Row]:
+        """Yield all rows of the snapshot, except bodies. `own`: the rows about messages of this replica's former state,
+        in the order of the positions. A row of `own` is yielded if its message is in the snapshot, and comes before
+        the first message in the pieces. Raises ValueError if a piece was malformed, if a body is missing or
+        differs, or, at the end, if a message is missing."""
         if self._about is not None or self._why_wrong:
             raise ValueError(self._why_wrong or "the last message has no body")
         first, has = self._first, self._runs.reader()
         before = own if first is None else takewhile(lambda row: row[0] < first, own)
         messages = (row for row in chain(before, self._messages) if has(row[0]))
-        found = PackedRows(chain(messages, self._others))
-        if len(found) != self._runs.count + len(self._others):
-            raise ValueError(f"of {self._runs.count} messages {len(found) - len(self._others)} are there")
-        return found
+        count = 0
+        for row in messages:
+            count += 1
+            yield row
+        if count != self._runs.count:
+            raise ValueError(f"of {self._runs.count} messages {count} are there")
+        yield from self._others
 
 
-def piece_of(rows: Iterable[Row | None]) -> tuple[bytes, bool]:
-    """Make a piece of the first rows, as many as fit. A None among the rows ends the piece. Returns the bytes of the
-    piece, and whether the piece has all rows."""
+def piece_of(rows: Iterable[Row | None], size: int = PIECE) -> tuple[bytes, bool]:
+    """Make a piece of the first rows. It ends with the row that reaches `size` bytes, or with the body after that row.
+    A None among the rows ends the piece, too. Returns the bytes of the piece, and whether the piece has all rows."""
     packer = msgpack.Packer()
     parts: list[bytes] = []
-    size = 0
+    has = 0
     is_last = True
     for row in rows:
-        if row is None or (size >= PIECE and not is_body(row[0])):
+        if row is None or (has >= size and not is_body(row[0])):
             is_last = False
             break
         parts += map(packer.pack, row)
-        size += len(parts[-2]) + len(parts[-1])
+        has += len(parts[-2]) + len(parts[-1])
     return (bytes(packer.pack_array_header(len(parts))) + b"".join(parts) if parts else _EMPTY), is_last
 
 
