@@ -190,6 +190,8 @@ class Knobs:
     """How often operators choose other voters for a set."""
     rash: float = 0.0
     """In a run with such operators: how often one recovers a set that is not lost."""
+    copies: int = 0
+    """How often operators choose other asynchronous copies of a set. If it is 0, no set has a copy."""
     leaving: int = 0
     """How often a router is about to stop, and hands over the sets that it leads."""
     moves: bool = False

@@ -209,6 +209,11 @@ def _voters(_: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"old_disks": random.choice((0.0, 0.3, 1.0))}
 
 
+def _copies(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """In addition to `sets` or `queues`: asynchronous copies, which operators choose, and of which they make sets."""
+    return {"copies": random.choice((1, 3, 10)), "faults": (*knobs.faults, "kill")}
+
+
 def _queues(knobs: Knobs, random: Random) -> dict[str, Any]:
     """Replica sets, with publishers and consumers of their queues."""
     shape, queues = _sets(knobs, random), random.choice((1, 1, 2, 3))
@@ -274,6 +279,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "rests": _rests,
     "sets": _sets,
     "voters": _voters,
+    "copies": _copies,
     "moves": _moves,
     "queues": _queues,
     "transactions": _transactions,
@@ -300,6 +306,7 @@ LATER = (
     "rests",
     "sets",
     "voters",
+    "copies",
     "moves",
     "queues",
     "transactions",

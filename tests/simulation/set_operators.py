@@ -6,7 +6,7 @@ nothing else.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -71,13 +71,19 @@ class SetOperators:
         at = self._random.choice(leaders)
         members = sorted(at.mesh.plan.members - {without})
         ring = self._random.sample(members, min(len(members), self._random.choice((1, 2, 3, 3, 3, 5))))
-        self._world.note("operator", f"at {at.name}: the voters of {name} are to be {ring}")
-        self._command(at, lambda at: self._choose_at(at, name, ring))
+        self.choose_at(at, name, ring, self._sets.copies.beside(ring, members))
 
-    def _choose_at(self, at: "Router", name: str, ring: list[str]) -> None:
+    def choose_at(self, at: "Router", name: str, ring: Sequence[str], copies: Sequence[str] | None) -> None:
+        """Choose the voters of a set, and the routers with an asynchronous copy, at a router that leads it. `copies`:
+        None to keep the present ones."""
+        beside = f", with copies at {copies}" if copies is not None else ""
+        self._world.note("operator", f"at {at.name}: the voters of {name} are to be {ring}{beside}")
+        self._command(at, lambda at: self._choose_at(at, name, ring, copies))
+
+    def _choose_at(self, at: "Router", name: str, ring: Sequence[str], copies: Sequence[str] | None) -> None:
         assert at.node.sets is not None
-        if at.mesh.plan.members.issuperset(ring):
-            at.node.sets.choose(name, ring, self._world.schedule.now)
+        if at.mesh.plan.members.issuperset((*ring, *(copies or ()))):
+            at.node.sets.choose(name, ring, self._world.schedule.now, copies)
 
     def is_kept(self, router: str) -> bool:
         """Whether the router may not leave the mesh, as it is, or is to be, a voter of a set (`why_kept`). If so, other
@@ -90,7 +96,7 @@ class SetOperators:
     def _has(self, name: str, router: str) -> bool:
         known = [replica.raft.log.configuration for _, replica in self._sets.replicas(name)]
         known += self._sets.configurations(name)
-        return any(router in (*one.ring, *(member.router for member in one.members)) for one in known)
+        return any(router in (*one.ring, *one.copies, *(member.router for member in one.members)) for one in known)
 
     # losses
 
@@ -117,27 +123,29 @@ class SetOperators:
 
     def _recover_rashly(self) -> None:
         name = self._random.choice(list(self._sets.map.plans))
-        chosen = [router for router, replica in self._sets.replicas(name) if self._may_recover(replica)]
+        chosen = [router for router, replica in self._sets.replicas(name) if self.may_recover(replica)]
         if chosen:
-            self._recover(self._random.choice(chosen), name)
+            self.recover(self._random.choice(chosen), name)
         elif self._world.schedule.now < self._world.knobs.turmoil:
             self._world.schedule.after(0.2, self._recover_rashly)
 
     @staticmethod
-    def _may_recover(replica: SetReplica) -> bool:
+    def may_recover(replica: SetReplica) -> bool:
+        """Whether the command to recover is not refused at this replica."""
         raft = replica.raft
         return raft.leader is None and raft.hard.begun and not raft.why_aside
 
     def _recover_the_best(self, name: str) -> None:
         """If no router leads, recover the set at the router whose log is the most up to date."""
         known = list(self._sets.replicas(name))
-        chosen = [(router, replica.raft) for router, replica in known if self._may_recover(replica)]
+        chosen = [(router, replica.raft) for router, replica in known if self.may_recover(replica)]
         if chosen and all(replica.raft.leadership is None for _, replica in known):
-            self._recover(
+            self.recover(
                 max(chosen, key=lambda one: (one[1].hard.life, one[1].log.last_term, one[1].log.last))[0], name
             )
 
-    def _recover(self, router: "Router", name: str) -> None:
+    def recover(self, router: "Router", name: str) -> None:
+        """Make the store of this router the set. The command may be refused."""
         self._world.note("operator", f"recovers set {name} from {router.name}")
         self._command(router, lambda at: self._recover_at(at, name))
 

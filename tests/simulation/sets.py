@@ -23,6 +23,7 @@ from tests.failures import TextMarking
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
 from tests.simulation.queue_logs import Proposed, asked_in
+from tests.simulation.set_copies import SetCopies
 from tests.simulation.set_operators import SetOperators
 from tests.simulation.ttl import left_ms
 from topic.directory.entry import Role
@@ -130,7 +131,7 @@ class SetDisk(TextMarking):
 
     def _do(self, change: StoreChange | StoreRead) -> FoundPiece | FoundBodies | None:
         if isinstance(change, ReadPiece):
-            return self.store.read(change)
+            return self.store.read(attrs.evolve(change, size=min(change.size, self._world.copies.piece)))
         if isinstance(change, ReadBodies):
             return self.store.bodies(change)
         self.store.write([change])
@@ -218,6 +219,7 @@ class SetWorld:
         self._schedule = world.schedule
         self._check = world.judge.check
         self.new_store = StoreNames()
+        self.copies = SetCopies(world, self)
         self.map = self._draw_map(tuple(world.routers)[: self.knobs.routers])
         self.operators = SetOperators(world, self)
         self._old = Random(f"old disks {world.seed}")
@@ -268,9 +270,10 @@ class SetWorld:
         dice = self.dice
         replicas = dice.choice((1, 2, 3, 3, 3, 5))
         plans = hashed_plans(routers, self.knobs.sets, replicas)
-        if dice.random() < 0.3 or self.knobs.moves:
+        if dice.random() < 0.3 or self.knobs.moves or self.knobs.copies:
             voters = tuple(dice.sample(routers, min(3, len(routers))))
-            plans.insert(0, SetPlan("eu", voters, "queue/eu/", self._draw_policy()))
+            plan = SetPlan("eu", voters, "queue/eu/", self._draw_policy())
+            plans.insert(0, self.copies.planned(plan, routers) if self.knobs.copies else plan)
         return SetMap(plans, replicas=replicas)
 
     def _draw_policy(self) -> MovePolicy:
@@ -283,10 +286,11 @@ class SetWorld:
     def quicker(self) -> Iterator[None]:
         """In runs whose sets move: they move soon, and often."""
         if not self.knobs.moves:
-            yield
+            with self.copies.slower():
+                yield
             return
         quick = patch.multiple(moves, RETRY_S=0.5, PAUSE_S=0.5, MOST_PAUSE_S=4.0, SEEN_S=1.0)
-        with quick, patch.object(leaders, "WATCH_S", 0.1):
+        with quick, patch.object(leaders, "WATCH_S", 0.1), self.copies.slower():
             yield
 
     def new_disk(self) -> MemorySets:
@@ -381,11 +385,12 @@ class SetWorld:
         if endangered and self.dice.random() >= 0.1:
             return False
         if endangered:
-            self._lose(endangered)
+            self.lose(endangered)
             self._world.note(router.name, f"so much is lost that sets may be lost: {endangered}")
         return True
 
-    def _lose(self, names: Sequence[str]) -> None:
+    def lose(self, names: Sequence[str]) -> None:
+        """These sets may never have a leader again, unless an operator recovers them."""
         self.is_lost.update(names)
         for name in names:
             self._world.judge.queues.lost(name)
@@ -463,6 +468,7 @@ class SetWorld:
             for disk in self.disks.values():
                 self._schedule.at(self._old.random() * self.knobs.turmoil, self._copy, disk)
         self.operators.plan()
+        self.copies.plan()
 
     def plan_last(self) -> None:
         """Plan the last requests, as the faults are over."""
@@ -486,7 +492,7 @@ class SetWorld:
         after a voter had lost the store with which it had accepted their life. Some have begun as an operator began
         them anew: then the stores that have accepted the other life are void (13.2)."""
         lost = [name for name in self.map.plans if name not in self.is_lost and self._lacks_majority(name)]
-        self._lose(lost)
+        self.lose(lost)
         begins = self.operators.end_losses()
         if self._schedule.now < until and (begins or any(disk.is_busy for disk in self.disks.values())):
             self._schedule.after(1.0, self._end_losses, until)
@@ -587,7 +593,7 @@ class SetWorld:
         self.may_have_lost.add(name)
         self._world.judge.queues.lost(name)
         life = replica.raft.hard.life
-        kept = self._decided[name, life] = self._decided[name, former][: replica.applied]
+        kept = self._decided[name, life] = self._decided[name, former][: replica.raft.log.commit]
         self._models.pop((name, life), None)
         for index in range(1, len(kept) + 1):
             self._decided_in[name, life, index] = self._decided_in[name, former, index]
@@ -722,11 +728,15 @@ class SetWorld:
         if len(leaders) != 1 or "" in leaders:
             return f"13 liveness: {leaders} lead {name}"
         life = max(view.life for view in views.values())
-        ring = self._ring(name, life)
+        configuration = self._decided_configuration(name, life)
+        ring, copies = configuration.ring, configuration.copies
         voters = {view.voters for router, view in views.items() if router in ring}
         if {frozenset(one) for one in voters} != {frozenset(ring)}:
             return f"13 liveness: {name} has the voters {voters}, not {ring}"
-        sets = [router.node.sets for router in alive if router.name in ring]
+        learners = {frozenset(view.learners) for router, view in views.items() if router in ring}
+        if learners != {frozenset(copies)}:
+            return f"13 liveness: {name} has the learners {learners}, not {copies}"
+        sets = [router.node.sets for router in alive if router.name in (*ring, *copies)]
         found = {one._replicas[name].state.rows.digest for one in sets if one is not None}
         if len(found) > 1:
             return f"13 one state: replicas of {name} differ"
@@ -736,10 +746,11 @@ class SetWorld:
             return f"13 one state: replicas have not what the log of {name} leads to"
         return ""
 
-    def _ring(self, name: str, life: SetLife) -> tuple[str, ...]:
-        """The routers that are to vote according to the decided entries."""
+    def _decided_configuration(self, name: str, life: SetLife) -> Configuration:
+        """The last decided configuration."""
         entries = [entry for entry in self._decided.get((name, life), []) if entry is not None]
-        return next((entry.configuration.ring for entry in reversed(entries) if entry.configuration is not None), ())
+        found = [entry.configuration for entry in entries if entry.configuration is not None]
+        return found[-1] if found else Configuration(())
 
     @staticmethod
     def _view(router: "Router", name: str) -> SetView:

@@ -19,6 +19,8 @@ CHANGES = 21
 """A seed in which a client asks for a change of settings that have changed meanwhile."""
 COUNT = 20
 MOVING = range(1000, 1003)
+COPIED = (1, 5, 9)
+"""Seeds of meshes whose sets have asynchronous copies."""
 GROWING = 3
 """Seeds of a mesh that grows, and whose sets get other voters."""
 
@@ -64,6 +66,14 @@ def test_operators_of_sets_are_worth_their_name() -> None:
     worlds = [run(seed, trace=True, odd=("sets", "voters")) for seed in range(3000, 3008)]
     lines = [what for world in worlds for _, _, what in world.trace]
     for happens in ("the voters of", "recovers set", "an older copy of itself, without", "Piece("):
+        assert any(happens in line for line in lines), f"no run has: {happens}"
+
+
+def test_sets_hold_with_asynchronous_copies_from_which_operators_recover_them() -> None:
+    worlds = [run(seed, trace=True, odd=("sets", "copies")) for seed in COPIED]
+    worlds += [run(seed, trace=True, odd=("queues", "voters", "copies")) for seed in COPIED[:2]]
+    lines = [what for world in worlds for _, _, what in world.trace]
+    for happens in ("with copies at", "lose what they have of it", "becomes the set", "Piece("):
         assert any(happens in line for line in lines), f"no run has: {happens}"
 
 
