@@ -60,6 +60,9 @@ class TextMarking:
     def aged(self, message: bytes, left_ms: int) -> bytes:
         return message
 
+    def addressed(self, message: bytes, address: str) -> bytes:
+        return message
+
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
         text, *deaths = message.partition(DIED)
         more = annotations if WITH in text or not annotations else WITH + annotations

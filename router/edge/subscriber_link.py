@@ -7,14 +7,13 @@ have is not transferred again: the core's new record gets the old handle.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import compress
 from typing import Final
 
 from router.amqp.batches import Dispositions
 from router.amqp.format.codec import Symbol, encode
 from router.amqp.format.errors import NOT_IMPLEMENTED, AmqpError
-from router.amqp.format.message import merged, modified
+from router.amqp.format.message import annotation, merged, modified
 from router.amqp.format.values import (
     ACCEPTED,
     MODIFIED,
@@ -48,11 +47,6 @@ OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
 MOST_CONDITION, MOST_DESCRIBED = 255, 512
 """The most characters of the condition and of the description of an error that a dead letter keeps."""
 NOT_MODIFIED: Final = OutcomeDetails()
-
-
-@lru_cache(maxsize=1024)
-def _annotation(address: str) -> bytes:
-    return encode({Symbol(ADDRESS): address})
 
 
 def error_of(condition: str, description: str) -> bytes:
@@ -266,7 +260,11 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def message(self, record: Record) -> bytes:
         """The message; for a subscriber to a pattern, with its address as an annotation."""
         assert record.message is not None
-        return modified(record.message, 0, _annotation(record.stream.address)) if self.of_pattern else record.message
+        return (
+            modified(record.message, 0, annotation(ADDRESS, record.stream.address))
+            if self.of_pattern
+            else record.message
+        )
 
     # The core calls the methods from here on.
 

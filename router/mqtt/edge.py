@@ -34,7 +34,7 @@ from router.mqtt.permissions import Permissions, overflow, refuse
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
-from router.mqtt.subscriber import MqttSubscriber
+from router.mqtt.shared import address_for, missing_sets, subscriber_for, subscription_of, topic_filter_of
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.ends.nobody import end_link
@@ -110,7 +110,7 @@ class MqttEdge:
             "maximum-packet-size": connection.max_packet,
             "topic-alias-maximum": MOST_ALIASES,
             "retain-available": 0,
-            "shared-subscription-available": 0,
+            "shared-subscription-available": int(not missing_sets(self._node, "$share/a/b")),
         }
         connection.send(connack(packet.version, Reason.SUCCESS, present=present, told=told))
         self._end_earlier_wills(client, connection, continues=present)
@@ -287,12 +287,14 @@ class MqttEdge:
             # Stop if the connection or the link has ended while earlier links were attached.
             if connection.is_over or not entry.live:
                 continue
-            if not self._permissions.allow(connection, address, receives=receives):
+            shared = subscription_of(address) if receives else None
+            topic = topic_filter_of(shared) if shared is not None else address
+            if not self._permissions.allow(connection, topic or "", receives=receives):
                 end_link(self._node, entry)
             elif receives:
-                options = options_of(entry.options)
-                subscriber = MqttSubscriber(session, self._node, address, entry.lifetime.durable, options)
-                session.subscribers[address] = subscriber
+                name, options = shared or address, options_of(entry.options)
+                subscriber = subscriber_for(session, self._node, name, entry.lifetime.durable, options, is_known=True)
+                session.subscribers[name] = subscriber
                 subscriber.subscribe(resumes=True)
             else:
                 self._publisher(session, address, 1 if entry.identity.link == LINK_QOS_1 else 2).take_over()
@@ -405,7 +407,7 @@ class MqttEdge:
         now (7.8)."""
         if address in session.subscribers:
             return False
-        name = link_name(LinkIdentity(session.client, LINK, address, session.user))
+        name = link_name(LinkIdentity(session.client, LINK, address_for(self._node, address), session.user))
         known = self._node.topic.directory.subscriber(name)
         return known is not None and known.live
 

@@ -16,6 +16,7 @@ from router.mqtt.format.values import REFUSED, V3, V5, MqttError, PacketKind, Re
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
+from router.mqtt.shared import is_shared, missing_sets, topic_filter_of
 from router.mqtt.translation import to_amqp
 from topic.node import Node
 from topic.settings import is_under
@@ -59,25 +60,42 @@ class Permissions:
     ) -> int:
         """The QoS that a subscription is granted, or the reason code of its refusal. `fresh`: the subscriptions that
         this SUBSCRIBE has granted already. `durable`: the number of durable subscriptions of the user."""
-        address, why = asked.filter, None
-        if address.startswith("$share/"):
-            why = Reason.NO_SHARED, "shared subscriptions are not supported"
-        elif any(len(level) > 1 and ("+" in level or "#" in level) for level in address.split("/")):
-            why = Reason.BAD_FILTER, "a wildcard is only a part of a level, expected a whole level"
-        elif asked.options.no_local and not self._node.topic.kinds.of(address).takes_filters:
-            why = Reason.IMPLEMENTATION, f"{address!r} is no topic: no-local is not supported there"
-        elif (known := session.subscribers.get(address)) is None:
-            why = self.refusal(connection, session, address, fresh, receives=True)
-        # A new QoS or new options attach the link of the subscription again.
-        elif (known.qos, known.chosen) != (asked.qos, asked.options):
-            why = self._cannot_begin(connection)
+        why = self._why_not(connection, session, asked, fresh)
         if why is None and _begins_to_last(session, asked):
             why = self._cannot_be_kept(connection, durable)
         if why is None:
             return asked.qos
         reason, what = why
-        log.warning("%s: a subscription to %r was refused: %s", session, address[:LONGEST_SHOWN], what)
+        log.warning("%s: a subscription to %r was refused: %s", session, asked.filter[:LONGEST_SHOWN], what)
         return reason
+
+    def _why_not(
+        self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int
+    ) -> tuple[Reason, str] | None:
+        """The reason for which the client may not have this subscription; None if it may. Raises MqttError if the
+        request breaks MQTT."""
+        address: str | None = asked.filter
+        if is_shared(asked.filter):
+            address = topic_filter_of(asked.filter)
+            if asked.options.no_local:
+                raise MqttError(Reason.PROTOCOL_ERROR, f"{asked.filter[:LONGEST_SHOWN]!r} is shared and has no-local")
+        if address is None:
+            return Reason.BAD_FILTER, "a shared subscription is $share/GROUP/FILTER, and the group has no + or #"
+        if any(len(level) > 1 and ("+" in level or "#" in level) for level in address.split("/")):
+            return Reason.BAD_FILTER, "a wildcard is only a part of a level, expected a whole level"
+        if is_shared(asked.filter) and (what := missing_sets(self._node, asked.filter)):
+            return Reason.NO_SHARED, what
+        kind = self._node.topic.kinds.of(address)
+        if asked.options.no_local and not kind.takes_filters:
+            return Reason.IMPLEMENTATION, f"{address!r} is no topic: no-local is not supported there"
+        if is_shared(asked.filter) and not kind.takes_filters:
+            return Reason.IMPLEMENTATION, f"{address!r} is no topic: one of its subscribers gets each message anyway"
+        if (known := session.subscribers.get(asked.filter)) is None:
+            return self.refusal(connection, session, address, fresh, receives=True)
+        # A new QoS or new options attach the link of the subscription again.
+        if (known.qos, known.chosen) != (asked.qos, asked.options):
+            return self._cannot_begin(connection)
+        return None
 
     def refusal(
         self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool

@@ -28,6 +28,7 @@ from router.mqtt.format.values import REFUSED, V3, MqttError, PacketKind, Reason
 from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
+from router.mqtt.shared import subscriber_for
 from router.mqtt.subscriber import MqttSubscriber, SentMessage, Subacks, WaitingSuback
 from router.mqtt.translation import EXPIRY, MqttContent, read_again, to_amqp
 from topic.actions import Detach
@@ -379,29 +380,39 @@ class MqttSession:
         # If a SUBSCRIBE names a topic twice, the last one counts.
         last = {asked.filter: (qos, asked.options) for asked, qos in granted if qos < REFUSED}
         for address, (qos, options) in last.items():
-            self._subscribe(address, qos, options, waiting)
+            places = [
+                place for place, (asked, each) in enumerate(granted) if asked.filter == address and each < REFUSED
+            ]
+            self._subscribe(address, qos, options, waiting, places)
         if waiting.count_down():
             self._say_suback(waiting)
 
-    def _subscribe(self, address: str, qos: int, options: SubscriptionOptions, waiting: WaitingSuback) -> None:
+    def _subscribe(
+        self, address: str, qos: int, options: SubscriptionOptions, waiting: WaitingSuback, places: list[int]
+    ) -> None:
         end = self.subscribers.get(address)
         if end is not None and (end.qos, end.chosen) == (qos, options):
             if not end.is_answered:
-                self._subacks.wait(end, waiting)
+                self._subacks.wait(end, waiting, places)
             return
         if end is None:
-            new = MqttSubscriber(self, self._node, address, qos, options)
+            new = subscriber_for(self, self._node, address, qos, options)
         else:
             new = end.successor(qos, options)
         self.subscribers[address] = new
         if end is not None:
             self._subacks.hand_over(end, new)
-        self._subacks.wait(new, waiting)
+        self._subacks.wait(new, waiting, places)
         new.subscribe(resumes=end is not None)
 
     def answered(self, end: MqttSubscriber) -> None:
         for waiting in self._subacks.answered(end):
             self._say_suback(waiting)
+
+    def refused(self, end: MqttSubscriber, reason: Reason) -> None:
+        self.subscribers = {name: one for name, one in self.subscribers.items() if one is not end}
+        self._subacks.refuse(end, reason)
+        self.answered(end)
 
     def _say_suback(self, waiting: WaitingSuback) -> None:
         if (connection := self.connection) is not None:

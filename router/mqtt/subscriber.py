@@ -17,7 +17,7 @@ not know the keys, and the client cannot tell them.
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from attrs import define
+from attrs import define, field
 
 from router.edge.ends import ClientSubscribingEnd
 from router.edge.unfit import refuse_for
@@ -25,6 +25,7 @@ from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LINK, EndHost, MqttEnd, identity_at
 from router.mqtt.format.fields import text
 from router.mqtt.format.packets import SubscriptionOptions
+from router.mqtt.format.values import Reason
 from router.mqtt.translation import MqttContent, from_amqp, is_topic
 from topic.actions import AnswerSubscriber, Resume
 from topic.delivery.outcomes import DeliveryOutcome
@@ -79,9 +80,14 @@ class SendingHost(EndHost, Protocol):
     def answered(self, end: "MqttSubscriber") -> None:
         """The subscription is established."""
 
+    def refused(self, end: "MqttSubscriber", reason: Reason) -> None:
+        """Note that the subscription cannot be established. The SUBACK has this reason code."""
+
 
 class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
     host: SendingHost
+    most_unanswered = CREDIT
+    most_unwritten = CREDIT_SETTLED
 
     def __init__(
         self, host: SendingHost, node: Node, address: str, qos: int, options: SubscriptionOptions = PLAIN
@@ -110,7 +116,11 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
 
     def topic_of(self, record: Record) -> bytes:
         """The encoded topic for the PUBLISH of this delivery."""
-        return self._topic or text(record.stream.address)
+        return self._topic or text(self.address_of(record))
+
+    def address_of(self, record: Record) -> str:
+        """The address to which the message was published."""
+        return record.stream.address
 
     # The methods from here on attach the link.
 
@@ -127,13 +137,16 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         """A new end for another QoS or other options. The new end attaches with all deliveries of this end, and takes
         the link over; this end is then over. The link is not closed in between, because a terminus may end with its
         link."""
-        other = MqttSubscriber(self.host, self.node, self.identity.address, qos, options)
+        other = self.another(qos, options)
         other.records, other._answered = self.records, self._answered
         for outgoing in other.records.values():
             outgoing.end = other
         self.is_detached = True
         self._drop_unsent()
         return other
+
+    def another(self, qos: int, options: SubscriptionOptions) -> "MqttSubscriber":
+        return MqttSubscriber(self.host, self.node, self.identity.address, qos, options)
 
     def gone(self, now: float, *, closed: bool) -> None:
         self._drop_unsent()
@@ -160,13 +173,15 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
 
     def _grant(self) -> None:
         if self.is_answered and not self.ended:
-            most = CREDIT if self.qos else CREDIT_SETTLED
+            most = self.most_unanswered if self.qos else self.most_unwritten
             self.node.topic.credit(self.subscriber, max(0, most - len(self.records) - len(self.unsent)))
         self.node.perform()
 
     @property
     def awaits_writing(self) -> bool:
-        return self.is_answered and (self.subscriber.room < ROOM // 2 or self.subscriber.credit < CREDIT // 2)
+        return self.is_answered and (
+            self.subscriber.room < ROOM // 2 or self.subscriber.credit < self.most_unanswered // 2
+        )
 
     def written(self) -> None:
         if not self.ended and self.is_answered:
@@ -206,7 +221,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         settled = not self.qos or records[0].presettled
         for record in records:
             assert record.message is not None
-            content = from_amqp(record.message) if self._topic or is_topic(record.stream.address) else None
+            content = from_amqp(record.message) if self._topic or is_topic(self.address_of(record)) else None
             if content is None:
                 refused.append(record)
             elif settled:
@@ -253,6 +268,8 @@ class WaitingSuback:
 
     identifier: int
     reasons: list[int]
+    places: "dict[MqttEnd, list[int]]" = field(factory=dict)
+    """The places of each end's topic in `reasons`."""
     left: int = 1
     """The number of requested subscriptions that are not established yet, plus one while more are to be requested: the
     SUBACK must not leave before the last request."""
@@ -269,13 +286,23 @@ class Subacks:
     def __init__(self) -> None:
         self._of: dict[MqttEnd, list[WaitingSuback]] = {}
 
-    def wait(self, end: MqttEnd, waiting: WaitingSuback) -> None:
+    def wait(self, end: MqttEnd, waiting: WaitingSuback, places: list[int]) -> None:
+        """Let the SUBACK wait for the end, whose topic has these places in it."""
         waiting.left += 1
+        waiting.places[end] = places
         self._of.setdefault(end, []).append(waiting)
 
     def hand_over(self, end: MqttEnd, successor: MqttEnd) -> None:
         """Let the SUBACKs that wait for `end` wait for `successor` instead."""
         self._of[successor] = self._of.pop(end, [])
+        for waiting in self._of[successor]:
+            waiting.places[successor] = waiting.places.pop(end)
+
+    def refuse(self, end: MqttEnd, reason: Reason) -> None:
+        """Write the reason code of the end's refusal into the SUBACKs that wait for it."""
+        for waiting in self._of.get(end, ()):
+            for place in waiting.places[end]:
+                waiting.reasons[place] = reason
 
     def answered(self, end: MqttEnd) -> list[WaitingSuback]:
         """The end's subscription is established or over. Returns the SUBACKs that no longer wait for a subscription."""

@@ -25,6 +25,7 @@ from router.amqp.format.message import (
     sections_of,
 )
 from router.mqtt.format.fields import LONGEST, USER, properties
+from topic import properties as names
 
 QOS: Final = Symbol("x-opt-mqtt-qos")
 IS_TEXT: Final = Symbol("x-opt-mqtt-payload-is-text")
@@ -32,6 +33,7 @@ USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
 """The annotation with all user properties, as a list of names and values in turn. AMQP's application-properties have
 only the last value of each name."""
 CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
+ADDRESS: Final = Symbol(names.ADDRESS)
 _TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE, _UNTIL = 2, 4, 5, 6, 8
 """The indexes of fields: TTL in the header, the others in the properties."""
 EXPIRY: Final = "message-expiry-interval"
@@ -196,6 +198,17 @@ def _told(beside: bytes) -> _Told | None:
             found[USER] = [(name, text) for name, text in texts if text is not None]
     expiry_s = found.pop(EXPIRY, None) if until_ms is not None else None
     return _Told(qos, properties(found | annotated), until_ms, expiry_s)
+
+
+def address_in(message: bytes) -> str:
+    """The address to which a message of a queue was published, which is an annotation of the message; empty if the
+    message has none."""
+    try:
+        sections = sections_of(_parted(message)[0])
+    except AmqpError:
+        return ""
+    found = [value.get(ADDRESS) for code, value in sections if code == MESSAGE_ANNOTATIONS and isinstance(value, dict)]
+    return str(found[0]) if found and isinstance(found[0], str) else ""
 
 
 def _expiry_time(fields: list[Any]) -> int | None:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import trio
 
 from router.amqp.format.errors import AmqpError
-from router.amqp.format.message import acquired_before, merged, modified, with_ttl
+from router.amqp.format.message import acquired_before, annotation, merged, modified, with_ttl
 from router.management.queues import SetRequests
 from router.mesh.config import Topology
 from router.mesh.errors import RunError
@@ -28,6 +28,7 @@ from router.queues.store import STORE, QueueStore, Sync
 from router.queues.writer import QueueWriter
 from topic.core import Topic
 from topic.node import Node, SetPort
+from topic.properties import ADDRESS
 from topic.queues.actions import Answered, BodiesFound
 from topic.queues.outgoing.outbox import Why
 from topic.queues.sets import LeftMs, ReplicaSets
@@ -123,6 +124,9 @@ class RouterReplicas:
 
     def aged(self, message: bytes, left_ms: int) -> bytes:
         return with_ttl(message, left_ms)
+
+    def addressed(self, message: bytes, address: str) -> bytes:
+        return modified(message, 0, annotation(ADDRESS, address))
 
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
         return modified(message, 0, annotations)

@@ -39,6 +39,7 @@ from tests.router.amqp.frames import (
     frame,
 )
 from tests.set_store import MemorySets, StoreNames
+from tests.store import MemoryStore
 from topic.core import Topic
 from topic.identity import ingresses_of, is_of_sets
 from topic.node import SetPort
@@ -71,9 +72,9 @@ class QueueRouter(RouterReplicas, FuzzRouter):
 
     mesh: "QueueMesh"
 
-    def __init__(self, mesh: "QueueMesh", name: str) -> None:
+    def __init__(self, mesh: "QueueMesh", name: str, incarnation: int = 1, store: MemoryStore | None = None) -> None:
         self.waiting: list[StoreChange | StoreRead] = []
-        FuzzRouter.__init__(self, mesh, name)
+        FuzzRouter.__init__(self, mesh, name, incarnation, store)
 
     def port(self, topic: Topic) -> SetPort:  # type: ignore[override]
         mesh = self.mesh

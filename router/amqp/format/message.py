@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from router.amqp.format.codec import Described, decode, encode, skip, uint
+from router.amqp.format.codec import Described, Symbol, decode, encode, skip, uint
 from router.amqp.format.errors import DECODE_ERROR, AmqpError
 from router.amqp.format.performative import join_list, join_map, map_of, padded, split_list
 
@@ -226,6 +226,12 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
         return _annotated(message, annotations) if annotations else message
     except AmqpError:
         return message
+
+
+@lru_cache(maxsize=1024)
+def annotation(name: str, text: str) -> bytes:
+    """Encoded message-annotations with this text under this name."""
+    return encode({Symbol(name): text})
 
 
 def acquired_before(message: bytes, failures: int) -> bytes:

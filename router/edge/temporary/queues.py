@@ -117,8 +117,9 @@ class TemporaryAttach(End):
 
 
 def forsake(node: Node, action: Declared) -> None:
-    """Delete a queue that was declared for a client that is gone: nobody knows its name."""
-    if isinstance(action.answer, Done):
+    """Delete a queue that was declared for a client that is gone: nobody knows its name. A queue that several clients
+    share (14.22) ends by itself."""
+    if isinstance(action.answer, Done) and isinstance(action.link, TemporaryAttach):
         node.follow(Delete(action.name, action.answer.id))
 
 

@@ -40,7 +40,9 @@ class Declarations:
         """Take the answer to a request. Yields the action for the client's end."""
         if number in self._asked:
             end, asked = self._asked.pop(number)
-            if isinstance(answer, Refused) and answer.reason is RefusedFor.NO_ANSWER:
+            # A queue that no link holds is not this router's alone, and its set deletes it when it has no links.
+            is_held = asked.settings.held_by is not None
+            if is_held and isinstance(answer, Refused) and answer.reason is RefusedFor.NO_ANSWER:
                 self.follow(asked, now)
             yield Declared(end, asked.name, answer)
         else:

@@ -24,12 +24,13 @@ import attrs
 from topic.actions import STOLEN, AnswerSubscriber, Detach, Note, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
+from topic.directory.addresses import is_pattern
 from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
 from topic.identity import LinkIdentity, queue_of
 from topic.queues.bound.bindings import BOUND, DEAD_LETTERS
-from topic.queues.leader.log import Proposer
+from topic.queues.leader.log import Marking, Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Decided, Enqueue, Enqueued, Given, Proposal, Settled
 from topic.raft.life import SetLife
@@ -98,13 +99,16 @@ class Ingress(SubscribingEnd, InsideEnd):
         limit: int,
         binding: bytes = b"",
         queue: str = "",
+        marking: Marking | None = None,
     ) -> None:
-        """`limit`: as in `ReplicaSets`. `binding`, `queue`: the key of the binding, and its queue's name. For an
+        """`marking`: writes its address into each message, if the binding is to a pattern. `limit`: as in
+        `ReplicaSets`. `binding`, `queue`: the key of the binding, and its queue's name. For an
         ingress, `queue` is empty, and `binding` is empty or `DEAD_LETTERS`."""
         lifetime = BOUND if queue else CONFIGURED
         super().__init__(node, identity, lifetime, settles_first=False, sends_settled=False)
         self._binding = binding
         self._queue = queue
+        self._marking = marking if is_pattern(identity.address) else None
         self._messages = messages
         self._log = log
         self._limit = min(limit, FULL)
@@ -187,7 +191,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         for (queue, is_settled), run in groupby(self._new, key=lambda one: (self._queue_for(one), one.presettled)):
             records = list(run)
             kept = [] if is_settled else records
-            keys, messages = [record.key for record in kept], [_message(record) for record in records]
+            keys, messages = [record.key for record in kept], [self._message(record) for record in records]
             proposals.append(Enqueue(queue, keys, _runs(kept), messages, binding=self._binding))
             asked.append(_Asked(records, sum(map(self._new.__getitem__, records))))
         if proposals:
@@ -197,6 +201,13 @@ class Ingress(SubscribingEnd, InsideEnd):
             self._asked.update(enumerate(asked, first))
             self._new, self._over, self._is_due, self._is_asked = {}, {}, False, False
         return True
+
+    def _message(self, record: Record) -> bytes:
+        """The message as the queue keeps it. The consumers of a queue that is bound to a pattern read in it to which
+        address it was published."""
+        assert record.message is not None, "what waits to be enqueued is not settled"
+        marking = self._marking
+        return marking.addressed(record.message, record.stream.address) if marking is not None else record.message
 
     def _queue_for(self, record: Record) -> str:
         return self._queue or queue_of(record.stream.address)[1]
@@ -273,8 +284,3 @@ def _runs(records: Iterable[Record]) -> list[Given]:
     given = enumerate(record.last_given for record in records)
     found = (list(run) for _, run in groupby(given, key=lambda one: (one[1][0], one[1][1] - one[0])))
     return [Given(*run[0][1], len(run)) for run in found]
-
-
-def _message(record: Record) -> bytes:
-    assert record.message is not None, "what waits to be enqueued is not settled"
-    return record.message

@@ -156,7 +156,7 @@ class LedSet:
             if binding.key not in self.bound and queue is not None:
                 link = binding.link(self._name, queue)
                 end = self.bound[binding.key] = Ingress(
-                    self._node, link, state.messages, self, self._sets.limit, binding.key, queue
+                    self._node, link, state.messages, self, self._sets.limit, binding.key, queue, self._marking
                 )
                 end.attach_as_leader(unsettled.get(binding.key, ()), self._next_clock(), now)
 

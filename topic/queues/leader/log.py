@@ -56,6 +56,9 @@ class Marking(Protocol):
         """The message with this time to live, in milliseconds, in place of its own. If it had no time to live, it gets
         none."""
 
+    def addressed(self, message: bytes, address: str) -> bytes:
+        """The message with an annotation that names the address to which it was published."""
+
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
         """The message with these annotations in addition to its own."""
 

@@ -12,13 +12,15 @@ from typing import Final
 from topic.directory.directory import Directory
 from topic.directory.entry import Role
 from topic.identity import egress_address, ingress_address
-from topic.queues.operations import Delete, Temporary
+from topic.queues.operations import Delete, QueueId, Temporary
 from topic.queues.state import Queue, SetState
 
 LOOK_S: Final = 1.0
 """The seconds from one check of the temporary queues to the next."""
 AWAY_S: Final = 60.0
 """The seconds out of contact after which the links of a router count as gone."""
+LINGER_S: Final = 1.0
+"""The seconds that a queue stays without a link. In this time a link may come whose router has declared the queue."""
 
 
 class TemporaryQueues:
@@ -31,6 +33,8 @@ class TemporaryQueues:
         self._away: dict[str, float] = {}
         """For each incarnation of a router that is named in the settings of a queue and is out of contact: the time at
         which the leader first found it so."""
+        self._unlinked: dict[QueueId, float] = {}
+        """Maps each queue that its links keep, and that has none, to the time at which the leader first found that."""
         self._published: set[str] = set()
         """The addresses that had a publisher at the last check; empty if no queue is deleted when it has no links."""
 
@@ -40,6 +44,8 @@ class TemporaryQueues:
         self._published = self._addresses_of_publishers() if any(map(_asks_for_links, temporary)) else set()
         held = {queue.settings.held_by or "" for queue in temporary}
         self._away = {holder: since for holder, since in self._away.items() if holder in held}
+        ids = {queue.id for queue in temporary}
+        self._unlinked = {id_: since for id_, since in self._unlinked.items() if id_ in ids}
         return [Delete(queue.name, queue.id) for queue in temporary if self._is_over(queue, now)]
 
     def _is_over(self, queue: Queue, now: float) -> bool:
@@ -47,7 +53,7 @@ class TemporaryQueues:
         if settings.held_by is not None and self._is_there(settings.held_by, now):
             return False
         policy = settings.temporary
-        has_links = _asks_for_links(queue) and self._has_links(queue.name)
+        has_links = _asks_for_links(queue) and self._may_have_links(queue, now)
         keeps = policy in (Temporary.NO_MESSAGES, Temporary.NO_LINKS_OR_MESSAGES)
         return not has_links and not (keeps and self._state().messages.of(queue.id))
 
@@ -59,6 +65,15 @@ class TemporaryQueues:
             self._away.pop(holder, None)
             return str(known) == incarnation
         return now - self._away.setdefault(holder, now) < AWAY_S
+
+    def _may_have_links(self, queue: Queue, now: float) -> bool:
+        """Whether the queue has links, or may get some: it has been without links for a moment only, or routers that
+        may have some are out of contact."""
+        if self._has_links(queue.name):
+            self._unlinked.pop(queue.id, None)
+            return True
+        since = self._unlinked.setdefault(queue.id, now)
+        return now - since < (LINGER_S if self._directory.complete else AWAY_S)
 
     def _has_links(self, name: str) -> bool:
         has_publisher = ingress_address(self._set, name) in self._published
