@@ -162,7 +162,7 @@ class Chosen:
 
     link: Any
     subscriber: bytes
-    """The name of the subscriber's link."""
+    """The name of the link of the chosen consumer."""
     records: list[Record]
 
 
@@ -173,7 +173,7 @@ class Forget:
 
     link: Any
     subscriber: bytes
-    """The name of the subscriber's link."""
+    """The name of the consumer's link."""
 
 
 @attrs.frozen(slots=True)
@@ -218,7 +218,7 @@ class Browsed:
     messages: Sequence[tuple[int, bytes]] | None
     """The next messages of the queue, with their positions; None if no router has answered."""
     next: int
-    """The position from which the next page begins."""
+    """The position from which the next page of messages begins."""
 
 
 class TransactionEnd(enum.Enum):
@@ -236,7 +236,7 @@ class Discharged:
     """A client has discharged its transaction, and the transaction has ended."""
 
     link: Any
-    """The client's link to the coordinator."""
+    """The link of the client to its coordinator, over which the client has discharged the transaction."""
     transaction: bytes
     end: TransactionEnd
     why: str
@@ -260,9 +260,9 @@ class Declared:
 
     link: Any
     name: str
-    """The name of the queue."""
+    """The name of the declared queue."""
     answer: Any
-    """The answer, a `topic.queues.operations.Answer`."""
+    """The answer to the declaration, a `topic.queues.operations.Answer`."""
 
 
 @attrs.frozen(slots=True)
@@ -292,6 +292,6 @@ LinkAction = (
     | RetirementsOver
     | Declared
 )
-"""All actions that concern a client's link."""
+"""All actions that the end of a client's link performs."""
 
 Action = LinkAction | Doubt | Consumes | ConsumerDrains | Note

@@ -71,9 +71,9 @@ class Damage:
     """Bytes of a segment that could not be read."""
 
     offset: int
-    """The offset of the first unreadable byte."""
+    """The offset, in the segment, of the first unreadable byte."""
     skipped: int
-    """The number of all unreadable bytes."""
+    """The number of all unreadable bytes of the segment."""
     torn: bool
     """Whether the unreadable bytes are only the incomplete end of the file that a killed writer leaves."""
 

@@ -379,7 +379,7 @@ class Topic:
 
     @event
     def echoed(self, subscriber: LocalSubscriber) -> None:
-        """The client has answered an `Echo`."""
+        """Handle a subscriber's answer to an `Echo`."""
         self.edge.receipts.echoed(subscriber)
 
     @event

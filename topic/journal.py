@@ -295,7 +295,7 @@ class Block:
         return _packed((self._number, rows, b"".join(self._keys[self._saved_keys :]))) if rows else None
 
     def saved(self) -> None:
-        """The tail now has all entries of this block."""
+        """Note that the tail now has all entries of this block."""
         self._saved_rows, self._saved_keys = len(self._rows), len(self._keys)
 
     def drop_unsaved(self) -> int:

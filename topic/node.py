@@ -106,7 +106,7 @@ class NodeStore(Protocol):
 
     @property
     def remembered(self) -> Sequence[LinkEntry]:
-        """The link entries that earlier incarnations have saved."""
+        """The link entries in the state store, which earlier incarnations have saved."""
 
     @property
     def plan(self) -> Plan:

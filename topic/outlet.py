@@ -17,7 +17,7 @@ from topic.wire.outgoing import Outgoing
 
 
 class LinkWatch(Protocol):
-    """An observer of links."""
+    """An observer of links, which learns of their log entries and moves."""
 
     def logged(self, event: Event, link: LinkIdentity, columns: Mapping[str, Any]) -> None:
         """Called when the delivery log gets an entry about this link."""

@@ -32,7 +32,7 @@ def is_dynamic(address: str) -> bool:
 
 DAY_S: Final = 86_400.0
 MOST_FACTOR: Final = 100
-"""The limit of `BackOff.factor`."""
+"""The highest factor that a `BackOff` may have."""
 
 
 @attrs.frozen(slots=True)

@@ -81,7 +81,7 @@ class Left:
 
 @attrs.frozen(slots=True)
 class Region:
-    """The content of a region, read back."""
+    """The region of a tail, as a reader finds it."""
 
     left: Left | None
     """The entries in the tail; None if the tail cannot be read."""

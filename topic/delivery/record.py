@@ -260,7 +260,7 @@ class Record:
         self.awaited = {router}
 
     def count(self, refusals: Refusals | None) -> None:
-        """Add the refusals that one router has reported."""
+        """Add one router's report of refusals to the refusals of the record."""
         self.refusals = add_refusals(self.refusals, refusals)
 
     def left_without(self, subscriber: bytes) -> None:
@@ -297,7 +297,7 @@ class Record:
         self.chosen = subscriber
 
     def sum_up(self, refusals: Refusals | None) -> None:
-        """Replace the counted refusals by this sum."""
+        """Replace the counted refusals of the record by this sum."""
         self.refusals = refusals
 
     def refused_for_itself(self, subscriber: bytes) -> None:
@@ -567,7 +567,7 @@ class Choosing(Protocol):
         get."""
 
     def choose_again(self, stream: "HomeStream", records: Iterable[Record]) -> None:
-        """Choose other subscribers for these records."""
+        """Choose other subscribers for these records, because the chosen ones have not accepted them."""
 
 
 class AtHome(Protocol):
@@ -609,7 +609,7 @@ class AddressKind(ABC):
     __slots__ = ()
 
     name: ClassVar[str]
-    """The name in topology files, counters and figures."""
+    """The name of the kind of address in topology files, counters and figures."""
     distribution: ClassVar[str]
     """The word by which qpid-dispatch's tools name the way in which deliveries are spread over subscribers."""
     prefers_near: ClassVar[bool] = False
@@ -787,7 +787,7 @@ class Stream:
         self.generation = generation
         self.home = epoch.router
         self.label = str(epoch)
-        """The text of the epoch in the delivery log."""
+        """The stream's epoch as a text, as the delivery log writes it."""
         self.records: dict[int, Record] = {}
         self.unconfirmed: dict[bytes, Record] = {}
         """The unconfirmed records by delivery key: the home has not forwarded them since the present contact with it
@@ -821,7 +821,7 @@ class Stream:
         self.followed_by = None if followed_by is None else followed_by.hex()
 
     def doubt(self, record: Record) -> None:
-        """The record is unconfirmed."""
+        """Add the record to the unconfirmed records of the stream."""
         self.unconfirmed[record.key] = record
 
     def confirm(self, key: bytes) -> Record | None:
@@ -839,7 +839,7 @@ class Stream:
         self.withheld_at_edge.popleft()
 
     def drop_withheld_at_edge(self) -> list[tuple[Record, list[Any]]]:
-        """Drop all records that this edge withholds. Returns them."""
+        """Drop all records of the stream that this edge withholds. Returns them."""
         dropped = list(self.withheld_at_edge)
         self.withheld_at_edge.clear()
         return dropped
@@ -991,7 +991,7 @@ class HomeStream(Stream):
         self.keys = KeyMaker(self.publisher, generation)
 
     def begin(self) -> None:
-        """Make this router the home from now on."""
+        """Make this router the home of the publisher from now on."""
         assert not self.begun
         self.begun = True
 
@@ -1007,7 +1007,7 @@ class HomeStream(Stream):
         self.reply = {self.expected[key]: 0 for key in keys}
 
     def attached(self) -> None:
-        """The router has answered the publisher's attach."""
+        """Called when the router has answered the publisher's attach."""
         self.answered = True
 
     def leave(self) -> None:
@@ -1084,7 +1084,7 @@ class HomeStream(Stream):
         return first
 
     def placed_for_nobody(self) -> None:
-        """The records that were placed last had no audience."""
+        """Called when the records that got their places last had no audience."""
         self.alone = self.next_n
 
     # The methods from here on are about questions of other routers, and about the home's questions to the publisher.
@@ -1160,7 +1160,7 @@ class HomeStream(Stream):
         self.withheld.extend(records)
 
     def release_withheld(self) -> Record:
-        """Removes the first withheld record, and returns it."""
+        """Remove the first withheld record of the stream, and return it."""
         return self.withheld.popleft()
 
     def drop_withheld(self) -> list[Record]:
@@ -1303,7 +1303,7 @@ class HomeStream(Stream):
     # The methods from here on are about gates.
 
     def gate(self, gate: Gate) -> None:
-        """Hold newer deliveries back from the gate's subscriber."""
+        """Add a gate of this publisher: it holds newer deliveries back from the gate's subscriber."""
         self.gates[gate.subscriber] = gate
 
     def open_gate(self, subscriber: bytes) -> None:

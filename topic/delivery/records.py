@@ -21,7 +21,7 @@ class RecordTable:
         self.by_key: dict[bytes, Record] = {}
         """All records by delivery key, placeholders included. Presettled records are not here."""
         self._at: ByAddress[bytes, Record] = ByAddress()
-        """The records of `by_key`, by address."""
+        """The records of `by_key`, by the address of their delivery."""
         self.busy_keys: dict[bytes, Stream] = {}
         """Maps each key that an older delivery holds to the stream whose next delivery waits for this key."""
         self.received: Counter[str] = Counter()

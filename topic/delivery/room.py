@@ -21,7 +21,7 @@ class SubscriberRoom:
 
     deliveries: int = 0
     size: int = 0
-    """The bytes of messages that fit."""
+    """The bytes of messages that the subscriber can still take."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Self:
@@ -83,7 +83,7 @@ class Drain:
     attach: Epoch
     """The epoch of the subscriber's attach. The router named in the epoch asks the question."""
     number: int
-    """The number that distinguishes the questions for one attach."""
+    """The number of the question. It distinguishes the questions for one attach."""
 
 
 class DrainAnswer(enum.IntEnum):

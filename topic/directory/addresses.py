@@ -180,7 +180,7 @@ class Covered(Generic[V]):
 
 
 class _Members(dict[K, V]):
-    """The values at one address."""
+    """The values at one address of a `ByAddress`."""
 
     __slots__ = ("number",)
 

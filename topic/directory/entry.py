@@ -232,7 +232,7 @@ class AddressAudience:
     lapsed: dict[bytes, None]
     """The subscribers for which the home does not wait, in order. Their clients do not know this yet (8, Apart)."""
     size: int
-    """The number of subscribers, including local ones."""
+    """The number of subscribers in the audience, including local ones."""
     detail: str
     """The names of the subscribers as a JSON list, for the delivery log."""
     counted_on: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ class SectionLog(Generic[T]):
         self._versions.pop(item, None)
 
     def since(self, version: int) -> tuple[T, ...]:
-        """The items of later versions than this one."""
+        """The items whose versions are later than this one."""
         if not self._versions:
             return ()
         later = takewhile(lambda item: self._versions[item] > version, reversed(self._versions))

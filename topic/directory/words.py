@@ -8,7 +8,7 @@ from typing import Final
 WORD, LEVEL, REST = "*", "+", "#"
 SEPARATORS: Final = "./"
 MOST_READ: Final = 1024
-"""The number of addresses whose parsed words are cached."""
+"""The most addresses whose parsed words are cached."""
 
 MARKED: Final = 16
 """The most words of an address that are indexed."""

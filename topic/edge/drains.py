@@ -74,7 +74,7 @@ class Drains:
         self._consumers = consumers
         self._home = home
         self._draining: dict[bytes, _Draining] = {}
-        """The running drains, by the name of the subscriber."""
+        """The drains under way, by the name of the subscriber."""
         self._asked = 0
 
     @property

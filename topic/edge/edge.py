@@ -54,7 +54,7 @@ class Edge:
         kinds: AddressKinds,
         home: HomeHere,
     ) -> None:
-        """`home`: the home at the same router."""
+        """`home`: the home at the same router, for publishers that are attached here."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
@@ -139,7 +139,7 @@ class Edge:
         return any(record in subscriber.resuming or record.key in (subscriber.client_map or ()) for subscriber in there)
 
     def _records(self, subscriber: LocalSubscriber) -> Iterator[Record]:
-        """All records in which the subscriber may occur."""
+        """All records at this edge in which the subscriber may occur."""
         address, entered = subscriber.identity.address, self.records.by_key
         yield from self.records.at(address)
         for stream in self.streams.at(address):

@@ -18,7 +18,7 @@ class HomeHere(Protocol):
         """Find which of these keys the publisher, which is attached here, has settled, and tell the edge."""
 
     def has_room(self, subscriber: LocalSubscriber) -> None:
-        """The subscriber has room for more deliveries."""
+        """Called when the subscriber has room for more deliveries."""
 
     def drain(self, asked: Drain) -> None:
         """Answer whether this home has given a draining subscriber all messages that it has for it."""

@@ -51,7 +51,7 @@ class Reports:
         self._count_unproven()
 
     def attaches(self, subscriber: bytes) -> None:
-        """A subscriber attaches. Every home has to join it."""
+        """Called when a subscriber attaches. Every home has to join it, and until then the edge delays its reports."""
         for unjoined in self.unjoined.values():
             unjoined.add(subscriber)
 

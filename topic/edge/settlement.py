@@ -24,7 +24,7 @@ class Pump(Protocol):
 
 
 class Settlement:
-    """Settles the deliveries of one router."""
+    """Settles deliveries at the local subscribers of one router."""
 
     def __init__(
         self,

@@ -115,7 +115,7 @@ class LocalSubscriber:
         self.ready: deque[Record] = deque()
         """The records that wait for nothing but credit or room, in order."""
         self.gated: dict[bytes, Gated] = {}
-        """The subscriber's gates, by the gated publisher."""
+        """The gates at this subscriber, by the name of the gated publisher."""
         self.stale = 0
         """An upper bound for the number of settled records among the waiting ones."""
         self.joined: set[str] = set()

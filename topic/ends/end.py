@@ -37,7 +37,7 @@ class InsideEnd:
     """An end of a link that belongs to the router itself and has no client."""
 
     def perform(self, action: LinkAction) -> None:
-        """Perform an action of the core."""
+        """Perform an action that the core asks of this link."""
         raise NotImplementedError
 
 
@@ -93,7 +93,7 @@ class LinkEnd:
         raise NotImplementedError
 
     def perform(self, action: LinkAction) -> None:
-        """Perform an action of the core."""
+        """Perform an action that the core asks of this link."""
         raise NotImplementedError
 
     def leave(self, now: float, *, closed: bool) -> None:

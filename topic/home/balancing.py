@@ -36,7 +36,7 @@ FAR = 1 << 30
 
 
 class Paths(Protocol):
-    """The paths to other routers."""
+    """The paths from this router to other routers."""
 
     def cost_to(self, router: str) -> int | None:
         """The sum of the costs on the path to the router; None if there is no path."""
@@ -57,11 +57,11 @@ class _Offers:
     """The home's offers to one attach of a subscriber at another router, since the contact began."""
 
     epoch: Epoch
-    """The epoch of the subscriber's attach."""
+    """The epoch of the subscriber's attach to which the offers are made."""
     offered: SubscriberRoom = NO_ROOM
-    """The room that all offers so far take up."""
+    """The room that all offers so far to this attach take up."""
     limit: SubscriberRoom = NO_ROOM
-    """The room that all offers together may take up."""
+    """The room that all offers to this attach together may take up."""
 
 
 class Balancing:

@@ -39,7 +39,7 @@ class Boot:
         return [] if self._home.booted else sorted(self._unheard)
 
     def section_received(self, router: str) -> None:
-        """The router's section has come."""
+        """Note that the router has sent its section."""
         self._heard.add(router)
         self.check(-math.inf)
 

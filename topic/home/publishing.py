@@ -41,7 +41,7 @@ class Publishing:
         self._piece = piece
         self.ttl = TimeToLive(streams, home)
         self._full: set[str] = set()
-        """The routers whose channel is full."""
+        """The routers to which no more can be sent at present, because the channel to them is full."""
         self._queue: dict[HomeStream, None] = {}
         """The streams of publishers that wait because a channel is full, or until it is their turn."""
         self._may_go_on = False
@@ -287,7 +287,7 @@ class Publishing:
     # The methods from here on are about routers whose channel is full.
 
     def full(self, router: str) -> None:
-        """The channel to the router is full."""
+        """Withhold new deliveries for this router, because the channel to it is full."""
         self._full.add(router)
 
     def contact_lost(self, router: str) -> None:

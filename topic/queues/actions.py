@@ -49,9 +49,9 @@ class SetChange(Enum):
     """A change of a set, as this router sees it."""
 
     LEADS = "leads"
-    """This router leads the set now."""
+    """This router has begun to lead the set."""
     LEADS_NO_MORE = "leads no more"
-    """This router no longer leads the set."""
+    """This router has ceased to lead the set."""
     LEADERLESS = "leaderless"
     """For `RaftLimits.tried` seconds, no router has led the set."""
     ASIDE = "aside"
@@ -65,7 +65,7 @@ class SetEvent:
     kind: SetChange
     set: str
     text: str
-    """The event as a line for the router's log."""
+    """The event of the set as a line for the router's log."""
     term: int = 0
     """The term in which this router leads or led; 0 for other events."""
     why: str = ""
@@ -96,7 +96,7 @@ SetAction = (
 
 @attrs.frozen(slots=True)
 class SetView:
-    """One replica set, as one router sees it."""
+    """One replica set of the mesh, as one router sees it."""
 
     name: str
     prefix: str
@@ -133,7 +133,7 @@ class SetView:
     """Only at the leader: for each router that is a learner or is being sent the snapshot, about how many per cent of
     snapshot and log its disk has."""
     queues: int
-    """The number of declared queues that this router knows."""
+    """The number of the set's declared queues that this router knows."""
     unstored: int
     """The bytes of the log that are not yet on a majority of disks, or not yet on this router's disk."""
     asked: int

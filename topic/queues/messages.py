@@ -105,11 +105,11 @@ class Passed:
     given_back: int = 0
     """How often a consumer has given a message back, or has ended while it had one."""
     purged: int = 0
-    """Messages that operators have purged."""
+    """The messages that operators have purged."""
     expired: int = 0
     """Messages whose time to live ended and that did not become dead letters."""
     dead: int = 0
-    """Dead letters that another address has taken."""
+    """The dead letters that another address has taken."""
 
 
 class QueuedMessages:
@@ -126,7 +126,7 @@ class QueuedMessages:
         self._returns: dict[int, Returns] = {}
         """For each message that has come back, by position, how often."""
         self._annotated = 0
-        """The bytes of all annotations in `_returns`."""
+        """The sum of the bytes of all annotations in `_returns`."""
         self._purged: dict[QueueId, int] = {}
         """For each purged queue, the position up to which it was purged. It is kept as long as the queue has a reserved
         message up to there."""
@@ -200,7 +200,7 @@ class QueuedMessages:
 
     @property
     def reserved_queues(self) -> set[QueueId]:
-        """The queues that have a reserved message."""
+        """The queues of the set that have a reserved message."""
         return {*self._reserved}
 
     def reserved_of(self, queue: QueueId) -> int:
@@ -346,7 +346,7 @@ class QueuedMessages:
         return [delivery_tag(position, self.returns(position).times) for position in positions]
 
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
-        """Reserve messages for one consumer."""
+        """Reserve the messages at these positions for one consumer."""
         positions = self._not_purged(queue, self._there(queue, runs))
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
@@ -393,7 +393,7 @@ class QueuedMessages:
         self._rows.put(RETURNS + position_key(position), returns.row)
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
-        """Remove messages from their queue."""
+        """Remove messages from their queue, because consumers have accepted them."""
         self._take_out(queue, self._there(queue, runs), MessageEnd.DEQUEUED)
 
     def reject(

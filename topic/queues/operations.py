@@ -60,7 +60,7 @@ class QueueId:
     life: SetLife
     """The life of the set in which the entry was decided."""
     index: int
-    """The log index of the entry."""
+    """The log index of the entry that declared the queue."""
 
     @property
     def parts(self) -> tuple[tuple[int, str], int]:
@@ -111,7 +111,7 @@ class QueueSettings:
     limit_messages: int | None = None
     """The most messages in the queue. The queue refuses all further messages."""
     limit_bytes: int | None = None
-    """The most bytes of messages in the queue."""
+    """The most bytes of messages that the queue may have."""
     ttl_ms: int | None = None
     """The longest time, in milliseconds, for which a message stays in the queue."""
     bind: tuple[str, ...] | None = None
@@ -196,7 +196,7 @@ class QueueSettings:
 
 @attrs.frozen(slots=True)
 class Declare:
-    """Create a queue."""
+    """The request to create a queue."""
 
     name: str
     settings: QueueSettings = QueueSettings()
@@ -204,7 +204,7 @@ class Declare:
 
 @attrs.frozen(slots=True)
 class Configure:
-    """Replace all settings of a queue."""
+    """The request to replace all settings of a queue."""
 
     name: str
     id: QueueId
@@ -215,7 +215,7 @@ class Configure:
 
 @attrs.frozen(slots=True)
 class Delete:
-    """Delete a queue."""
+    """The request to delete a queue."""
 
     name: str
     id: QueueId
@@ -249,7 +249,7 @@ class Browse:
 
     name: str
     first: int
-    """The position of the first message to be shown."""
+    """The position of the first message on the page."""
 
 
 class Post(NamedTuple):
@@ -280,9 +280,9 @@ class Commit:
     proposes a `Transact` for it (protocol 14.20)."""
 
     name: str
-    """The name of one of the queues."""
+    """The name of one of the queues that the transaction concerns. It shows the set."""
     router: str
-    """The router of the transaction's client."""
+    """The router to which the client of the transaction is connected."""
     incarnation: int
     number: int
     """No other transaction of this incarnation on this set has this number."""
@@ -345,7 +345,7 @@ class MessagePage:
     messages: tuple[tuple[int, bytes], ...]
     """The messages with their positions, in order. Empty if the queue has no more messages."""
     next: int
-    """The position from which the next page begins."""
+    """The position from which the next page of the queue's messages begins."""
 
 
 Answer = Done | Refused
@@ -532,7 +532,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _flag(name: str, value: Any) -> bool | None:
-    """Read a flag: true, or not set."""
+    """Read the value of a setting that is either true or not set."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected true or false")
     return value or None

@@ -45,13 +45,13 @@ class Given:
     """A run of consecutive deliveries of one publisher, as its home forwarded them."""
 
     epoch: Epoch
-    """The epoch of the publisher's attach."""
+    """The epoch of the publisher's attach, in which the home forwarded the deliveries."""
     first: int
     """The place of the first delivery in the publisher's order. Places grow with each delivery of an attach."""
     count: int
 
     def each(self) -> Iterator[tuple[Epoch, int]]:
-        """For each delivery, the attach and its place."""
+        """For each delivery of the run: the attach, and the delivery's place in it."""
         return ((self.epoch, self.first + i) for i in range(self.count))
 
 
@@ -147,7 +147,7 @@ class Posted:
     """The leader has published these messages of the outbox to their address, and has read their outcomes."""
 
     queue: QueueId
-    """The queue from which the messages came."""
+    """The queue from which the messages of the outbox came."""
     runs: Sequence[Run]
     taken: bool
     """Whether the address has taken the messages, so that they leave the outbox. If not, they stay there, and each
@@ -160,7 +160,7 @@ class Retire:
 
     queue: QueueId
     consumer: bytes
-    """The name of the consumer's link."""
+    """The name of the link of the consumer that takes the messages."""
     rejected: bool
     runs: Sequence[Run]
     annotations: Mapping[int, bytes] = attrs.Factory(dict)
@@ -210,10 +210,10 @@ class Enqueued:
 
 @attrs.frozen(slots=True)
 class Transacted:
-    """The answer to a `Transact`."""
+    """The answer to a `Transact`, that is, to a transaction."""
 
     answer: Answer
-    """`Done` if the transaction is carried out."""
+    """`Done` if the transaction is carried out; otherwise the reason for which it is rolled back."""
     enqueued: Sequence[Enqueued] = ()
     """The messages that the queues have got by this entry, if they have not got them by an earlier one."""
     retires: Sequence[Retire] = ()

@@ -90,7 +90,7 @@ class _Restoring:
 
 
 class SetReplica:
-    """The replica of one set at this router."""
+    """The replica of one set at this router, with the set's state."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class SetReplica:
         self._restores_at = math.inf
         """When the replica reads more rows of this snapshot; infinite if it reads none."""
         self._on_disk = self.applied
-        """The log index of the snapshot on the disk."""
+        """The log index of the snapshot that the disk has."""
         self._writes: deque[Write] = deque()
         """The writes that the store has not done, in order."""
         self._reads: list[tuple[ReadPiece, Read]] = []
@@ -231,7 +231,7 @@ class SetReplica:
         return True
 
     def leave(self) -> None:
-        """This router is about to stop."""
+        """Note that this router is about to stop."""
         self._leaves = True
         self.raft.leave()
 

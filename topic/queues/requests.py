@@ -25,7 +25,7 @@ AGAIN_S: Final = 0.1
 @attrs.frozen(slots=True)
 class _Request:
     data: bytes
-    """The encoded operation."""
+    """The operation that is requested, encoded."""
     until: float
     """When the router gives the request up; infinite for a request that lasts (see the module)."""
 

@@ -32,14 +32,14 @@ END: Final = 1 << 8 * POSITION_LENGTH
 
 @attrs.define(eq=False, slots=True)
 class _ReservedRun:
-    """Messages at consecutive positions that were reserved together."""
+    """Messages at consecutive positions that were reserved together for one consumer."""
 
     first: int
     last: int
     consumer: bytes
     """The name of the consumer for which they are reserved."""
     left: int
-    """The number of these messages that still exist."""
+    """The number of messages of the run that still exist."""
 
     @property
     def key(self) -> bytes:
@@ -51,11 +51,11 @@ class _Consumer:
     entry: LinkEntry
     """The entry of the consumer's link at the time when a message was last reserved for it."""
     held: int
-    """The number of messages that are reserved for it."""
+    """The number of messages that are reserved for the consumer."""
 
 
 class Reservations:
-    """The reservations in all queues of a set."""
+    """The reservations of messages in all queues of a set."""
 
     def __init__(self, rows: StateRows, positions: Iterable[int]) -> None:
         """Read the reservations from `rows`, and keep all later ones there. `positions`: the positions of all messages,
@@ -64,7 +64,7 @@ class Reservations:
         self._runs: dict[int, _ReservedRun] = {}
         """For each reserved message, by position, its run."""
         self._consumers: dict[bytes, _Consumer] = {}
-        """The consumers by name."""
+        """The consumers for which messages are reserved, by name."""
         for key, value in rows.small:
             if key[:1] == CONSUMER:
                 entry = consumer_of(unpack(value, "a row of the state of a set"))

@@ -18,13 +18,13 @@ import msgpack
 from topic.queues.bodies.message_rows import MESSAGE, MessageRows
 
 Row = tuple[bytes, bytes]
-"""A row: its key and its value."""
+"""A row of a set's state: its key and its value."""
 Changes = Mapping[bytes, bytes | None]
 """For each changed row, by key, its new value; None if the row is deleted."""
 PACKED: Final = 4096
 """The number of keys and values that are packed together."""
 _DIGEST: Final = 16
-"""The number of bytes of a digest."""
+"""The number of bytes of the digest of a state."""
 
 
 class StateRows:
@@ -134,7 +134,7 @@ class PackedRows:
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.size = 0
-        """The approximate number of bytes of all rows."""
+        """The approximate number of bytes that the rows take."""
         self._packed: list[bytes] = []
         self._last: list[bytes] = []
         """The keys and values that are not packed yet."""

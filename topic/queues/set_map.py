@@ -32,7 +32,7 @@ class SetPlan:
     """The prefix of the names of the set's queues; empty for a hashed set."""
     policy: MovePolicy = PREFERS
     copies: tuple[str, ...] = ()
-    """The routers that are to keep an asynchronous copy."""
+    """The routers that are to keep an asynchronous copy of the set."""
 
 
 class SetMap:

@@ -416,7 +416,7 @@ class ReplicaSets:
         return number
 
     def bodies_read(self, read: ReadBodies, found: FoundBodies, now: float) -> None:
-        """Take bodies that the store has read."""
+        """Take bodies of messages that the store has read."""
         self._replicas[read.set].bodies_read(read, found)
         self._touched[read.set] = None
 

@@ -73,7 +73,7 @@ name, and the name."""
 
 @attrs.frozen(slots=True)
 class Queue:
-    """A declared queue."""
+    """A declared queue: its name, its id and its settings."""
 
     name: str
     id: QueueId
@@ -148,7 +148,7 @@ class SetState:
         self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
         self._names = {queue.id: queue.name for queue in queues}
         self.temporary = {queue.name: queue for queue in queues if queue.settings.temporary is not None}
-        """The temporary queues."""
+        """The temporary queues of the set."""
         self.deletions = 0
         """How many queues have been deleted since this object was made."""
         self.changes = 0

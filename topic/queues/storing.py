@@ -90,4 +90,4 @@ class SetStore(Protocol):
         """Read a piece; None if the store no longer has the snapshot at this index."""
 
     def bodies(self, read: ReadBodies) -> FoundBodies:
-        """Read the bodies at these positions. The order stays."""
+        """Read the bodies of the messages at these positions. The order stays."""

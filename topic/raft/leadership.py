@@ -34,14 +34,14 @@ class _HandOver:
 
 
 class Leadership:
-    """One leader, in one term."""
+    """The leadership of one replica, in one term."""
 
     def __init__(
         self, me: Replica, life: SetLife, term: int, log: RaftLog, stores: KnownStores, limits: RaftLimits, now: float
     ) -> None:
         self.term = term
         self.messages: list[tuple[Replica, Body]] = []
-        """The messages that are to be sent, in order."""
+        """The messages that the leader has yet to send, in order."""
         self.reads: list[Read] = []
         """The pieces of the snapshot that the shell has to read."""
         self.progress: dict[Replica, FollowerProgress] = {}

@@ -121,7 +121,7 @@ class Lacking:
     index: int
     index_term: int
     own: int
-    """The index of the sender's snapshot."""
+    """The index of the snapshot that the follower itself has."""
     staged: int = 0
     """The index of the leader's snapshot whose pieces the follower stores until all have come; 0 if it has no piece of
     a snapshot."""
@@ -148,7 +148,7 @@ class Piece:
 class Staged:
     term: int
     index: int
-    """The index of the snapshot."""
+    """The index of the snapshot to which the piece belongs."""
     place: int
 
 
@@ -221,7 +221,7 @@ class StoreContent:
     hard: Hard = Hard()
     snapshot: Snapshot = NOTHING
     entries: tuple[Entry, ...] = ()
-    """The entries after the snapshot."""
+    """The entries of the log after the snapshot."""
 
 
 @attrs.frozen(slots=True)

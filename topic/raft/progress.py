@@ -209,6 +209,6 @@ class FollowerProgress:
         return True
 
     def staged(self, place: int) -> None:
-        """The member's disk has the piece with this number."""
+        """Note that the member's disk has the piece of the snapshot with this number."""
         if self._sent is not None and place + 1 == self._sent.pieces:
             self._piece, self._sent = self._sent, None

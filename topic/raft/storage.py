@@ -11,14 +11,14 @@ from topic.raft.messages import Envelope, Hard, Persist, StagedPiece
 
 
 class Storage:
-    """The writes of one replica to its store."""
+    """The writes of one replica to its store, and the messages that wait for them."""
 
     def __init__(self, hard: Hard, log: RaftLog) -> None:
         self.hard = hard
         """The values of `Hard` (such as the term and the vote) that the disk has."""
         self._log = log
         self._last = hard
-        """The values in the write that was begun last."""
+        """The values of `Hard` in the write that was begun last."""
         self._number = 0
         self._writes: dict[int, tuple[float, Hard]] = {}
         """The writes under way, by number. Each has the time at which it was begun, and its values."""

@@ -281,7 +281,7 @@ class Attaches:
 
     @property
     def waiting(self) -> list[bytes]:
-        """The names of the links whose attaches wait."""
+        """The names of the links whose attaches are not answered yet."""
         return [*self._publishers, *self._subscribers, *self._unknown]
 
     def may_be_late(self, end: HomeStream | LocalSubscriber) -> bool:
@@ -296,7 +296,7 @@ class Attaches:
 
     @property
     def awaited(self) -> set[str]:
-        """The routers in contact for which attaches wait."""
+        """The routers in contact for whose acknowledgement or join an attach waits."""
         waiting: list[_Waiting | LocalSubscriber] = [*self._subscribers.values(), *self._publishers.values()]
         return {router for attach in waiting for router in self._awaited(attach)}
 

@@ -35,7 +35,7 @@ from topic.identity import Epoch
 from topic.outlet import Outlet
 
 ASK_AGAIN_S = 1.0
-"""The seconds after which a link is proposed again."""
+"""The seconds after which this router proposes the end of a link again."""
 LOOK_S = 0.5
 
 Attach = tuple[Index, Epoch]
@@ -344,7 +344,7 @@ class Expiry:
         return self._due(entry, lonely) is Decision.EXPIRED
 
     def decided(self, router: str, index: Index, epoch: Epoch, decision: Decision) -> None:
-        """Apply the result of another router's proposal."""
+        """Apply the decision on another router's proposal."""
         directory = self.directory
         entry = directory.entry(index)
         if entry is None or not entry.live or entry.epoch != epoch:

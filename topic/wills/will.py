@@ -76,7 +76,7 @@ class WillWord(IntEnum):
     """The kinds of messages about wills."""
 
     KEEP = 0
-    """Keep this will: the fields of a `Will` follow."""
+    """Keep this will. The message has all fields of a `Will`."""
     OVER = 1
     """Forget this will: it is published, or its client does not want it any more."""
     ELSEWHERE = 2

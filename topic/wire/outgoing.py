@@ -28,7 +28,7 @@ ENTRY_BYTES = 80
 
 
 def _size(entries: Iterable[LinkEntry]) -> int:
-    """An estimate of the bytes of the packed entries."""
+    """An estimate of the bytes that these link entries take in packed form."""
     texts = ((*entry.identity.parts().values(), entry.ending) for entry in entries)
     return sum(ENTRY_BYTES + sum(map(len, of_entry)) for of_entry in texts)
 

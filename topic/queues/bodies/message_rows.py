@@ -38,7 +38,7 @@ MESSAGE: Final = b"m"
 AFTER_MESSAGES: Final = MESSAGE + b"\xff"
 """A key that is greater than all keys of messages."""
 BODY: Final = b"b"
-"""The last byte of the key of a body."""
+"""The last byte of the key of a row with a body."""
 DIGEST: Final = 16
 """The number of bytes of the digest of a body."""
 SPARE: Final = 1024
@@ -103,7 +103,7 @@ class DroppedMessages:
         self._there = bytearray()
         """One byte for each message: 1 if it is present, 0 if it is removed."""
         self._left = 0
-        """The number of messages that are present."""
+        """The number of messages in the columns that are present."""
 
     def __len__(self) -> int:
         return self._left
@@ -199,11 +199,11 @@ class QueueRows(Mapping[int, bytes | None]):
         return found if found is not None else next(iter(self.kept), None)
 
     def after(self, first: int) -> Iterator[int]:
-        """The positions of the messages from position `first` on."""
+        """The positions of the queue's messages from position `first` on."""
         return chain(self.dropped.within(first, _POSITIONS), (position for position in self.kept if position >= first))
 
     def within(self, runs: Iterable[Run]) -> list[int]:
-        """The positions in these runs that have a message."""
+        """The positions in these runs at which the queue has a message."""
         kept, dropped = self.kept, self.dropped
         if not dropped:
             return [position for first, last in runs for position in range(first, last + 1) if position in kept]
@@ -308,13 +308,13 @@ class MessageRows:
         self.queues: dict[QueueId, QueueRows] = {}
         """The messages of each queue that has any."""
         self.sent = SentRows()
-        """The messages in the outbox."""
+        """The messages in the outbox of the set."""
         self.expiring: dict[int, tuple[QueueId, int]] = {}
         """For each message that expires, by position: its queue, and when its time ends (`Enqueue.expires`)."""
         self.size = 0
         """The sum of the sizes of all messages, in bytes."""
         self._count = 0
-        """The number of all messages."""
+        """The number of all messages, in queues and outbox."""
         self.kept_size = 0
         """The bytes of the bodies that are in memory."""
         self.changed = 0

@@ -26,7 +26,7 @@ from topic.queues.rows import PackedRows, Row
 from topic.raft.messages import PIECE
 
 MOST_KEY: Final = 512
-"""The most bytes of a key."""
+"""The most bytes of the key of a row."""
 RUN: Final = b"r"
 """The key of a row that stands for a run of positions ends with this byte."""
 _RUN_LENGTH: Final = len(about_key(0)) + len(RUN)
@@ -132,7 +132,7 @@ class SnapshotRows:
 
     def __init__(self) -> None:
         self._index = 0
-        """The index of the snapshot of the last piece."""
+        """The log index of the snapshot to which the last piece belongs."""
         self._messages = PackedRows()
         """The rows about messages in all pieces, of this snapshot and of earlier ones."""
         self._first: bytes | None = None

@@ -17,7 +17,7 @@ from topic.queues.sets import ReplicaSets
 
 
 class Declarations:
-    """The requests of one router's clients."""
+    """The requests by which one router declares and deletes temporary queues for its clients."""
 
     def __init__(self, sets: ReplicaSets) -> None:
         self._sets = sets
@@ -28,7 +28,7 @@ class Declarations:
         """The requests of `follow` that have no answer, by number."""
 
     def declare(self, end: Any, asked: Declare, now: float) -> None:
-        """Declare a queue. The end gets a `Declared` action."""
+        """Declare a queue for a client. The end of the client's link gets a `Declared` action."""
         self._asked[self._sets.ask(asked, now)] = end, asked
 
     def follow(self, asked: Declare | Delete | Configure, now: float) -> None:

@@ -30,7 +30,7 @@ class TransactingLog(Protocol):
         """Whether the set takes no more messages."""
 
     def timed(self, asked: Enqueue) -> Enqueue:
-        """The `Enqueue` with the end of each message's time."""
+        """Return the `Enqueue` with the time at which each message expires."""
 
     def transact(self, number: int, proposal: Transact) -> bool:
         """Append the entry to the log. When it is decided, the router gets the answer to its request with this number.

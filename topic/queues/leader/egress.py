@@ -57,7 +57,7 @@ class Resting:
     paused: int = 0
     """Messages that have failed, and that rest before a consumer gets them again."""
     scheduled: int = 0
-    """Messages whose delivery time has not come."""
+    """Messages that wait for the delivery time that their publishers have stated."""
 
 
 NOBODY: Final = frozenset[bytes]()
@@ -116,9 +116,9 @@ class Egress(SetPublisher):
         self._over: list[Record] = []
         """The deliveries that consumers have accepted, and whose messages the egress has to dequeue."""
         self._rejected: list[Record] = []
-        """The deliveries that consumers have rejected."""
+        """The deliveries that consumers have rejected, and whose messages have to leave the queue."""
         self._back: list[Record] = []
-        """The deliveries that consumers have given back."""
+        """The deliveries that consumers have given back, and whose messages have to be freed."""
         self._late: set[int] = set()
         """The positions of messages whose time to live is over, and that no consumer has."""
         self._for_nobody: set[int] = set()
@@ -146,7 +146,7 @@ class Egress(SetPublisher):
         self._taken_back: set[Record] = set()
         """The deliveries whose messages consumers held for too long, and that have not ended yet."""
         self._draining: dict[bytes, Draining] = {}
-        """The consumers that drain, by name."""
+        """The consumers of the queue that drain, by name."""
 
     def attach_as_leader(self, clock: int, now: float) -> None:
         """Attach the link, because this router begins to lead. `clock`: the clock of the attach (`term_clock`)."""

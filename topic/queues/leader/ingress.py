@@ -79,7 +79,7 @@ class _Asked:
     """An entry that is proposed but not decided yet."""
 
     records: list[Record]
-    """The deliveries that the entry enqueues."""
+    """The deliveries whose messages the entry enqueues."""
     size: int = 0
     """The bytes of the deliveries' messages. They are kept here because a settled delivery no longer has its
     message."""
@@ -122,7 +122,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._is_asked = False
         """Whether the core has sent an echo, which asks whether this end has read all settlements so far."""
         self._asked: dict[int, _Asked] = {}
-        """The undecided entries of this end, by log index."""
+        """The entries that this end has proposed and that are not decided yet, by log index."""
         self._held = 0
         """The bytes of messages that no decided entry has enqueued yet."""
         self._is_full = False

@@ -82,15 +82,15 @@ class LedSet:
         self._proposed: dict[int, ProposingEnd] = {}
         """For each undecided entry, by log index, the end that has proposed it."""
         self._enqueues: dict[int, Enqueue] = {}
-        """The undecided entries that enqueue messages, by log index."""
+        """The undecided entries of this leader that enqueue messages, by log index."""
         self._transacts: dict[int, Transact] = {}
-        """The undecided entries with transactions, by log index."""
+        """The undecided entries of this leader that have transactions, by log index."""
         self._busy: dict[ProposingEnd, None] = {}
         """The ends that have to propose again because the leader was busy."""
         self._is_under_way = False
         """Whether a proposal from an earlier round of the log is still undecided."""
         self._patient: dict[ProposingEnd, None] = {}
-        """The ends with proposals that no client waits for."""
+        """The ends with proposals that can wait, because no client waits for them."""
         self.deadline = math.inf
         """The latest time at which the ends in `_patient` propose; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
@@ -430,7 +430,7 @@ class LedSet:
         self._sets.propose(self._name, [Settled([])])
 
     def propose_now(self) -> None:
-        """Let all ends propose what has waited since `wait`."""
+        """Let all ends propose everything that has waited since a call of `wait`."""
         patient, self._patient, self.deadline = self._patient, {}, math.inf
         for end in patient:
             end.propose_now()
@@ -443,7 +443,7 @@ class LedSet:
             self.egresses[queue.id].expect(index, asked)
 
     def follow(self, decided: Sequence[tuple[int, Decided | None]], now: float) -> None:
-        """Give the ends the answers to their decided proposals."""
+        """Pass the answers to decided proposals on to the ends that made the proposals."""
         if self._deletions != self._sets.state(self._name).deletions:
             # Close the egresses of deleted queues first, so that they publish none of the messages that they expect.
             self._close_deleted()

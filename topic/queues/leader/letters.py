@@ -32,7 +32,7 @@ from topic.queues.proposals import Posted, Settled
 from topic.raft.life import SetLife
 
 MOST_OPEN: Final = 100
-"""The most unsettled deliveries to one address."""
+"""The most unsettled deliveries of dead letters to one address."""
 MOST_BYTES: Final = 256 << 10
 """The most bytes of unsettled deliveries to one address. A single message may be larger."""
 PAUSE_S: Final = 5

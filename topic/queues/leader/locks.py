@@ -48,7 +48,7 @@ class Locks:
         self._set_timer()
 
     def hold(self, positions: Iterable[int]) -> None:
-        """A consumer now holds these messages."""
+        """Begin the time of these messages, which a consumer holds now."""
         if self._lock_ms is None:
             return
         now_ms = self._time_ms()
@@ -58,7 +58,7 @@ class Locks:
         self._set_timer()
 
     def free(self, position: int) -> None:
-        """The consumer no longer holds the message."""
+        """End the time of the message, which the consumer no longer holds."""
         self._since.pop(position, None)
 
     def _set_timer(self) -> None:

@@ -77,7 +77,7 @@ class MessageView:
     """Shows the messages of one set in the form in which their next consumers get them."""
 
     def __init__(self, messages: QueuedMessages, marking: Marking, outlet: Outlet) -> None:
-        """`outlet`: has the time of the present event."""
+        """`outlet`: its clock shows the time of the present event."""
         self._messages = messages
         self._marking = marking
         self._outlet = outlet

@@ -70,7 +70,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._is_asked = False
         """Whether the core has sent an echo that this end has not answered yet."""
         self._asked: dict[int, Proposed] = {}
-        """The undecided entries of this end, by log index."""
+        """The entries that this end has proposed and that are not decided yet, by log index."""
         self._read: dict[int, bytes] = {}
         """The bodies that were read ahead and are not published yet, by position."""
         self._is_reading = False
@@ -137,7 +137,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
 
     @property
     def _rows(self) -> QueueRows | SentRows:
-        """The messages that this end may publish."""
+        """The messages from which this end publishes: the messages of its queue, or of the outbox."""
         raise NotImplementedError
 
     def _read_bodies(self, positions: Iterable[int], most: int) -> None:
@@ -157,7 +157,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log.read(self, self._reads_of, lacking)
 
     def found(self, bodies: Mapping[int, bytes]) -> None:
-        """Take the bodies of a finished read."""
+        """Take the bodies that a read has found in the store."""
         self._is_reading = False
         self._read |= bodies
         self._log.reads_ahead(sum(map(len, bodies.values())))
@@ -184,7 +184,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _waiting(self) -> Iterable[list[Record]]:
-        """The lists of deliveries that wait to be proposed."""
+        """The lists of this end's deliveries that wait to be proposed."""
         raise NotImplementedError
 
     def decided(self, index: int, answer: Decided | None) -> None:

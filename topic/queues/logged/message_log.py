@@ -29,7 +29,7 @@ class MessageEnd(Enum):
     EXPIRED = "expired"
     PURGED = "purged"
     DELETED = "deleted"
-    """The queue was deleted."""
+    """The queue was deleted, together with the message."""
 
 
 class MessageLog(Protocol):
@@ -47,7 +47,7 @@ class MessageLog(Protocol):
 
 
 class Unlogged:
-    """A message log that keeps nothing."""
+    """A message log that drops what it receives."""
 
     def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None: ...
 
@@ -61,7 +61,7 @@ class ReplicaLog:
 
     def __init__(self, set_: str, name_of: Callable[[QueueId], str | None]) -> None:
         self.out: list[Logged] = []
-        """The entries that the shell has yet to write."""
+        """The entries for the delivery log that the shell has yet to write."""
         self._set = set_
         self._name_of = name_of
 

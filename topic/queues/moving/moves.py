@@ -37,7 +37,7 @@ credit for a moment."""
 
 
 class SetMoves:
-    """Decides when one set moves away from this router."""
+    """Decides when the leadership of one set moves away from this router."""
 
     def __init__(self, router: str, policy: MovePolicy, prefer_s: float) -> None:
         """`prefer_s`: the seconds for which the preferred voter has to be able to lead before the set moves to it."""

@@ -51,7 +51,7 @@ class Letter:
     """A message in the outbox of a set."""
 
     queue: QueueId
-    """The queue from which the message came."""
+    """The queue that the message has left for the outbox."""
     sending: Sending
 
 

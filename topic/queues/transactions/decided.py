@@ -27,7 +27,7 @@ MOST_WHY: Final = 200
 
 @attrs.frozen(slots=True)
 class _Asker:
-    """A router that has asked for transactions."""
+    """What the set keeps about a router that has asked for transactions."""
 
     incarnation: int
     floor: int
@@ -41,7 +41,7 @@ class _Asker:
 
 
 class DecidedTransactions:
-    """The decided transactions of one set."""
+    """The transactions of one set that are decided, with their answers."""
 
     def __init__(self, rows: StateRows) -> None:
         """Read the answers in `rows`, and keep all later ones there. Raises ValueError if a row is wrong."""

@@ -53,7 +53,7 @@ class TooManyTransactionsError(Exception):
 
 @attrs.define(eq=False, slots=True)
 class Transaction:
-    """A transaction that is not over."""
+    """A transaction of a client that is not over."""
 
     id: bytes
     connection: Any
@@ -80,13 +80,13 @@ class Transaction:
 
 @attrs.define(eq=False, slots=True)
 class Retired:
-    """The outcome of one delivery in a transaction."""
+    """The outcome that a client gives one delivery in a transaction."""
 
     of: Transaction
     link: Any
-    """The end of the consumer."""
+    """The end of the link of the consumer that gives the outcome."""
     record: Any
-    """The delivery."""
+    """The delivery to which the outcome belongs."""
     queue: str
     consumer: bytes
     """The name of the consumer's link."""
@@ -121,7 +121,7 @@ class Transactions:
         """For each transaction that its set has to decide, by the number of the request at this router: the
         transaction, and its number at the set."""
         self._numbers: dict[str, int] = {}
-        """For each set, the number of its next transaction."""
+        """For each set, the number that the next transaction at this set gets."""
         self._out: list[LinkAction] = []
 
     # The methods from here on are about events of clients.
@@ -206,7 +206,7 @@ class Transactions:
             self._over(one, TransactionEnd.COMMITTED)
 
     def _close(self, one: Transaction) -> None:
-        """Remove the transaction from the open ones."""
+        """Remove the transaction from the list of open transactions."""
         del self._open[one.id]
         self._of[one.connection] -= 1
         if not self._of[one.connection]:
