@@ -65,7 +65,7 @@ class Judged:
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:
-        """Count all verdicts except the verdicts on order."""
+        """Count the verdicts on the bucket, except the verdicts on order."""
         tally = Counting(self.facts, self.found, self.pairs, self.records, self.verdicts).count()
         tally.left_out, tally.in_vain = self.left_out, self.in_vain
         tally.without, tally.away = self.unattributed.without(self.verdicts.subscribers)

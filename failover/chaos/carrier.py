@@ -56,7 +56,7 @@ class Carrier(Protocol):
 
 
 class Ground(Protocol):
-    """The place where the mesh of a run is."""
+    """The place where the mesh of a run is, such as the loopback of this machine."""
 
     @property
     def guard(self) -> Sequence[str]:

@@ -30,7 +30,7 @@ class Ledger:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
-        """The counts of this life of the client."""
+        """The counts of the present life of the client."""
         self._execute = connection.execute
         self._accepted_at = math.inf
         self._pause_s = 0.0

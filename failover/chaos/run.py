@@ -43,7 +43,7 @@ END_S = 30.0
 
 @attrs.frozen
 class Ending:
-    """The result of a run."""
+    """The result of a run of chaos, without the verdict of the audit."""
 
     counts: Mapping[str, int]
     """The counts of the clients' own accounts, summed over all clients (see `accounts`)."""
@@ -115,7 +115,7 @@ async def _perform(
 
 
 class _Run:
-    """A run whose mesh is up."""
+    """A run of a chaos script whose mesh is up."""
 
     def __init__(self, script: Script, seed: int, mesh: ChaosMesh, clients: RunningClients, view: View) -> None:
         self.script = script

@@ -35,7 +35,7 @@ class Board:
     offered: float = 0.0
     """The number of messages per second that all publishers offer at present."""
     waits: Sequence[str] = ()
-    """The links that routers wait for, a line each."""
+    """The links that routers wait for. Each line names one link."""
 
 
 class View(Protocol):
@@ -104,7 +104,7 @@ class LiveView:
         self._phase = ""
 
     def tell(self, text: str) -> None:
-        """Print a line above the table."""
+        """Print a line about an event above the table."""
         self._out.print(Text(f"{trio.current_time() - self._started:6.1f}s  ", style="dim") + Text(text))
 
     def phase(self, text: str) -> None:

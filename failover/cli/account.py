@@ -142,7 +142,7 @@ class Bar:
         self._bars.advance(self._task)
 
     def tell(self, what: str) -> None:
-        """Print a line above the bar."""
+        """Print a line above the progress bar."""
         self._out.print(what, soft_wrap=True)
 
     def say(self, what: str) -> None:

@@ -67,7 +67,7 @@ class Handle:
 
     @property
     def result(self) -> Outcome | None:
-        """The outcome. None if it is not known yet."""
+        """The outcome of the delivery. None if it is not known yet."""
         return self._result
 
     def decide(self, state: int) -> None:

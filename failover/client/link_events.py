@@ -11,7 +11,7 @@ MISSED: Final = "amqp:resource-deleted"
 
 @frozen
 class Connected:
-    """The link is attached at a router."""
+    """The link is attached at a router now."""
 
     url: str
     router: str  # the router's name in the mesh; empty if it has none

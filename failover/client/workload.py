@@ -76,7 +76,7 @@ class Pace:
         return self._until is not None and now >= self._until
 
     async def rest(self) -> None:
-        """Sleep until more messages may be due."""
+        """Sleep until the next tick. Without ticks, sleep until the next message is due."""
         if self._step:
             await trio.sleep(self._tick or max(0, self._since + self._step - time.monotonic_ns()) / 1e9)
 

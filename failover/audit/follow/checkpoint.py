@@ -21,12 +21,12 @@ log = logging.getLogger("oncemesh")
 NAME = "follow.checkpoint"
 MAGIC = b"OMF3"
 EVERY_S = 30.0
-"""The least seconds from one save to the next."""
+"""The least seconds from one save of the checkpoint to the next."""
 
 
 class Checkpoint:
     def __init__(self, folder: Path) -> None:
-        """Create the folder if it does not exist."""
+        """Create the folder of the checkpoint if it does not exist."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / NAME
         self._saved = time.monotonic()

@@ -64,7 +64,7 @@ def only_by_maps(rows: Rows, groups: Groups) -> Flags:
 
 
 def _last(judged: Judged) -> Ints:
-    """The time of the last entry about each delivery."""
+    """For each delivery, the time of the last entry about it."""
     rows, groups = judged.facts.rows, judged.found.groups
     found: Ints = groups.highest(np.ones(len(rows), np.bool_), rows.time)
     return found

@@ -140,7 +140,7 @@ class Forgetting:
 
 
 def _ended(logs: Collection[Log]) -> Iterator[Log]:
-    """Yield the logs whose process has ended."""
+    """Yield the logs whose writer's process has ended."""
     latest: dict[str, int] = {}
     for log in logs:
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))

@@ -19,7 +19,7 @@ from topic.journal import parse_segment_name
 from topic.tail import REGION, read_region, region_end
 
 CHUNK = 1 << 20
-"""The number of bytes of one read."""
+"""The number of bytes that one read of a segment asks for."""
 HEADER = 8
 IDLE_NS = 2_000_000_000
 
@@ -33,7 +33,7 @@ class Growing:
     """The offset up to which the segment is read. The bytes from there on are new, or no whole block yet."""
     begun: bool = False
     skipped: int = 0
-    """The number of bytes that belong to no block."""
+    """The number of bytes of the segment that belong to no block."""
     first_bad: int = -1
 
     def read(self, file: BinaryIO, size: int) -> list[BlockView]:
@@ -95,7 +95,7 @@ class Growing:
 
 
 class GrowingLog:
-    """All segments of one writer, of all its incarnations."""
+    """All segments that one writer has written, over all its incarnations."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

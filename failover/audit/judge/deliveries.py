@@ -26,7 +26,7 @@ class Deliveries:
     """The facts about deliveries. Each column has one element for each delivery."""
 
     groups: Groups
-    """The rows, grouped by delivery."""
+    """The rows of the bucket, grouped by delivery."""
     uses: Uses
     """The key of each delivery, and its number among the deliveries with this key."""
     address: Ints
@@ -150,7 +150,7 @@ class Records:
     held_time: Ints
     forgotten_place: Ints
     settled: Ints
-    """The first row that shows the settlement."""
+    """The first row that shows the settlement of the record."""
     settled_time: Ints
     awaited: Flags
     """Whether a subscriber for which the record waits is suspended when the log ends."""

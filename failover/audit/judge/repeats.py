@@ -88,7 +88,7 @@ class _Witness(ABC):
         self._client = each.case.clients.subscribers[self._subscriber]
 
     def links(self, rows: Rows) -> list[Rows]:
-        """Split the rows at each attach that began afresh."""
+        """Split the subscriber's rows into parts. Each attach that began afresh begins a new part."""
         found = defaultdict[int, Rows](list)
         for row in rows:
             found[self._begun(row)].append(row)

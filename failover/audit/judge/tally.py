@@ -27,7 +27,7 @@ Told = tuple[str, Iterable[int]]
 
 @attrs.frozen
 class Verdicts:
-    """All verdicts on one bucket."""
+    """The verdicts of all rules on one bucket."""
 
     fates: Fates
     publishers: Violating
@@ -42,7 +42,7 @@ class Verdicts:
 
 @attrs.frozen(slots=True, order=True)
 class Violation:
-    """One violation, with the names of all parties."""
+    """One violation of a rule, with the names of all parties."""
 
     key: str
     life: int
@@ -55,12 +55,12 @@ class Violation:
 @attrs.define(slots=True)
 class Tally:
     publishers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """`publishers`: for each publisher and each name of a count, the count. `pairs`: the same for each publisher and
-    subscriber."""
+    """The counts of the reports. `publishers`: for each publisher and each name of a count, its value. `pairs`: the
+    same for each pair of publisher and subscriber."""
     addresses: dict[str, str] = attrs.field(factory=dict)
     pairs: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
     violations: Counter[str] = attrs.field(factory=Counter)
-    """For each kind of violation, the number of violations."""
+    """For each kind of violation, how many violations were found."""
     findings: dict[str, list[Violation]] = attrs.field(factory=dict)
     in_vain: InVain = attrs.field(factory=Counter)
     without: Without = attrs.field(factory=dict)

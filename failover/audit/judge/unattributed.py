@@ -29,9 +29,9 @@ InVain = Counter[tuple[str | None, bool]]
 """Numbers of deliveries, counted by two keys: the last known home (None if unknown), and a flag. The flag is true if a
 known subscriber did not get the delivery, and false if no router could observe its audience."""
 Without = dict[tuple[str, str, str], "Missed"]
-"""The missed deliveries of each publisher, subscriber and home."""
+"""For each publisher, subscriber and home, the deliveries that the subscriber missed although it was there."""
 Away = Counter[tuple[str, str]]
-"""The number of missed deliveries for each publisher and absent subscriber."""
+"""For each publisher and subscriber, how many deliveries the subscriber missed while it was away."""
 
 
 @attrs.frozen(slots=True)

@@ -34,7 +34,7 @@ class Uses:
     each delivery."""
 
     of: Ints
-    """For each row, the index of its delivery."""
+    """For each row of the bucket, the index of its delivery."""
     key: Texts
     number: Ints
     """The number of this use of the key, from 1 on; 0 if the key was used only once."""
@@ -161,7 +161,7 @@ class _Routed:
     """The uses of one key, found in the logs of routers."""
 
     starts: Sequence[DeliveryEntry]
-    """For each use, the row with which it began."""
+    """For each use of the key, the row with which the use began."""
     ends: Sequence[Stamp]
     """For each use, the place in the order of hybrid clocks at which it ended. A use ends when the publisher settles
     the delivery, when a later home answers that it never received the key, or when the next use begins. The last use

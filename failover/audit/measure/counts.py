@@ -22,7 +22,7 @@ from topic.journal import Event
 STEPS = 8
 """The number of histogram buckets for each doubling of the latency. With this number a quantile is exact within 5 %."""
 UNKNOWN = -1
-"""The number of the bucket for unknown latencies."""
+"""The bucket of the histogram that has the unknown latencies."""
 MOST_BUCKETS = 63 * STEPS + 1
 """The number of buckets that all values of an int64 need."""
 ACCEPTED, PROCESSED = "accepted", "processed"

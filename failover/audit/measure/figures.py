@@ -81,9 +81,9 @@ class FaultMeasure:
     """The quantiles of the latency to the acceptance, before, during and after the fault."""
     processed: tuple[Quantiles, ...]
     subscribers: Pauses
-    """The pauses between deliveries that subscribers processed."""
+    """The pauses of subscribers: times in which a subscriber processed no delivery."""
     publishers: Pauses
-    """The pauses between acceptances that publishers got."""
+    """The pauses of publishers: times in which no delivery of a publisher was accepted."""
 
 
 @attrs.frozen(slots=True)
@@ -95,10 +95,10 @@ class Series:
     role: str
     host: str
     counts: tuple[int, ...]
-    """One count for each bin, from `Measures.began_us` on."""
+    """The number of deliveries in each bin, from `Measures.began_us` on."""
     longest: Pause | None
     calm: Pause | None
-    """The longest pause outside of faults."""
+    """The client's longest pause outside of faults."""
 
 
 @attrs.frozen(slots=True)
@@ -236,7 +236,7 @@ def _tracks(metered: Metered, window: RunWindow, clients: KnownClients) -> list[
 
 
 def _counts(progress: Progress, window: RunWindow) -> tuple[int, ...]:
-    """One count for each bin of the run."""
+    """The number of deliveries in each bin of the run."""
     bins = (progress.first - window.began_us) // window.bin_us
     there = (bins >= 0) & (bins < window.bins)
     counts = np.bincount(bins[there], weights=progress.count[there], minlength=window.bins)

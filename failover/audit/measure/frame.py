@@ -56,7 +56,7 @@ class Phases:
         return [BEFORE, DURING, AFTER] if self._spans else [WHOLE]
 
     def slices(self, name: str) -> set[int]:
-        """The slices of a phase of the run."""
+        """The slices of the run that belong to a phase."""
         if name == WHOLE:
             return self.every | {ELSEWHERE}
         return {BEFORE: {0}, DURING: self.every - self.calm, AFTER: self.calm - {0}}[name]

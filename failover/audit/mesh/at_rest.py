@@ -34,7 +34,7 @@ class StoredReplica:
     replica: Replica
     life: SetLife
     snapshot: int
-    """The log index of the snapshot in the store."""
+    """The log index of the set's snapshot in the store."""
     has: Ints
     """The positions of the messages in the snapshot, and of the messages that later entries enqueue, in ascending
     order."""

@@ -49,12 +49,12 @@ class Case:
     """The logs by name (source.incarnation)."""
     clients: KnownClients
     periods: Mapping[str, Sequence[Period]]
-    """The periods of each subscriber."""
+    """The periods of each subscriber (`mesh.audiences`)."""
     stays: Sequence[Membership]
     presences: Mapping[str, Presence]
-    """The presence of each subscriber."""
+    """The presence of each subscriber (`mesh.presence`)."""
     partings: Partings
-    """The partings of each home and subscriber."""
+    """The partings of each home and subscriber (`mesh.presence`)."""
     ended_in_use: Sequence[EndedLink]
     acquaintance: Acquaintance
     state_losses: Sequence[StateLoss]

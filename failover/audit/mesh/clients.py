@@ -50,7 +50,7 @@ class Client:
     generation: str = ""
     """The last generation of a publisher that logs of routers have."""
     generations: dict[int, str] = attrs.field(factory=dict)
-    """The generation of each life."""
+    """For each life of a publisher, its generation."""
     afresh: set[int] = attrs.field(factory=set)
     """The lives that began with a null map. The attach of such a life may have echoed no epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
@@ -332,7 +332,7 @@ def life_of(row: ControlRow) -> int:
 
 
 def _custodian(row: ControlRow) -> str:
-    """The router, as router.incarnation, that gave the row's epoch."""
+    """The router that gave the row's epoch, as router.incarnation."""
     return row.home or row.log_name
 
 

@@ -18,13 +18,13 @@ class ToldContent:
     """The content of a set's queues, as one CONTENT entry states it."""
 
     place: int
-    """The place of the entry in the router's log."""
+    """The place of the CONTENT entry in the router's log."""
     life: str
     """The life of the set, as text."""
     index: int
     messages: int
     positions: int
-    """The sum of the positions of all messages."""
+    """The sum of the positions of all messages in the queues."""
     begins: bool
     """Whether the replica has begun with this state. If so, its log does not show how the state came about."""
 

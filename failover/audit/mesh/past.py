@@ -16,9 +16,9 @@ from failover.audit.read.inventory import ControlRow
 @attrs.frozen
 class Past:
     till: int = 0
-    """The hybrid clock up to which rows are forgotten."""
+    """Rows up to this hybrid clock are forgotten."""
     clients: KnownClients = NOBODY
-    """All clients in the control rows so far."""
+    """All clients that the control rows have shown so far."""
     clocks: Clocks = NO_CLOCKS
     """The clocks of logs that have ended. For logs that have not ended, the differences between the clocks of two logs
     (`met`)."""

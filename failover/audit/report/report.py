@@ -112,7 +112,7 @@ class QueueRow:
     set: str
     enqueued: int
     dequeued: int
-    """How many messages consumers accepted or rejected."""
+    """How many messages left the queue because consumers accepted or rejected them."""
     expired: int
     purged: int
     deleted: int
@@ -244,7 +244,7 @@ class Report:
         }
 
     def _unheard(self) -> list[PublisherRow]:
-        """The publishers that have no subscriber."""
+        """The publishers whose messages have no subscriber."""
         heard = {row.publisher for row in self.pairs}
         return [row for row in self.publishers if row.publisher not in heard]
 

@@ -101,7 +101,7 @@ class Step:
     aside: bool = False
     """Whether the step is about a link, a router or a fault, not about the delivery itself."""
     links: tuple[str, ...] = ()
-    """The subscribers that the step is about."""
+    """The subscribers that the step of the story is about."""
 
     @property
     def clock(self) -> str:
@@ -147,7 +147,7 @@ class Setting:
     clients: KnownClients
     faults: Sequence[Fault] = ()
     names: dict[str, str] = attrs.field(init=False)
-    """The names of links in a readable form."""
+    """The names of links, in a form that people can read."""
     clocks: Clocks = attrs.field(init=False)
     """The name of each log's clock. It may differ from other clocks of the host, even if the log names the same
     host."""

@@ -33,7 +33,7 @@ class TablesFolder:
                 raise AuditError(f"{folder}: {error.strerror}") from None
 
     def open(self, spark: SparkSession) -> None:
-        """Prepare the folder for `write`."""
+        """Prepare the folder, so that `write` can be called."""
         java: Any = spark
         self._path = java._jvm.org.apache.hadoop.fs.Path
         with self._told():

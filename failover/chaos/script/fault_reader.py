@@ -39,7 +39,7 @@ class Names:
     """For each kind of targets, all names. `one`, `minority`, `majority` and `all` choose among these."""
     named: Mapping[Aim, Sequence[str]]
     clients: Mapping[str, Sequence[str]]
-    """For each role, the names of its clients."""
+    """The names of the clients, by role: publisher or subscriber."""
     topology: Topology
 
     @classmethod

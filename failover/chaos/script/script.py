@@ -65,7 +65,7 @@ class FaultLine:
     lasting: Span | None = None
     options: Mapping[str, object] = attrs.field(factory=dict)
     line: int = attrs.field(default=0, eq=False)
-    """The number of this line in the file."""
+    """The number of the line in the script's file."""
 
 
 @attrs.frozen

@@ -88,11 +88,11 @@ def replicas_in(target: Target | None) -> Iterator[ReplicaOf]:
 
 @attrs.frozen
 class Field:
-    """The targets that are possible when a fault strikes."""
+    """The names that the targets of a fault may have when the fault strikes."""
 
     names: Sequence[str]
     open: Sequence[str]
-    """The names that the fault can strike at present."""
+    """The names that the fault can strike at this moment."""
     groups: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """Maps the name of each group to the names of its members."""
     seats: Mapping[str, str] = attrs.field(factory=dict)

@@ -95,7 +95,7 @@ def parse_period(text: str) -> float:
 
 
 def parse_length(text: str) -> float:
-    """Parse the duration of a run to seconds."""
+    """Parse the duration of a run, and return it in seconds."""
     seconds = parse_duration(text)
     if seconds > LONGEST_S:
         raise ValueError(f'"{text}", expected at most 24h')

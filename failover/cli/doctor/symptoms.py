@@ -38,7 +38,7 @@ class Machine:
     descriptors: int
     """The highest number of file descriptors that a process may have open."""
     memory_bytes: int
-    """The number of bytes of memory that are available."""
+    """The number of bytes of memory that are available on this host."""
     keeps_time: bool | None
     """Whether the kernel says that a time service keeps its clock right. None if the kernel does not say."""
     lacks_audit: list[str] = Factory(list)
@@ -66,7 +66,7 @@ class StoreFault:
 
 @frozen
 class Clock:
-    """What is known about the clock of a router."""
+    """What a router's status tells about its clock."""
 
     ahead_s: float
     """By how many seconds the clock was ahead of this host's clock when the router's status arrived."""
@@ -111,7 +111,7 @@ class Symptoms:
     clocks: Mapping[str, "Clock"] = Factory(dict)
     """For each router that answers, on any host, its clock."""
     elsewhere: Mapping[str, Mapping[str, Any]] = Factory(dict)
-    """For each router of another host, its status."""
+    """The status of each router that is on another host."""
     stores: Mapping[str, StoreFault] = Factory(dict)
     """For each router of this host that is stopped, what is wrong with its store of replica sets."""
     ended: Mapping[str, str] = Factory(dict)

@@ -19,7 +19,7 @@ from router.text.printable import printable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Ask = Callable[[Main], None]
-"""Runs a function, which sends requests to the mesh."""
+"""A function that connects to the mesh, and runs the given function with this connection."""
 
 json_option = click.option("--json", "machine", is_flag=True, help="Print one JSON document.")
 

@@ -52,7 +52,7 @@ Row = Mapping[str, Any]
 
 @frozen
 class KnownQueue:
-    """A queue, as a router reports it."""
+    """A queue of the mesh, as a router reports it."""
 
     name: str
     id: str
@@ -79,11 +79,11 @@ class KnownQueue:
     """The number of messages that came into the queue since the present leader began to lead; None if no leader
     answers. The following figures also count from then on."""
     dequeued: int | None
-    """The number of messages that consumers accepted or rejected."""
+    """The number of messages that consumers accepted or rejected, since the leader began to lead."""
     given_back: int | None
     """How often a consumer gave a message back, or ended while it had a message."""
     purged: int | None
-    """The number of messages that operators purged."""
+    """The number of messages that operators purged, since the leader began to lead."""
     expired: int | None
     """The number of messages that left the queue because their time was over, without becoming dead letters."""
     outbox: int

@@ -37,9 +37,9 @@ from topic.settings import MOST_FACTOR
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 MOST: Final = 10**12 - 1
-"""The highest number that a setting can have."""
+"""The highest number that a setting of a queue can have."""
 MOST_SHOWN: Final = 10_000
-"""The limit of messages that `peek` shows."""
+"""The most messages that `peek` shows at once."""
 MOST_POSITION: Final = 2**63 - 1
 IN_MS: Final[Mapping[str, str]] = {
     "--ttl": "ttl_ms",

@@ -80,7 +80,7 @@ class Routers:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all routers have failed since the last success."""
+        """Whether a whole round through all routers has failed since the last success."""
         return self.failures >= len(self._ring)
 
     @property

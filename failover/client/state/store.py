@@ -67,7 +67,7 @@ class Decided(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """A delivery is settled."""
+    """The delivery is settled, so the store removes it."""
 
     tag: bytes
 
@@ -81,7 +81,7 @@ Change: TypeAlias = Attached | Added | Decided | Removed | Ended
 
 
 class Unsettled(NamedTuple):
-    """An unsettled delivery in the store. A subscriber does not store the message, so `message` is None."""
+    """An unsettled delivery, as the store has it. A subscriber does not store the message, so `message` is None."""
 
     state: int
     message: bytes | None
@@ -89,7 +89,7 @@ class Unsettled(NamedTuple):
 
 @define
 class Saved:
-    """The stored state of one link."""
+    """The state of one link, as a store keeps it."""
 
     attached: bool = False
     generation: bytes | None = None
@@ -107,7 +107,7 @@ class Store(Protocol):
     threaded: bool
 
     def load(self, role: Role, identity: LinkIdentity) -> Saved:
-        """Return the stored state of a link."""
+        """Return the state of the link that the store keeps."""
 
     def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
         """Store all of these changes, or none of them."""

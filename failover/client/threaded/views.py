@@ -33,7 +33,7 @@ class HandleView:
 
     @property
     def result(self) -> Outcome | None:
-        """The outcome. None if it is not known yet."""
+        """The outcome of the delivery. None if it is not known yet."""
         return self._handle.result
 
     @property

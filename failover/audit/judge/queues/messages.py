@@ -44,11 +44,11 @@ class Messages:
     rows: Rows
     key: Texts
     address: Ints
-    """The code of the address of the queue's egress."""
+    """The address of the egress of the message's queue, as a code."""
     delivery: Ints
     """The first delivery with this key; `NONE` if no delivery has it, but only replicas log it."""
     uses: Ints
-    """The number of deliveries with this key."""
+    """The number of deliveries that had this key."""
     judged: Flags
     """Whether `uses` is certain, and no operator has recovered the set."""
 

@@ -15,7 +15,7 @@ from topic.identity import is_egress, queue_of
 from topic.journal import Event
 
 WRAP: Final = 1 << 64
-"""The modulus for sums of positions."""
+"""Sums of positions are computed modulo this number."""
 
 
 @attrs.define(slots=True)
