@@ -582,7 +582,7 @@ class Node:
             )
 
     def stored(self, write: Write) -> None:
-        """The store of the sets has done this write and all earlier ones."""
+        """Handle the end of a write: the store of the sets has done this write and all earlier ones."""
         assert self._port is not None
         self._port.sets.stored(write, self.now())
 

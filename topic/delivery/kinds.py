@@ -424,9 +424,11 @@ class AddressKinds:
 
 
 def verdict(record: Record) -> Refusals | None:
-    """The answer of this router's subscribers to a delivery of a balanced address: None if a subscriber has accepted
-    it, *rejected* if a subscriber has rejected it. If the chosen subscriber gave it back, the answer is that outcome; a
-    subscriber that refuses a delivery for itself counts as *modified*. In all other cases the answer is `NOT_HAD`.
+    """The answer of this router's subscribers to a delivery of a balanced address.
+
+    None if a subscriber has accepted the delivery, *rejected* if a subscriber has rejected it. If the chosen subscriber
+    has given it back, the answer is the outcome with which it did so; a subscriber that refuses a delivery for itself
+    counts as *modified*. In all other cases the answer is `NOT_HAD`.
     """
     if record.taken:
         return None

@@ -532,8 +532,8 @@ class Choosing(Protocol):
         """Give places to transfers that a subscriber may already have, and ask the whole audience who has them."""
 
     def ask_holders(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Give transfers their places. For each, ask the one subscriber that, as the publisher has said, may have
-        it."""
+        """Give transfers their places. For each transfer, the publisher has named the one subscriber that may have it;
+        ask this subscriber."""
 
     def hand_on(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give presettled transfers to subscribers that have room now, or drop them."""
@@ -923,8 +923,9 @@ class HomeStream(Stream):
         self.overtook = overtook
         self.unordered = unordered
         """Whether the publisher resumes its life without an echo of its last epoch. If so, this attach may have a lower
-        epoch than the last one, because the clocks of the two routers may differ."""
-        # True if the client had a null map and echoed no epoch: this attach, too, may have a lower epoch than the last.
+        epoch than the attach before, because the clocks of the two routers may differ."""
+        # True if the client had a null map and echoed no epoch: this attach, too, may have a lower epoch than the
+        # attach before.
         self.afresh = afresh
         self.begun = False  # False while the attach waits for routers that may know the publisher's life
         self.answered = False
@@ -948,8 +949,8 @@ class HomeStream(Stream):
         self.questions: list[Question] = []
         """Questions that the home can answer only after a sign of life of the publisher (6.6, Evidence)."""
         self.echo_covers: int | None = None
-        """The number of `questions`, from the first one on, that the home can answer after the publisher's answer to
-        the echo under way. None if no echo is under way."""
+        """How many of the `questions`, from the beginning of the list, the home can answer when the publisher answers
+        the echo that is under way. None if no echo is under way."""
         self.next_n = 0
         self.alone = 0
         """All records with an `n` from this number on had an audience. Earlier ones may have had none."""
@@ -974,7 +975,7 @@ class HomeStream(Stream):
         self.serves_one = False
         """Used for queues: whether all deliveries go to one subscriber until it has ended."""
         self.served: bytes | None = None
-        """The name of the one subscriber that gets all deliveries; None until it is chosen."""
+        """The name of the one subscriber that gets all deliveries; None until the home has chosen it."""
         self.gap: bytes | None = None
         """Used for queues: the tag of the first message that the queue has yet to publish. Messages with later tags
         wait for it."""
@@ -1056,8 +1057,7 @@ class HomeStream(Stream):
         return [record for record in records if record in self.settled_again] if self.settled_again else []
 
     def settle_again(self, records: Iterable[Record]) -> None:
-        """Remove these records from the ones that the publisher settled by a repeated transfer: their audience has
-        answered, so the home settles them."""
+        """The audience of these records has answered, so the home settles them. Remove them from `settled_again`."""
         self.settled_again.difference_update(records)
 
     def came_again(self, key: bytes) -> bytes | None:
@@ -1218,7 +1218,7 @@ class HomeStream(Stream):
         return [*takewhile(lambda record: record.tag < gap, self.unassigned)]
 
     def before_waiting(self, records: list[Record], subscriber: bytes) -> list[Record]:
-        """The records at the beginning of `records` that come before every waiting record that this subscriber may get.
+        """The records at the beginning of `records` that come before each waiting record that this subscriber may get.
         A waiting record waits for a subscriber with room, or for the queue to agree to this subscriber."""
         place = self.kind.place
         unassigned = (record for record in self.unassigned if subscriber not in record.refused_by)
@@ -1226,8 +1226,8 @@ class HomeStream(Stream):
         return records if waiting is None else [*takewhile(lambda record: place(record) < waiting, records)]
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
-        """Remove these records from the waiting and the resting ones: each has a chosen subscriber, or has ended, or
-        waits in another way from now on."""
+        """Remove these records from all waiting and resting records. Each of them has a chosen subscriber, or has
+        ended, or waits in another way from now on."""
         for record in records if self.resting else ():
             self.resting.pop(record, None)
         for waiting in (self.unassigned, *self.reserving.values()):

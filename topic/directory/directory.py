@@ -104,13 +104,12 @@ class Directory:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """The live links without a client, as far as this router knows, in the order of their attaches, the latest
-        first. The method considers the orphans, the links that this router has agreed to let expire, and the links of
-        this router.
+        """The live links that have no client, as far as this router knows. The link with the latest attach comes first.
 
-        `is_here` says whether the client of a link of this router is attached. If the client is attached, the method
-        leaves out this link, and the links of this router that expire together with this link. It also leaves out
-        lapsed plain subscribers.
+        The method looks at three kinds of links: orphans, links that this router has agreed to let expire, and links of
+        this router. `is_here` says whether the client of a link of this router is attached. If it is, the result lacks
+        this link, and the links of this router that expire together with it. The result also lacks lapsed plain
+        subscribers.
         """
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))

@@ -84,16 +84,17 @@ class LinkEntries:
         return [entry for entry in alone if not (entry.session in here and is_mine(entry))] if here else alone
 
     def past(self, entry: LinkEntry) -> Epoch | None:
-        """The epoch of the link's last ending, if this router has forgotten the ended entry and `entry` is not of a
-        later attach; otherwise None. If the method returns an epoch, `entry` is late news, or comes from a router that
-        does not know of the ending."""
+        """The epoch of the link's last ending, if this router has forgotten the entry with this ending, and the attach
+        in `entry` is not later than the ending. Otherwise None. If the method returns an epoch, `entry` is late news,
+        or comes from a router that does not know of the ending."""
         ended = self._past.get(entry.index)
         return ended if ended is not None and entry.epoch <= ended else None
 
     def known_of(self, attach: LinkEntry) -> LinkEntry | None:
-        """The link's entry; None if the link is unknown. If the epoch of a forgotten ending is higher than the epoch of
-        the entry, and not lower than the epoch of the attach, the method returns a closed entry with the epoch of the
-        ending."""
+        """The link's entry; None if the link is unknown.
+
+        If this router remembers a forgotten ending of the link (`past`) that is later than the link's entry, the method
+        returns a closed entry with the epoch of this ending."""
         known, ended = self._by_index.get(attach.index), self.past(attach)
         if ended is None or (known is not None and known.epoch >= ended):
             return known

@@ -139,8 +139,9 @@ class LinkEntry:
 
     @property
     def rank(self) -> tuple[Epoch, Status, bool]:
-        """Orders the entries of one link: of two entries, the one with the higher rank is later. An ended link has an
-        entry with an `ending` until the client knows of the ending; the entry without this text is later."""
+        """The key by which the entries of one link are ordered. Of two entries, the one with the higher rank is later.
+        An ended link has first an entry with an `ending`, until the client knows of the ending, and then an entry
+        without it."""
         return self.epoch, self.status, not self.ending
 
     @property

@@ -146,11 +146,12 @@ class Edge:
             yield from (record for record, _ in stream.withheld_at_edge if entered.get(record.key) is not record)
 
     def joined(self, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
-        """Handle the news that `home` has joined the subscriber.
+        """Handle the news that `home` has joined the subscriber. `gated`: for each gated publisher, the place `n` from
+        which the edge holds its records back until Admit comes.
 
-        `gated`: for each gated publisher, the `n` from which its records are held back until Admit comes. A record that
-        `home` has not forwarded for the subscriber by now is not for the subscriber, or the subscriber has answered it
-        at another router. So the edge stops waiting for the subscriber in this record.
+        By now `home` has forwarded all records that it has for the subscriber. So the edge stops waiting for the
+        subscriber in any other record of `home`: the record is not for the subscriber, or the subscriber has answered
+        it at another router.
         """
         subscriber.joined.add(home)
         # The home believed that the subscriber was at another router, and sent the Admit there.
@@ -171,11 +172,11 @@ class Edge:
         self.consumers.announce(subscriber)
 
     def attached_elsewhere(self, home: str, entry: LinkEntry) -> None:
-        """Handle an attach that `home` announces. If a subscriber of this router has attached at another router since,
-        give the subscriber here no record that `home` forwards from now on.
+        """Handle an attach that `home` announces. It shows whether a subscriber that is attached here has attached at
+        another router since. If so, give the subscriber here no record that `home` forwards from now on.
 
-        The home already forwards the subscriber's messages to the other router. If this router went on, the subscriber
-        could get a newer message here before it gets an older message at the other router (6.2).
+        Reason: the home already forwards the subscriber's messages to the other router. If this router went on, the
+        subscriber could get a newer message here before it gets an older message at the other router (6.2).
         """
         subscriber = self.subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER and entry.live else None
         if subscriber is not None and subscriber.epoch < entry.epoch:

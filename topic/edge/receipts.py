@@ -58,8 +58,8 @@ class Receipts:
             self.outlet.actions.append(Echo(subscriber.link))
 
     def echoed(self, subscriber: LocalSubscriber) -> None:
-        """Handle the subscriber's answer to the echo: it has read all settlements before the echo. If there are later
-        ones, send another echo."""
+        """Handle the subscriber's answer to the echo: the subscriber has read all settlements that were sent before the
+        echo. If settlements were sent after it, send another echo."""
         count, subscriber.echo_covers = subscriber.echo_covers, None
         self.known(subscriber, count or 0)
         self.ask(subscriber)

@@ -128,8 +128,8 @@ class Reports:
 
     def _is_back(self, name: bytes, home: str) -> bool:
         """Whether the home has joined the subscriber here again, so that it has named the subscriber in each delivery
-        that is for it. False if the subscriber has lapsed, because the home may have joined it before it learnt of the
-        lapse."""
+        for the subscriber. False for a lapsed subscriber, because the home may have joined it before the home learnt of
+        the lapse."""
         is_joined = name in self._subscribers and home in self._subscribers[name].joined
         return is_joined and name not in self._lapsed
 

@@ -129,11 +129,11 @@ class Audiences:
             self.open_gates(stream, gating)
 
     def take_back(self, stream: HomeStream, records: list[Record]) -> None:
-        """End records that no subscriber has got and none may get any more.
+        """End records that no subscriber has got and that none may get any more.
 
-        Until the publisher has read their outcome, their subscribers get no later record of the publisher. Otherwise
-        the publisher could resume at another router without having read the outcome, and transfer the records out of
-        order (6.5).
+        If such a record was for a subscriber, it gates this subscriber: the subscriber gets no later record of the
+        publisher until the publisher has read the outcome. Otherwise the publisher could resume at another router
+        without having read the outcome, and transfer the records again, after the later ones (6.5).
         """
         for record in records:
             assert not record.routers, "somebody may have it"

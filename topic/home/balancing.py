@@ -459,9 +459,9 @@ class Balancing:
     def _served(self, stream: HomeStream) -> Collection[LinkEntry]:
         """The subscribers that get deliveries now.
 
-        If only one may get them, it is the one that already has deliveries, or else the one with the earliest attach.
-        No subscriber gets any as long as two subscribers have deliveries, or as long as a subscriber that has ended has
-        some.
+        If only one subscriber may get deliveries, this is the subscriber that already has some. If none has any, it is
+        the subscriber with the earliest attach. Nobody gets deliveries while two subscribers have some, or while a
+        subscriber that has ended has some.
         """
         subscribers = self.directory.subscribers(stream.address)
         if not stream.serves_one:
@@ -543,8 +543,8 @@ class Balancing:
 
     @staticmethod
     def _is_given_back(record: Record) -> bool:
-        """Whether the chosen subscriber has given the record back. Without a chosen subscriber the home seeks the one
-        that may have the record. Then a return means only that this subscriber does not have it any more (12.3)."""
+        """Whether the chosen subscriber has given the record back. If none is chosen, the home seeks a subscriber that
+        may have the record. A return then only means that this subscriber does not have the record any more (12.3)."""
         _, released, modified, _ = record.refusals or NOT_HAD
         return bool(record.chosen and (released or modified))
 

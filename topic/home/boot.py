@@ -25,10 +25,10 @@ class Boot:
 
     @property
     def has_joined(self) -> bool:
-        """Whether a router that is new in the mesh may take clients (11.6).
+        """Whether this router, if it is new in the mesh, may take clients (11.6).
 
-        It may when it is in contact with another router, which thus has the plan that lists the new one, and all its
-        contacts have sent their sections.
+        Two conditions: it is in contact with another router, so that the plan which lists this router is known there;
+        and all its contacts have sent their sections.
         """
         directory = self._home.directory
         return self._home.booted and 0 < len(directory.applied) == len(directory.contacts)

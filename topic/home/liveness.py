@@ -36,8 +36,8 @@ class Liveness:
         self.ask(stream)
 
     def ask(self, stream: HomeStream) -> None:
-        """Send an echo if there are questions, the publisher can answer, and no echo is under way. A second echo must
-        wait, because a late answer to the first one would count for it."""
+        """Send an echo if there are questions, the publisher can answer, and no echo is under way. Two echoes are never
+        under way together, because a late answer to the first echo would count for the second one."""
         if stream.questions and stream.answered and stream.link is not None and stream.echo_covers is None:
             stream.echo()
             self.outlet.actions.append(Echo(stream.link))

@@ -55,7 +55,8 @@ class SetChange(Enum):
     LEADERLESS = "leaderless"
     """For `RaftLimits.tried` seconds, no router has led the set."""
     ASIDE = "aside"
-    """This router has set its store of the set aside."""
+    """This router has set its store of the set aside: it keeps the store under another name, and begins with an empty
+    one."""
 
 
 @attrs.frozen(slots=True)

@@ -205,8 +205,8 @@ class SetReplica:
     # The methods from here on take events.
 
     def propose(self, proposals: Iterable[Proposal | Declare | Delete]) -> int | None:
-        """Propose entries. The answer to each comes in `decided`. Returns the log index of the first one; None if this
-        router is busy or does not lead."""
+        """Propose entries. The answer to each comes in `decided`. Returns the log index of the first entry; None if
+        this router is busy or does not lead."""
         packed = (
             encode_operation(one) if isinstance(one, Declare | Delete) else encode_proposal(one) for one in proposals
         )

@@ -397,7 +397,7 @@ class ReplicaSets:
     # The methods from here on are about the store.
 
     def stored(self, write: Write, now: float) -> None:
-        """The store has finished this write and all earlier ones."""
+        """Handle the end of a write: the store has finished this write and all earlier ones."""
         self._replicas[write.set].stored(write, now)
         self._touched[write.set] = None
 

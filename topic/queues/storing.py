@@ -20,8 +20,8 @@ class SetContent:
     """The content of the store about one replica set."""
 
     store: bytes
-    """The identity of this set's part of the store. A part that begins anew, because the former one was lost or set
-    aside, gets another identity."""
+    """The identity of this set's part of the store. If a part is lost or set aside, the part that replaces it gets
+    another identity."""
     content: StoreContent
     rows: PackedRows
     """The rows of the state at the snapshot, in the order of their keys, without the bodies of messages."""

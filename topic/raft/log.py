@@ -203,7 +203,7 @@ class RaftLog:
         return self.snapshot if is_new else None, first, self.entries(first, self.last)
 
     def written(self, number: int) -> None:
-        """The disk has finished this write and all earlier ones."""
+        """Note that the disk has finished this write and all earlier ones."""
         while self._writes and self._writes[0].number <= number:
             self._last_written = self._writes.popleft().last
 

@@ -42,7 +42,7 @@ class Storage:
         self._pieces.append(piece)
 
     def finish(self, number: int) -> None:
-        """The disk has finished this write and all earlier ones."""
+        """Note that the disk has finished this write and all earlier ones."""
         for earlier in [write for write in self._writes if write <= number]:
             _, self.hard = self._writes.pop(earlier)
         self._log.written(number)

@@ -134,7 +134,8 @@ class Expiry:
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)
 
     def _due(self, entry: LinkEntry, lonely: _Lonely) -> Decision | None:
-        """The decision that is due for the link, at the time of the last look; None if none is."""
+        """The decision that was due for the link when this router last looked for links without a client; None if none
+        was."""
         since, timeout, now = lonely.since, entry.lifetime.timeout, self._looked
         if now >= max(since, self.all_since) + timeout or now >= since + self._forget_s:
             return Decision.EXPIRED
@@ -145,8 +146,8 @@ class Expiry:
         return None
 
     def deadline(self) -> float:
-        """The time at which the next decision about a link is due, as known at the last look. The shell reads this
-        after every event."""
+        """The time at which the next decision about a link is due, as known after the last search for links without a
+        client. The shell reads this after every event."""
         return self._next
 
     def _next_of(self, attach: Attach, lonely: _Lonely) -> float:
@@ -160,9 +161,9 @@ class Expiry:
         return max(lonely.ask, min(begin + entry.lifetime.timeout, lonely.since + self._forget_s))
 
     def begin_anew(self, router: str) -> None:
-        """Restart the times of the links of `router`, which is in contact again, or was just lost. A time begins when a
-        later look finds the link without a client. This includes links of the router's former incarnations, because
-        their clients may have come back there while the contact ended."""
+        """Restart the times of the links of `router`, which is in contact again, or was just lost. The time of a link
+        begins anew when this router next finds the link without a client. Links of former incarnations of `router` are
+        included, because their clients may have come back there while the contact ended."""
         self._lonely = {attach: lonely for attach, lonely in self._lonely.items() if attach[1].router != router}
 
     def _forget(self, now: float) -> None:

@@ -157,10 +157,11 @@ class Generations:
 
     @staticmethod
     def _life_of(known: LinkEntry | None, generation: bytes | None, seen: Epoch) -> bytes | None:
-        """The generation that a publisher with a map resumes: the one that it echoes, or else the known one.
+        """The generation that a publisher with a map resumes: the generation that it echoes, or else the generation
+        that the directory has.
 
-        None if it has to begin afresh, because its life has ended, this router has agreed to its expiry, or another
-        life has followed, of which the publisher does not know.
+        None if the publisher has to begin afresh. This is so in three cases: its life has ended; this router has agreed
+        that the life expires; or a later life has begun of which the publisher does not know.
         """
         if known is None:
             return generation

@@ -91,8 +91,8 @@ class Grace:
             self._absent.setdefault(router, _Absence(incarnation, self.outlet.time_us, now + self._grace))
 
     def contact(self, router: str, incarnation: int) -> None:
-        """Begin a contact. If the router is in another incarnation now, all plain links of the former one have ended,
-        and homes no longer wait for it."""
+        """Begin a contact. If the router is in another incarnation now, all plain links of its former incarnation have
+        ended, and homes no longer wait for them."""
         absence = self._absent.get(router)
         if absence is not None and absence.incarnation != incarnation:
             self._forget_absence(router)

@@ -256,8 +256,8 @@ class Wills:
                 self._ends(router, incarnation, now)
 
     def _ends(self, router: str, incarnation: int, now: float) -> None:
-        """Act on the end of this incarnation of a router, and of all its earlier ones. Its process is gone, or the plan
-        no longer lists the router, or it has been out of contact for `Settings.forget` seconds."""
+        """Act on the end of this incarnation of a router, and of all its earlier ones. The router's process is gone, or
+        the plan no longer lists the router, or the router has been out of contact for `Settings.forget` seconds."""
         if self._lost.get(router, (inf, 0))[0] <= incarnation:
             del self._lost[router]
         if router not in self._bytes:

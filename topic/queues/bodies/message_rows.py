@@ -42,7 +42,7 @@ BODY: Final = b"b"
 DIGEST: Final = 16
 """The number of bytes of the digest of a body."""
 SPARE: Final = 1024
-"""The columns shrink when the removed messages in them exceed the present ones by more than this number."""
+"""The columns shrink when they have more removed messages than present ones, by more than this number."""
 _ABOUT_LENGTH: Final = len(MESSAGE) + POSITION_LENGTH
 _ROW_BYTES: Final = 100
 """An estimate of the bytes of the keys of both rows, and of the row about a message."""

@@ -14,7 +14,8 @@ from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 
 AGAIN_MS: Final = 1000
-"""The milliseconds from one look at a message whose time is over to the next look at it."""
+"""If the time of a message is over and it is still in its queue, the leader takes it up again after this many
+milliseconds."""
 SPARE: Final = 1000
 """The heap also has entries of messages that are gone. It is made anew without them if it has more entries than this
 number and twice the number of messages that expire."""
@@ -29,8 +30,8 @@ class ExpiryTimes:
 
     def _find(self) -> None:
         self._times = [(expires, position) for position, (_, expires) in self._messages.expiring.items()]
-        """A heap. Each entry has the time of the next look at a message, in milliseconds since 1970, and the message's
-        position."""
+        """A heap. Each entry has the time, in milliseconds since 1970, at which `take` returns a message, and the
+        message's position."""
         heapify(self._times)
 
     def add(self, positions: Iterable[int]) -> None:
@@ -43,11 +44,13 @@ class ExpiryTimes:
 
     @property
     def due_ms(self) -> float:
-        """The time of the next look at a message, in milliseconds since 1970; infinite if there is none."""
+        """The time at which `take` next returns a message, in milliseconds since 1970; infinite if there is no
+        message."""
         return self._times[0][0] if self._times else math.inf
 
     def take(self, now_ms: int) -> dict[QueueId, list[int]]:
-        """The positions of the messages whose time is over, for each queue. Each of them gets a further look later."""
+        """The positions of the messages whose time is over, for each queue. A message that stays in its queue is
+        returned again after `AGAIN_MS`."""
         over: dict[QueueId, list[int]] = {}
         while self.due_ms <= now_ms:
             _, position = heappop(self._times)

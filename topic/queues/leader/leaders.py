@@ -42,7 +42,7 @@ from topic.queues.sets import ReplicaSets
 from topic.raft.life import SetLife
 
 PAUSE_MS: Final = 100
-"""The milliseconds between two looks for messages whose time to live is over."""
+"""The milliseconds between two searches for messages whose time to live is over."""
 SLOW_S: Final = 1.0
 """The seconds after which a read is slow: the leader then checks whether its disk hangs."""
 MOST_SWEPT: Final = 1000
@@ -50,7 +50,7 @@ MOST_SWEPT: Final = 1000
 MOST_RESTING: Final = 65_536
 """The most messages of a set that may rest after a failure. Further messages come again at once."""
 WATCH_S: Final = 1.0
-"""The seconds between two looks for the routers of consumers, if the leader of the set moves with them."""
+"""The seconds after which the leader again finds out at which routers the consumers are, if it moves with them."""
 MOST_AHEAD: Final = 4 << 20
 """The most bytes of bodies that the ends of a set may have read ahead of their publication."""
 PATIENCE_S: Final = 0.005
