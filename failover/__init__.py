@@ -1,1 +1,2 @@
-"""Failover: the rules of resuming, and on top of them the clients that resume and the audit."""
+"""The clients of a mesh, which resume their links; runs that break a mesh; the audit; and the commands for all of
+these."""

@@ -165,7 +165,8 @@ class Topic:
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
-            # With `clock`, the epoch cannot be lower than an earlier one, because the clocks of leaders never go back.
+            # With `clock`, the epoch cannot be lower than an earlier epoch of the link, because the clocks of leaders
+            # never go back.
             unordered=unsettled is not None and seen == NOWHERE and not clock,
             afresh=unsettled is None and seen == NOWHERE and not clock,
         )

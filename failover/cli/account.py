@@ -13,7 +13,7 @@ from router.mesh.errors import RunError
 from router.text.printable import printable
 
 MOST_REASONS: Final = 5
-"""The most reasons for rejections that the summary lists."""
+"""The summary lists at most this number of reasons for rejections."""
 OTHER_REASONS: Final = "other reasons"
 NO_REASON: Final = "no reason given"
 WIDE: Final = 60

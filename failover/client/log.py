@@ -72,12 +72,10 @@ class ClientLog:
         self._append(event, keys, outcome=outcome)
 
     def kept(self, unsettled: Iterable[tuple[bytes, int]], published: int | None = None) -> None:
-        """Log the content of the client's store at the start.
-
-        The entries have the keys of the unsettled deliveries with their states, for a publisher in the publisher's
-        order, and the number of messages that the publisher has ever published. They replace entries that an earlier
-        life of the client could no longer write.
-        """
+        """Log the content of the client's store at the start. The entries have the keys of the unsettled deliveries
+        with their states, and the number of messages that the publisher has ever published. The keys of a publisher are
+        in the publisher's order. The entries replace entries that an earlier life of the client could no longer
+        write."""
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
         for state, run in groupby(unsettled, lambda kept: kept[1]):
             outcome = LOGGED[OF_STATE.get(state, Outcome.UNKNOWN)]

@@ -143,7 +143,7 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
-            # A refusal that is here came while no request waited, so it concerns a former link.
+            # If there is a refusal now, it came while no request waited, so it concerns a former link.
             self._refused.pop(address, None)
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()

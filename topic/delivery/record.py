@@ -67,7 +67,7 @@ class Record:
     """What this router knows about one delivery."""
 
     _offer: Any  # not set until the home offers the record at another router
-    _annotations: bytes  # not set in nearly all records, to save memory
+    _annotations: bytes  # set in few records only, to save memory
 
     __slots__ = (
         "_annotations",

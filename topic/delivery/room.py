@@ -69,8 +69,8 @@ class Demand:
     """The sum of the rooms of these subscribers, minus the room that waiting deliveries will take up. A waiting
     delivery counts if at least one of these subscribers may get it."""
     refused: SubscriberRoom
-    """The room that the other waiting deliveries would take up: all these subscribers have refused them for
-    themselves."""
+    """The room that other waiting deliveries would take up: the deliveries that all subscribers in `able` have refused
+    for themselves."""
 
 
 @attrs.frozen(slots=True)

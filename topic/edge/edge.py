@@ -1,4 +1,5 @@
-"""Takes what other homes forward for the local subscribers of a router (protocol 5, Edge and Settle; 6.3, 6.5).
+"""Takes the deliveries that other homes forward for the local subscribers of a router (protocol 5, Edge and Settle;
+6.3, 6.5).
 
 `topic.edge.delivery` decides which records a subscriber gets, and when. The edge does not know the whole audience of a
 delivery.

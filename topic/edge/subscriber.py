@@ -405,8 +405,8 @@ class LocalSubscriber:
         return now
 
     def check(self) -> None:
-        """Assert what must hold between events: no record waits twice, and the client has answered what it has
-        settled."""
+        """Assert what must hold between events: no record waits twice, and the client has given an outcome of each
+        delivery that it has settled."""
         for record in self.client_has_settled:
             assert record.state is not State.SETTLED and record.locals[self] not in OPEN, "kept after its settlement"
         if self.ready or self.gated:

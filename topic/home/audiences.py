@@ -79,7 +79,7 @@ class Audiences:
 
     def learn_of(self, subscriber: LinkEntry) -> None:
         """Gate a new plain subscriber by all unsettled deliveries, because its own router is out of contact. A home may
-        have to await it for messages that are published from now on, but for no older ones (6.5)."""
+        have to await this subscriber for messages that are published from now on, but for no older ones (6.5)."""
         for stream in self._busy(subscriber):
             self._gate(stream, subscriber, UNSETTLED, unproven=False)
 

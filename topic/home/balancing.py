@@ -263,8 +263,8 @@ class Balancing:
 
     def _share(self, stream: HomeStream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
         """Choose the next subscriber, and the waiting records that it gets; None if no subscriber has room for any.
-        Local subscribers come first, then the subscribers with most room. If near ones come first (12.10), a subscriber
-        shares the records only with subscribers that are as near."""
+        Local subscribers come first, then the subscribers with most room. If near subscribers come first (12.10), a
+        subscriber shares the records only with subscribers that are equally near."""
         for able in self._ranks(stream):
             most = -(-len(waiting) // len(able))
             for entry, room in sorted(

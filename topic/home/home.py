@@ -51,7 +51,7 @@ class Home:
         kinds: AddressKinds,
         links: Endings,
     ) -> None:
-        """`links` ends the links of subscribers without which the home has accepted a message."""
+        """`links`: ends the link of a subscriber if the home has accepted a message without it."""
         self.outlet = outlet
         self.records = records
         self.directory = directory

@@ -56,10 +56,8 @@ def each_of(runs: Iterable[Run]) -> Iterator[int]:
 
 
 def read_runs(value: Any, where: str) -> list[Run]:
-    """Read runs from a decoded value. Raises ValueError, with `where` in its text.
-
-    The runs must be disjoint and ascending, so that they cannot have more positions than there may be messages.
-    """
+    """Read runs from a decoded value. Raises ValueError if they are malformed, with `where` in its text. The runs must
+    be disjoint and ascending, so that they cannot have more positions than there may be messages."""
     if not isinstance(value, list) or not all(
         isinstance(run, list) and [type(position) for position in run] == [int, int] for run in value
     ):

@@ -47,7 +47,8 @@ class Requests:
         self._open: dict[int, _Request] = {}
         """The requests by their numbers, in the order in which they were made."""
         self._unsent: dict[int, None] = {}
-        """The numbers of the requests that the present leader does not have, in the same order."""
+        """The numbers of the requests that the present leader does not have, in the order in which the requests were
+        made."""
         self._leaders: dict[str, _Leader] = {}
         """The routers that have said, in the present contact, that they lead."""
         self._again_at = -math.inf

@@ -59,7 +59,7 @@ class KnownStores:
         return known.member if known is not None else None
 
     def is_replaced(self, known: KnownStore) -> bool:
-        """Whether the router has announced another store than this one before, in this contact."""
+        """Whether the router has announced another store before this one, in the same contact."""
         former = self._stores.get(known.member.router)
         return former is not None and former.member != known.member
 

@@ -58,8 +58,8 @@ _LARGE: Final = 1 << 20
 _MOST: Final = 1 << 20
 """The most elements in one list or map of a large batch."""
 _BYTES_TO_A_LIST: Final = 12
-"""If a batch has this number of bytes times n, it may have n lists. (An entry of a link has three lists and at least 40
-bytes.)"""
+"""A batch may have at most one list for each group of so many bytes. (An entry of a link has three lists and at least
+40 bytes.)"""
 _LISTS: Final = 4
 """The number of lists that a segment has apart from its entries: the segment, an epoch, and one or two columns."""
 _IDENTITIES = [str] * 3, [str] * 4

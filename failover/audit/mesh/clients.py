@@ -149,8 +149,8 @@ class Client:
         attach.
 
         An attach that begins afresh echoes no epoch. So only the clocks of two routers, which may be out of contact,
-        order this attach and the attach before it. If the attach with the lowest epoch began afresh, no attach came
-        before it: an earlier attach would have resumed an attach with a still lower epoch.
+        order this attach and the attach before it. If the attach with the lowest epoch began afresh, no attach that
+        resumed came before it: such an attach would have resumed an attach with a still lower epoch.
         """
         lives, began, again = sorted(self.lives), -FOREVER, -FOREVER
         for place, ((life, _, former), (higher, _, router)) in enumerate(pairwise(lives)):
@@ -189,7 +189,7 @@ class Resumption:
     """
 
     log: str
-    """The name of the log that begins with this state. This log is whole."""
+    """The name of the log that begins with the content of the state file. This log is whole."""
     published: int
     """How many deliveries were published before that log began. All of them must appear in some log."""
 

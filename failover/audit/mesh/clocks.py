@@ -172,8 +172,9 @@ def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) 
 
 
 def _most(found: Iterable[Disagreement]) -> Iterator[tuple[str, Disagreement]]:
-    """The names that disagree with the most other names, each with its largest disagreement. If several disagree with
-    equally many, all of them are returned, because no log shows which of them is right."""
+    """The logs or clocks that disagree with the highest number of others, by name, each with its largest disagreement.
+    If several of them disagree with equally many others, all of them are returned, because no log shows which of them
+    is right."""
     worst: dict[str, dict[str, Disagreement]] = {}
     for each in sorted(found, key=lambda each: abs(each.us)):
         worst.setdefault(each.one, {})[each.other] = worst.setdefault(each.other, {})[each.one] = each

@@ -22,7 +22,8 @@ Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 Texts = NDArray[np.bytes_]
 
-# The place of a row in its log is the number of its block, times this, plus the number of the row in the block.
+# The place of a row in its log is the number of its block, times this constant, plus the number of the row in the
+# block.
 ROWS_PER_BLOCK = 1 << 20
 NONE = -1
 NOWHERE = -2

@@ -23,8 +23,8 @@ def ignore(read: int, size: int) -> None:
 
 
 def distinct(run_dirs: Sequence[str]) -> list[str]:
-    """Return the directories without repeated ones, and without directories inside another one. If the audit read a log
-    twice, all events in the log would seem to have happened twice."""
+    """Return each of the directories once, but no directory that is inside another one. If the audit read a log twice,
+    all events in the log would seem to have happened twice."""
     places: dict[str, str] = {}
     for run_dir in run_dirs:
         places.setdefault(_place(run_dir), run_dir)

@@ -42,7 +42,8 @@ def delivery_rows(judged: Judged, case: Case, tags: Mapping[bytes, bytes]) -> pa
 
 @attrs.frozen
 class _Rows:
-    """For each row, its delivery, its pair, its subscriber, and the reason why the subscriber missed the delivery."""
+    """For each row of the table, its delivery, its pair, its subscriber, and the reason why the subscriber missed the
+    delivery."""
 
     delivery: Ints
     pair: Ints

@@ -34,7 +34,7 @@ from topic.properties import EPOCH, GENERATION, ROUTERS, SERVER_LIST
 
 # The seconds that the client waits until a router accepts a connection, while there is another router to try.
 CONNECT_S: Final = 1.0
-# The seconds that the client waits at the last router of a round. They are more, because hosts and clients may be busy.
+# The same at the last router of a round. This time is longer, because hosts and clients may be busy.
 LAST_CONNECT_S: Final = 5.0
 # The seconds that the client waits for the answer to an attach. The router may have to ask other routers first.
 ATTACH_S: Final = 30.0
@@ -81,7 +81,8 @@ class Attachment(Handler):
         self._resumes = False  # whether a router has ever answered an attach of this link
         # Whether the client has reported since the last loss that no router takes the link (`Searching`).
         self._searches = False
-        # True from the time a router ends the link with MISSED, until an attach is answered. Each attach states it.
+        # True from the time a router ends the link with MISSED, until an attach is answered.
+        # Each attach tells the router so.
         self._told = False
         self._connection: Connection | None = None  # the connection that the client uses at present
         self._beside: trio.Nursery  # the tasks that end with the connection

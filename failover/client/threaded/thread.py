@@ -161,7 +161,8 @@ class ClientThread:
         self._has_token.wait()
 
     def start(self, call: Call[Result], act: Callable[[], Awaitable[Result]]) -> None:
-        """Start a call. Raises RuntimeError before the block and after a fork. Raises ClientError after the block."""
+        """Start a call. Raises RuntimeError if no caller has entered the block, or after a fork. Raises ClientError if
+        the block has ended."""
         if self._process != os.getpid():
             raise RuntimeError(f"this client belongs to process {self._process}: make a new client after a fork")
         if self._token is None:

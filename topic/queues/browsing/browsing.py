@@ -17,7 +17,7 @@ from topic.queues.sets import ReplicaSets
 AT_ONCE: Final = 8
 """The most pages for which a router asks at the same time."""
 LOOK_S: Final = 1.0
-"""The seconds after which the router asks for new messages, at the earliest, for a client that has seen all."""
+"""If a client has seen all messages of a queue, the router asks for new ones only after this many seconds, or later."""
 
 
 class Browsing:
