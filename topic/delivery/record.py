@@ -628,7 +628,7 @@ class AddressKind(ABC):
     asks_once: ClassVar[bool]
     """Whether a home sends a router no second Forward of a delivery while the first one is unanswered (protocol 12)."""
     in_sets: ClassVar[bool]
-    """Whether replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
+    """Whether replica sets decide which of these addresses exist (protocol 13)."""
     ends_with_subscribers: ClassVar[bool]
     """Whether the address ends with its last subscriber: the home then rejects the remaining deliveries (protocol
     12.8)."""

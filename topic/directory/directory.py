@@ -309,9 +309,9 @@ class Directory:
         """Apply the whole section of a contact. `latest`: as in `apply_delta`.
 
         A section lists each closed link until this router acknowledges the ending. So if the section lacks a link that
-        this router knows, the link has moved: it becomes an orphan, or ends if it has no timeout. A link also becomes
-        an orphan, or ends, if the section has an older attach of the link than this router knows: this router has
-        learned of the later attach by gossip only, and the owner has not confirmed it yet.
+        this router knows, the link has moved: it becomes an orphan, or ends if it has no timeout. The same happens if
+        the section has an older attach of a link than this router knows: this router has learned of the later attach by
+        gossip only, and the owner has not confirmed it yet.
         """
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
@@ -328,13 +328,13 @@ class Directory:
 
         Gossip may be old. So if the owner of a live link is in contact, only the owner's own news counts. Gossip about
         a subscriber of that owner becomes a rumour, until the owner confirms it or is lost. If the gossip names a live
-        publisher of this router, or of another contact, the publisher has left `router`. This holds even if this router
-        has forgotten the publisher meanwhile.
+        publisher of this router, or of another contact, the publisher has left the contact that sends the gossip. This
+        holds even if this router has forgotten the publisher meanwhile.
         """
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            # The owner has announced all its attaches up to this one, so it has already sent the news of this attach
+            # If the owner has announced all its attaches up to this one, it has already sent the news of this attach
             # itself.
             if not self.members.has_told(entry.epoch):
                 self._rumours.learn(entry, self.entry(entry.index))

@@ -55,11 +55,11 @@ class Resolution:
 
     def hand_over(self, stream: HomeStream, settled: list[bytes], new: Stream) -> None:
         """Tell the publisher's new home the keys of deliveries that the publisher has settled, if other routers may
-        still hold them in doubt. If the publisher's map names such a key, it means another delivery, which has the same
-        key.
+        still hold these deliveries in doubt.
 
-        If this home had answered the publisher's attach here, it leaves out keys that were settled before that attach,
-        because the other routers had by then asked about all older records.
+        If the publisher's map at the new home names such a key, the map means a later delivery with the same key. If
+        this home had answered the publisher's attach here, it leaves out keys that were settled before that attach: by
+        then, the other routers had asked about all older records.
         """
         keys = settled if stream.answered else sorted(stream.settled_before.union(settled))
         if isinstance(new, HomeStream):
@@ -81,12 +81,12 @@ class Resolution:
         self.tell_askers(stream, keys)
 
     def settled_late(self, stream: Stream, records: list[Record]) -> None:
-        """Handle deliveries that the publisher settled at a former home before its attach, as this router learns only
-        now.
+        """Handle deliveries that the publisher settled at a former home before its attach. This router learns of the
+        settlements only now.
 
-        If the publisher's map names such a key, it means another delivery, which has the same key. But if this router
-        has already answered the attach, its answer has taken the map's entry for the settled delivery. It then does not
-        change this.
+        If the publisher's map names such a key, the map usually means a later delivery with the same key. But if this
+        router has already answered the attach, it has taken the entry in the map for the settled delivery. It keeps to
+        this, and leaves out the key.
         """
         if not isinstance(stream, HomeStream):
             self.edge.settlement.resolved(stream, [record.key for record in records])

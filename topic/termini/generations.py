@@ -286,9 +286,9 @@ class Generations:
     def give_up_nowhere(self, now: float, all_since: float) -> None:
         """Settle the placeholders of publishers that will not come back, because no terminus lives so long.
 
-        The time counts from `all_since`, since when all routers have been in contact, because the publisher may be
-        attached at a router out of contact. The link of a replica set comes back with the set's next leader, however
-        late, so its placeholders stay, unless a leader has closed the link.
+        The time counts from `all_since`: since then all routers have been in contact. Earlier, the publisher may have
+        been attached at a router out of contact. The link of a replica set comes back with the set's next leader,
+        however late, so its placeholders stay, unless a leader has closed the link.
         """
         longest = self._settings.terminus + self._settings.boot_wait
         for publisher, at in list(self._nowhere.items()):

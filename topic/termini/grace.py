@@ -64,9 +64,9 @@ class Grace:
     def wait_for(self, entry: LinkEntry) -> None:
         """Handle the news of a plain subscriber at a router out of contact. The router may never have been in contact.
 
-        The wait for that router begins now, unless it has begun already. If the subscriber is at a later incarnation
-        than the awaited one, the wait for the awaited one ends. If it is at an earlier incarnation than a known one,
-        the subscriber lapses at once.
+        The wait for that router begins now, unless it has begun already. If homes wait for an earlier incarnation of
+        the router than the subscriber's, that wait ends. If a later incarnation of the router is known, the subscriber
+        lapses at once.
         """
         router, incarnation = entry.owner
         absence = self._absent.get(router)

@@ -159,8 +159,8 @@ def outcome_disputed(each: Testimony, owed: Owed) -> Flags:
     """Flags the pairs for which the logs of router and subscriber disagree. Either a router logs an acceptance that the
     subscriber's log lacks, or routers log only refusals although the subscriber accepted.
 
-    Only subscribers with logs and in settle mode second count, because their routers log an acceptance only when they
-    read it. If the publisher used a tag again, acceptances in maps do not count, because no log shows which of the
+    Only subscribers that have logs and use settle mode second count, because their routers log an acceptance only when
+    they read it. If the publisher used a tag again, acceptances in maps do not count, because no log shows which of the
     deliveries a map names.
     """
     pairs, told, clear = each.pairs, each.pairs.edge_stamp >= 0, ~each.deliveries.uses.reused[each.at]

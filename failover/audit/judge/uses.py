@@ -258,9 +258,10 @@ class _Clocks:
     def of_router(self, row: DeliveryEntry) -> int:
         """The use to which a router's row belongs.
 
-        If the row has a place in the publisher's order, the place decides. If the row is about a settlement, its use
-        had ended by then. For any other row from the publisher's host, the wall clock decides. For a row from another
-        host, hybrid clocks decide, if the routers' logs show when every use began; otherwise the wall clock decides.
+        If the row has a place in the publisher's order, the place decides. If the row is about a settlement, it belongs
+        to the last use that had ended by then. For any other row from the publisher's host, the wall clock decides. For
+        a row from another host, hybrid clocks decide, if the routers' logs show when every use began; otherwise the
+        wall clock decides.
         """
         if self._by_stamp and (use := self._routed.places.get((row.epoch_hlc or 0, row.n))):
             return use

@@ -124,8 +124,8 @@ class SetMoves:
         return self._leaves or self._is_ordered
 
     def take(self, led: Leadership, now: float) -> Replica | None:
-        """The router to which this one hands over now; None for none. If that router does not lead soon, this router
-        tries again at a later deadline."""
+        """The router to which this router hands over now; None if it hands over to none. If that router does not lead
+        soon, this router tries again at a later deadline."""
         target = self.target(led) if not led.is_handing_over else None
         if target is not None and self.policy.kind == FOLLOW and not self._is_urgent:
             self._moved_at = now
