@@ -10,9 +10,9 @@ GENERATION: Final = "oncemesh:generation"
 EPOCH: Final = "oncemesh:epoch"
 ANSWERS: Final = "oncemesh:answers"
 TOLD: Final = "oncemesh:told"
-SUBSCRIBERS: Final = "oncemesh:subscribers"  # a property of a flow frame
-ALONE: Final = "oncemesh:alone"  # a property of a flow frame
-DEAD: Final = "oncemesh:dead"  # a property of the open frame of a router, in milliseconds
+SUBSCRIBERS: Final = "oncemesh:subscribers"  # a property of a flow frame: how many subscribers the address has
+ALONE: Final = "oncemesh:alone"  # a property of a flow frame: how many deliveries were accepted without a subscriber
+DEAD: Final = "oncemesh:dead"  # a property of the open frame of a router: `timing.dead` of its mesh, in milliseconds
 # A property of the open frame of a router: the alternative routers. Other brokers use this name, too.
 SERVER_LIST: Final = "failover-server-list"
 ROUTERS: Final = "$routers"  # the address of the node that sends clients the list of routers

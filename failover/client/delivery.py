@@ -24,7 +24,7 @@ class Delivery:
         self.key = key
         self._message = message  # in an envelope if the message-format is not 0
         self.answered = False  # whether the user has answered the message
-        self.state = NO_STATE  # its state in the unsettled map: NO_STATE until the answer is durable, then the answer
+        self.state = NO_STATE  # the delivery's state in the unsettled map; NO_STATE until the answer is durable
         self.condition = ""  # the condition in AMQP's terms, if the user has rejected the message
         self.description = ""
         # The number by which the engine knows this delivery on the attached link, while it is unsettled there.

@@ -38,8 +38,9 @@ class Options(TypedDict, total=False):
     """The options that publishers and subscribers have."""
 
     log: Path | None  # the directory for the client's delivery log
-    store: Store | None  # without a store the link ends with the block; with one it may be resumed
-    # The seconds for which the mesh waits for the client, and the client looks for a router. 0: neither waits.
+    store: Store | None  # without a store, the link ends with the block; with a store, it may be resumed
+    # The seconds for which the mesh waits for a client that is gone, and for which the client looks for a router.
+    # With 0, neither of them waits.
     timeout: int
     # The seconds of silence after which a router counts as gone, unless its mesh states a shorter time.
     idle: float

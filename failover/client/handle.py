@@ -37,9 +37,9 @@ class Handle:
         self.key = key
         self.detail = values.OutcomeDetails()  # the details of the outcome, in AMQP's terms
         self.message = message  # the message; dropped when the delivery is settled
-        self.state = NO_STATE  # its state in the unsettled map; an outcome only once it is durable
+        self.state = NO_STATE  # the delivery's state in the unsettled map; an outcome only once it is durable
         self.step = ResumeStep.NEW  # the form in which the client transfers the delivery on the attached link
-        self.stored = False  # True once the store has it; only then the client may transfer it
+        self.stored = False  # True once the store has the delivery; only then the client may transfer it
         # Whether the client has transferred the delivery on any link. If not, the unsettled map leaves it out.
         self.transferred = False
         self.logged = False

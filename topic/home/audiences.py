@@ -324,7 +324,7 @@ class Audiences:
         records = [record for stream in self._busy(subscriber) for record in stream.records.values()]
         waited = [record for record in records if name in record.without]
         for record in waited:
-            record.is_back(name)  # if records share this dict, all of them are in this list
+            record.is_back(name)  # records that share this dict are all in `waited`
             self._expect(record, name)
         for record in records:
             if former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):

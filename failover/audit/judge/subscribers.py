@@ -225,7 +225,7 @@ def _heard_too_soon(each: Testimony) -> Flags:
     for one, other in ((sent, heard), (pairs.last_sent, heard), (came, done)):
         shown &= taken(rows.log, one) == taken(rows.log, other)
     waited, took = (taken(rows.time, till) - taken(rows.time, since) for since, till in ((sent, heard), (came, done)))
-    found: Flags = shown & (waited + SET_BACK_US < took)  # a clock that was set back by less than this counts as right
+    found: Flags = shown & (waited + SET_BACK_US < took)  # a clock that was set back by less than SET_BACK_US is right
     return found
 
 

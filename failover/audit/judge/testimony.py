@@ -62,7 +62,7 @@ class Testimony:
         """Whether entries about the end of the subscriber's link, or about the routers that knew it, may be missing."""
         self.bridged = self._overlaps(lambda client: client.bridged)
         self.doubted = self._overlaps(lambda client: client.doubts, case.open_windows)
-        self.doubted |= self.bridged & self.edge_doubted  # if such a log has lost entries, no other log has them
+        self.doubted |= self.bridged & self.edge_doubted  # routers' logs may lack the entries that this log has lost
         by_edge = pairs.edge_stamp >= 0
         count = np.where(self.own, np.maximum(pairs.own_count, self.bridged & by_edge), by_edge)
         self.taken: Flags = count > 0

@@ -168,7 +168,7 @@ def by_key(keys: Texts) -> tuple[Ints, Texts]:
     number, ordered = number[order], keys[order]
     opening = np.ones(len(order), np.bool_)
     opening[1:] = number[1:] != number[:-1]
-    # two different keys have the same hash
+    # If this condition holds, two different keys have the same hash.
     if not np.array_equal(ordered[1:] != ordered[:-1], opening[1:]):
         distinct, group = np.unique(keys, return_inverse=True)
         return group.astype(np.int64), distinct

@@ -95,7 +95,7 @@ class Saved:
     generation: bytes | None = None
     epoch: str | None = None
     next_number: int = 0
-    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # for a publisher, in the order of their numbers
+    unsettled: dict[bytes, Unsettled] = field(factory=dict)  # a publisher's are in the order of their numbers
 
 
 class Store(Protocol):

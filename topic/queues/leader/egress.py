@@ -493,8 +493,9 @@ class Egress(SetPublisher):
         gap, received = self.stream.gap, self.stream.received
         self._publish_some()
         # Report a change of the gap (`_show_gap`), unless a new message shows it to the home.
+        # This comes last, so that messages that were given back are published before the home chooses.
         is_gone = gap != self.stream.gap and received == self.stream.received
-        if is_to_choose or is_gone:  # after messages that were given back
+        if is_to_choose or is_gone:
             self.node.topic.serve_one(self.stream, only=serves_one)
         if settings.exclusive:
             self.node.topic.end_others(self.stream)
