@@ -242,7 +242,7 @@ class Nemesis:
         self.mesh.start(running)
 
 
-# For each of these words, the states in which it can strike a router. Other words strike only routers that are up.
+# For some words, the states in which the word can strike a router. All other words strike only routers that are up.
 _OPEN: Mapping[str, tuple[Life, ...]] = {
     "kill": (Life.UP, Life.PAUSED),
     "kill-all": (Life.UP, Life.PAUSED),

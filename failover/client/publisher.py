@@ -68,7 +68,7 @@ class Publisher(Endpoint):
         self._checks = self._check  # the method `_check`, bound once for all handles
         self._next = 0
         self._storing = 0
-        self._queueing = trio.Lock()  # senders that wait for room; each change wakes only the first one
+        self._queueing = trio.Lock()  # senders that wait for room; each change wakes only the first of them
         self._keys: KeyMaker | None = None
         self._deliveries: dict[bytes, Handle] = {}  # the unsettled deliveries by tag, in the order of sending
         self._queue: deque[Handle] = deque()  # the deliveries that wait to be transferred on this link

@@ -1251,8 +1251,8 @@ class HomeStream(Stream):
         self.holders.update(holders)
 
     def refused_before(self, refusers: Mapping[bytes, tuple[bytes, ...]]) -> None:
-        """These subscribers have refused a delivery and must not get it. `refusers`: maps the tag with which the queue
-        transfers the delivery next to their names."""
+        """These subscribers have refused a delivery and must not get it. `refusers`: for the tag that the delivery has
+        when the queue transfers it again, the names of these subscribers."""
         self.refusers.update(refusers)
 
     def leave_out_refusers(self, records: Iterable[Record]) -> None:

@@ -225,11 +225,11 @@ class Balancing:
 
     @staticmethod
     def _is_for_nobody(record: Record) -> bool:
-        """Whether no subscriber has the record yet, so that one may be chosen: it is in doubt, and no local subscriber
-        may already have it.
+        """Whether no subscriber has the record yet, so that the home may choose one. This is so if the record is in
+        doubt, and no local subscriber may already have it.
 
-        The record may have changed since a subscriber was chosen: its time may have ended, or a subscriber may have
-        come whose map names it. In the second case the home seeks the subscriber that has it.
+        The record may have changed since the home chose a subscriber. Its time may have ended. Or a subscriber may have
+        come whose map names it; the home then seeks the subscriber that has it.
         """
         if record.open:
             record.seek_holders()

@@ -496,7 +496,8 @@ class Raft:
         self.deadline = now + self._limits.election * (1 + self._draw()) * self._back_off()
 
     def _notice_term(self, term: int, now: float) -> None:
-        """If another replica is in a later term, enter this term. At first it has no leader here."""
+        """If another replica is in a later term, enter that term. At first, this replica knows no leader of the
+        term."""
         if term > self.hard.term:
             self._stop_leading()
             if self._leader is not None:

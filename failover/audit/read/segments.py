@@ -146,7 +146,7 @@ class SegmentReading:
         return whole and _named(self.path) == (_named(other.path)[0], _named(other.path)[1] + 1)
 
     def join(self, former: "SegmentReading") -> None:
-        """Join this segment with the ones before it, which it continues."""
+        """Join this segment with the segments before it. It has to continue them (`continues`)."""
         assert former.last_time is not None and self.first_time is not None and self.last_time is not None
         self.segments += former.segments
         self.blocks = [[former.blocks[0][0], self.blocks[0][1]]]

@@ -54,7 +54,7 @@ class RouterOf:
 
 @attrs.frozen
 class ReplicaOf:
-    """A router that holds a replica set: its leader, or one of its other voters."""
+    """A router with a replica of a set: the leader of the set, or one of its other voters."""
 
     what: str
     name: str

@@ -103,7 +103,7 @@ class DroppedMessages:
         self._there = bytearray()
         """One byte for each message: 1 if it is present, 0 if it is removed."""
         self._left = 0
-        """The number of messages in the columns that are present."""
+        """The number of messages that are present in the columns."""
 
     def __len__(self) -> int:
         return self._left
