@@ -57,7 +57,7 @@ class Lifetime:
     policy: str = "session-end"
     durable: int = 0
     """The terminus durability of AMQP. With 1 or 2, every router stores the link on disk, so that the link outlives all
-    of them."""
+    routers."""
 
 
 CONFIGURED: Final = Lifetime(timeout=1, policy="configured")

@@ -285,7 +285,7 @@ class Commit:
     """The router to which the client of the transaction is connected."""
     incarnation: int
     number: int
-    """No other transaction of this incarnation on this set has this number."""
+    """The number of the transaction. No other transaction of this incarnation on this set has the same number."""
     floor: int
     """The router has the answers to all its transactions with lower numbers."""
     posts: tuple[Post, ...]

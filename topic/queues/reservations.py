@@ -37,7 +37,7 @@ class _ReservedRun:
     first: int
     last: int
     consumer: bytes
-    """The name of the consumer for which they are reserved."""
+    """The name of the consumer for which the messages of the run are reserved."""
     left: int
     """The number of messages of the run that still exist."""
 

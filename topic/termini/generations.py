@@ -47,7 +47,8 @@ class _Nowhere:
 
     stream: Stream
     since: float = math.inf
-    """The time at which the router first looked at it, in seconds; infinity before."""
+    """The time at which the router first checked whether the publisher may still come back, in seconds; infinity
+    before."""
 
 
 class Generations:

@@ -49,7 +49,7 @@ class RouterRow:
     subscriber before."""
     sent_again: int
     refused: int
-    """How many outcomes of its subscribers were no acceptances."""
+    """How many outcomes of the router's subscribers were no acceptances."""
     rehomed: int
     placeholders: dict[str, int]
     """The number of placeholders for each fate: one of `RESOLUTIONS`, "forgotten", "held" or "unknown"."""

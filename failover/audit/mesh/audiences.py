@@ -43,8 +43,8 @@ class Membership:
 
 @attrs.frozen(slots=True)
 class Period:
-    """The time between two JOINED entries of a subscriber at a home that follow each other. The period of the last
-    JOINED entry has no end. All times are hybrid clocks."""
+    """The time from one JOINED entry of a subscriber at a home to the next such entry. The period of the last JOINED
+    entry has no end. All times are hybrid clocks."""
 
     home: str
     """The home, as router.incarnation. Empty if the period lies between two attaches of the subscriber instead: it then

@@ -240,8 +240,8 @@ def places(block: BlockView, count: Ints, entry: Ints) -> Ints:
 
 def positions(columns: dict[str, list[Any]], entry: Ints, offset: Ints) -> Ints:
     """The `n` of each row (its place in the publisher's order); `NONE` if it is unknown. An entry about several
-    deliveries either lists the `n` of each delivery, or has only the first `n`. Then the further ones count up from the
-    first."""
+    deliveries either lists the `n` of each delivery, or has only the first `n`. The other deliveries of this entry then
+    have the following numbers."""
     first = np.array(columns["n"], np.int64)[entry]
     n: Ints = np.where(first < 0, NONE, first + offset)
     for index, listed in enumerate(columns["ns"]):

@@ -325,7 +325,7 @@ def delete(name: str, machine: bool, ask: Ask) -> None:
 @json_option
 @asking
 def purge(name: str, machine: bool, ask: Ask) -> None:
-    """Take all messages out of a queue that no consumer has.
+    """Take all messages that no consumer has out of a queue.
 
     The queue stays, with its settings. Messages that come while the command works stay, too. A message that a consumer
     has is purged if the consumer gives it back.

@@ -35,7 +35,7 @@ from topic.properties import EPOCH, GENERATION, ROUTERS, SERVER_LIST
 # The seconds that the client waits until a router accepts a connection, while there is another router to try.
 CONNECT_S: Final = 1.0
 # The seconds that the client waits until the last router of a round accepts a connection.
-# They are more, because hosts and clients may be busy.
+# This is more than CONNECT_S, because hosts and clients may be busy.
 LAST_CONNECT_S: Final = 5.0
 # The seconds that the client waits for the answer to an attach. The router may have to ask other routers first.
 ATTACH_S: Final = 30.0
