@@ -66,7 +66,7 @@ because MessagePack does not use this byte."""
 AT_ONCE = 64
 """The most postponed acts that the node does in one turn of the loop."""
 LOOK_S = 1.0
-"""The most seconds from one time to the next that the node tells the cores the time."""
+"""The node tells the cores the time at least once in this many seconds."""
 
 
 Happening = ContactMade | ContactLost | Note | Replanned | SetEvent

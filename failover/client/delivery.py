@@ -22,7 +22,7 @@ class Delivery:
 
     def __init__(self, answer: "Callable[[Delivery, Outcome], Awaitable[None]]", key: bytes, message: bytes) -> None:
         self.key = key
-        self._message = message  # in an envelope if the message-format is not 0
+        self._message = message  # the message's bytes, in an envelope if the message-format is not 0
         self.answered = False  # whether the user has answered the message
         self.state = NO_STATE  # the delivery's state in the unsettled map; NO_STATE until the answer is durable
         self.condition = ""  # the condition in AMQP's terms, if the user has rejected the message

@@ -792,7 +792,7 @@ class Raft:
         self._outbox.append(Send(Envelope(self.hard.life, self.me, to, body)))
 
     def _send_when_stored(self, to: Replica, body: Body) -> None:
-        """Send this message only when the disk has the hard values and the log as they are now."""
+        """Send this message only when the disk has the present values of `Hard` and the present log."""
         self._storage.hold(Envelope(self.hard.life, self.me, to, body), self.hard)
 
     # The methods from here on make the actions for the shell.

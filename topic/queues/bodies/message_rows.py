@@ -429,7 +429,7 @@ class MessageRows:
         self.changed += _ROW_BYTES
 
     def drop(self, last: int, most: int) -> None:
-        """Drop about `most` bytes of bodies of messages up to position `last` from memory. The disk must have these
+        """Drop from memory about `most` bytes of bodies, of messages up to position `last`. The disk must have these
         bodies."""
         assert not self._fresh or next(iter(self._fresh)) > last, "a message is dropped that no disk has"
         for rows in self.queues.values():

@@ -44,8 +44,7 @@ class DecidedTimes:
             self._thin(now)
 
     def _thin(self, now: float) -> None:
-        """Forget marks that are hardly needed. Without such a mark its messages get almost the same age, from the next
-        mark."""
+        """Forget each mark that is hardly needed, because the next mark gives almost the same age to its messages."""
         times, kept = self._times, [len(self._times) - 1]
         for place in range(len(times) - 2, 0, -1):
             next_ = times[kept[-1]]
