@@ -90,8 +90,8 @@ class Budget:
         """The *sample*, which is the chunk under way whose round trip is measured: the chunk's number, and the time
         when it was sent."""
         self._since: tuple[float, int] | None = None
-        """The beginning of the present measurement: a time, and the bytes that were acknowledged by then. It begins
-        when the sample of the former measurement has arrived, or when a sample is sent while nothing is under way."""
+        """When the present measurement began, and how many bytes were acknowledged by then. A measurement begins when
+        the sample of the former one is acknowledged, or when its own sample is sent while nothing is under way."""
         self._filled = False
         """Whether the budget has been used up since the sample was sent."""
         self._last = 0
@@ -112,8 +112,8 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """The budget is used up. This does not count while the line measures its round trip again: for the measurement,
-        the line itself has set the budget to 0, so that everything under way arrives first."""
+        """The budget is used up. This does not count before the first round trip is measured. It does not count either
+        while the line measures the round trip again, because the line itself has then set the budget to 0."""
         self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:

@@ -91,7 +91,7 @@ def _says_nothing(message: bytes) -> bool:
 
 
 def _ends_in_creation(message: bytes, end: int) -> bool:
-    """Whether properties that end with a creation-time at `end` have no expiry before it."""
+    """Whether encoded properties end with a creation-time at the offset `end`, and have a null absolute-expiry-time."""
     return message[end - 10] == _NULL and message[end - 9] == _TIMESTAMP and message[end - 18] != _TIMESTAMP
 
 

@@ -158,7 +158,7 @@ def keys_of(table: str, place: int) -> tuple[Any, Any]:
 
 
 def place_of(table: str, key: Any) -> int:
-    """The place of the set that has the row with this key."""
+    """The number of the set to which the row with this key belongs. The table `part` has this number for each set."""
     if table in KEYED:
         return int.from_bytes(key[:_PREFIX])
     return int(key) if table == "part" else int(key) >> PLACE

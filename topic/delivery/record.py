@@ -1246,8 +1246,8 @@ class HomeStream(Stream):
         return any(record in chosen for chosen in self.reserving.values())
 
     def reserved_before(self, holders: Mapping[bytes, bytes]) -> None:
-        """The queue had agreed to these subscribers before this attach. `holders`: maps the delivery-tag of each such
-        delivery to the name of its subscriber."""
+        """The queue had reserved deliveries for subscribers before its egress attached. `holders`: maps the
+        delivery-tag of each reserved delivery to the name of the subscriber."""
         self.holders.update(holders)
 
     def refused_before(self, refusers: Mapping[bytes, tuple[bytes, ...]]) -> None:

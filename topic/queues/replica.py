@@ -378,8 +378,8 @@ class SetReplica:
     # The methods from here on are about the state of the set.
 
     def _state(self, rows: Iterable[Row], read: StateRows | None = None) -> SetState:
-        """Make the state from these rows, and from the rows in `read`. Together they must be the rows of the state at the
-        applied index. Raises ValueError if the rows are not a valid state."""
+        """Make the state from these rows, and from the rows in `read`. Together they must be the rows of the state at
+        the applied index. Raises ValueError if the rows are not a valid state."""
         self._messages = ReplicaLog(self.plan.name, self._name_of)
         state = SetState(rows, self._messages, read=read)
         if self.applied:

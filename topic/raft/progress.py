@@ -78,8 +78,8 @@ class FollowerProgress:
         return Lead(term, index, log.term(index), log.commit)
 
     def ask_again(self, log: RaftLog, term: int) -> Lead:
-        """Ask the member as in a new contact, because the log no longer has the entries that the member lacks. The
-        member first takes all messages that are under way to it."""
+        """Ask the member again which entries it has, as in a new contact, because the log no longer has the next entry
+        for the member. The member receives all earlier messages before this question, so its answer counts them."""
         self.disconnected()
         return self.ask(log, log.last, term)
 

@@ -25,8 +25,8 @@ entry lists the subscriber; or RECEIVED, if the home had joined the subscriber b
 
 @attrs.frozen
 class Pairs:
-    """The facts about pairs. Each column has one element for each pair. As in `Deliveries`, facts are rows of the
-    bucket."""
+    """The facts about pairs. Each column has one element for each pair. As in `Deliveries`, a column that
+    names an entry of a log has the number of the entry's row in the bucket."""
 
     groups: Groups
     """The rows about pairs, grouped by pair."""

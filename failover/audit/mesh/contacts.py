@@ -70,8 +70,8 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
 
 def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log], *, by_hlc: bool = False) -> dict[Ends, list[Span]]:
     """For each router's log and each other router.incarnation, the spans of their contact, by the first router's wall
-    clock or hybrid clock. A contact without an end in the log lasts for ever; by wall clock it lasts until a whole log
-    ends."""
+    clock or hybrid clock. If the log does not have the end of a contact, its span by hybrid clock has no end. Its span
+    by wall clock ends with the log if the log is complete, and otherwise has no end either."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}
     told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and row.log_name in logs)

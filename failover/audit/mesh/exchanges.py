@@ -7,7 +7,7 @@
 If, by the two clocks, a message or an answer arrived before it was sent, either the clocks disagree or a log is wrong.
 Two durations show which of these is the case, and one clock measures each duration: how long the sender waited for the
 answer, and how long the receiver took to answer. If the sender waited at least as long as the receiver took, the clocks
-disagree. Otherwise a log is wrong.
+disagree. Otherwise a log is wrong. A message and its answer are an *exchange*.
 """
 
 from collections import defaultdict
@@ -27,8 +27,8 @@ LEAST = 3
 
 @attrs.frozen
 class _Exchanges:
-    """The four rows of each exchange. There is one exchange for each delivery (and subscriber); `NONE` stands for a
-    missing row."""
+    """The four rows of each exchange: the message was sent, it arrived, it was answered, the answer arrived. There is
+    one exchange for each delivery (and subscriber); `NONE` stands for a missing row."""
 
     asked: Ints
     came: Ints
@@ -75,9 +75,9 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
 
 
 def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterator[_Exchanges]:
-    """Yields two kinds of exchanges with the router of a subscriber: first the ones in which the home asked, then the
-    ones in which the publisher asked. An exchange counts only if the router got its subscriber's acceptance before the
-    home accepted. Publishers are compared, too, because the home's own clock may be wrong."""
+    """Yields the exchanges of the home with the routers of subscribers, then the exchanges of publishers with these
+    routers. The second kind goes through the home, and is there because the home's own clock may be wrong. An exchange
+    counts only if the router got its subscriber's acceptance before the home accepted."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)

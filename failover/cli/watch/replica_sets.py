@@ -170,9 +170,10 @@ def move(name: str, router: str, ask: Ask) -> None:
 def replace(old: str, news: tuple[str, ...], ask: Ask) -> None:
     """Replace a router as a voter in all replica sets that have it.
 
-    Each of these sets keeps its other voters and has NEW in the place of OLD. If several are given, a set has the first
-    of them that is no voter of it yet. OLD need not run, but a majority of the voters of each set. One set after the
-    other copies everything to NEW, then takes out OLD. If the command is interrupted, repeat it.
+    Each of these sets keeps its other voters and has NEW in the place of OLD. If you give several routers as NEW, each
+    set takes the first of them that is not yet its voter. OLD need not run, but a majority of the voters of each set
+    has to run. One set after the other copies everything to NEW, then takes out OLD. If the command is interrupted,
+    repeat it.
 
     \b
     Examples:

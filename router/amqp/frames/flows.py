@@ -154,9 +154,10 @@ class Flows:
         return FlowFrame(echo, drain, (channel, handle), limit, properties, is_vast, turns, lowers, former), frame
 
     def lowered(self, frame: bytes, note: FlowFrame, written: bytes) -> bytes:
-        """The flow for proton in place of one that lowers credit or room: it counts from the transfers that we have
-        written. `written`: our output so far, which ends with a flow of ours for the session. If it does not, our close
-        is written or the engine has failed; then proton gets no flow, and the result is empty (AMQP 1.0 2.4.6)."""
+        """The flow that proton gets in place of the peer's `frame`, which lowers credit or room. Its numbers begin at
+        the transfers that this side has already written (AMQP 1.0 2.4.6). `written`: this side's output so far. The
+        result is empty, and proton gets no flow, if the output does not end with this side's flow for the session: then
+        this side has written its close, or the engine has failed."""
         *_, ours = (NOTHING, *performative.frames_of(written))
         if not ours or performative.code_of(ours) != FLOW:
             return NOTHING

@@ -160,10 +160,10 @@ class Egress(SetPublisher):
         self._show_gap()
 
     def expect(self, index: int, asked: Enqueue) -> None:
-        """Publish the messages of an `Enqueue` that the leader has just proposed at this log index.
+        """Publish the messages of an `Enqueue` that the leader has proposed at this log index.
 
-        If the egress found these messages in the queue when it was attached, it ignores the call. This happens if the
-        entry was decided together with an earlier one.
+        The egress ignores the call if it has found these messages in the queue already. This happens if one step
+        decides two entries: the first entry makes the leader attach the egress, which then finds the messages of both.
         """
         expected = {position_of(index, place): message for place, message in enumerate(asked.messages)}
         if next(iter(expected)) > self._last:
