@@ -379,11 +379,12 @@ class MqttSession:
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
         # If a SUBSCRIBE names a topic twice, the last one counts.
         last = {asked.filter: (qos, asked.options) for asked, qos in granted if qos < REFUSED}
+        places: dict[str, list[int]] = {address: [] for address in last}
+        for place, (asked, qos) in enumerate(granted):
+            if qos < REFUSED:
+                places[asked.filter].append(place)
         for address, (qos, options) in last.items():
-            places = [
-                place for place, (asked, each) in enumerate(granted) if asked.filter == address and each < REFUSED
-            ]
-            self._subscribe(address, qos, options, waiting, places)
+            self._subscribe(address, qos, options, waiting, places[address])
         if waiting.count_down():
             self._say_suback(waiting)
 
