@@ -52,6 +52,7 @@ class Seen:
     """Accepted messages that did not come."""
     twice: int
     damaged: int
+    """Messages that came with other content than any publisher sent."""
     refused: int
     unanswered: int
     """Messages without an outcome."""
@@ -89,7 +90,7 @@ async def play(mesh: RunningMesh, address: str, subscriber: str, publisher: str)
     return Seen(
         lost=len(accepted - had.keys()),
         twice=had.total() - len(had),
-        damaged=received["damaged"],
+        damaged=received["damaged"] + len(had.keys() - {*range(COUNT)}),
         refused=published["refused"],
         unanswered=COUNT - len(accepted),
     )
